@@ -20,7 +20,6 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import QUOTIENT_ROUNDING, EncodedColumn, points_within
 from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
 from opboost.privacy.guarantee import ColumnGuarantee
-from opboost.privacy.laws import check_epsilon
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import LocalMap
 from opboost.rng import BitSource
@@ -28,26 +27,6 @@ from opboost.schema import ColumnSchema, Kind, Missing
 
 # Rows of a column that are drawn before the next ones are looked at.
 PIECE_ROWS = 1 << 18
-
-
-def epsilon_in_units(cost: float, per: float, schema: ColumnSchema, settings: MechanismSettings) -> float:
-    """Budget per point of the domain such that a difference of `per` original units costs at most `cost`.
-
-    Raises
-    ------
-    ParameterError
-        If `per` does not fit the column, or the mechanism is not ``global``: only there is the loss proportional to
-        the distance wherever the two values lie.
-    """
-    check_epsilon(cost, "cost")
-    lower, upper = schema.bounds
-    if settings.mechanism != "global":
-        raise ParameterError(
-            f"column {schema.name!r}: a cost in original units needs the mechanism global; got {settings.mechanism!r}"
-        )
-    if not 0 < per <= upper - lower:
-        raise ParameterError(f"column {schema.name!r}: `per` must lie in (0, {upper - lower}]; got {per}")
-    return cost / (settings.law.promise * points_within(per, (upper - lower) / (settings.domain.size - 1)))
 
 
 @dataclass(frozen=True, slots=True)

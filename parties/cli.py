@@ -215,7 +215,8 @@ def demo(
     epsilon: Annotated[
         float | None,
         typer.Option(
-            help="Per point of the mapped domain, by default 0.08; per record with --horizontal, by default 1."
+            help="Per point of a domain of 100, by default a loss of 8 over the whole range of a column; per record "
+            "with --horizontal, by default 1."
         ),
     ] = None,
     mechanism: Annotated[str, typer.Option(help="global, local or adj; without --horizontal.")] = "global",
@@ -226,7 +227,7 @@ def demo(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""
-    from parties.commands.demo import EPSILON, run_demo
+    from parties.commands.demo import run_demo
     from parties.commands.horizontal_demo import run_horizontal_demo
 
     with terminal_of_command() as terminal:
@@ -235,9 +236,7 @@ def demo(
                 out, epsilon=1.0 if epsilon is None else epsilon, scheme=scheme.value, terminal=terminal
             )
         else:
-            summary = run_demo(
-                out, epsilon=EPSILON if epsilon is None else epsilon, mechanism=mechanism, terminal=terminal
-            )
+            summary = run_demo(out, epsilon=epsilon, mechanism=mechanism, terminal=terminal)
     if form is Format.JSON:
         typer.echo(json.dumps(summary))
     else:

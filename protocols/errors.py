@@ -11,6 +11,7 @@
     │   └── PeerRestarted       it was started again, and knows nothing of the conversation
     ├── PeerAborted         the peer ended the run and said why
     ├── SumRefused          a round of secure aggregation would not be safe, or its parts do not fit
+    │   └── TooFewWorkers       fewer than it needs take part
     └── KeyFileError        a key file is absent, malformed or readable by others
 
 Messages name the peer and what was expected; they never contain a value from the data or a key.
@@ -51,6 +52,10 @@ class PeerAborted(ProtocolError):
 
 class SumRefused(ProtocolError):
     """A round of secure aggregation would not be safe, or its parts do not fit together."""
+
+
+class TooFewWorkers(SumRefused):
+    """Fewer workers take part than a round of secure aggregation needs."""
 
 
 class KeyFileError(ProtocolError):

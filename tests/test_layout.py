@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.privacy": (*GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*GROUND, "opboost.privacy.domain"),
-    "opboost.mechanism_settings": (*GROUND, "opboost.privacy"),
+    "opboost.mechanism_settings": (*GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
     "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),

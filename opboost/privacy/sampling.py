@@ -29,8 +29,8 @@ from opboost.rng import BitSource
 # are within an ulp or two of 1.1e-16.
 _SLACK = 8e-15
 
-# Probabilities below this are always settled, so that the error of the logarithm is bounded by one number.
-_LEAST = 2.0**-20
+# Probabilities below this are always settled: the logarithm of a mass is wrong by the mass's error divided by the mass.
+_LEAST = 2.0**-30
 
 # Powers of q are products of two table entries, q^(k mod 256) and q^(256 * (k div 256)); the tables stay in the cache.
 _LOW_POWERS = 256
@@ -129,8 +129,9 @@ def _invert_clamped(words, centres, which, lasts, exponents, out):  # type: igno
         is_negative = words[i] >> np.uint64(63)
         v = np.float64(np.int64(words[i] & np.uint64(0x7FFFFFFFFFFFFFFF))) * 2.0**-63
         reach = centres[i] if is_negative else lasts[k] - centres[i]
-        s = -(math.log(max(v, _LEAST)) + shifts[k]) * inverses[k]
-        margin = _SLACK / _LEAST * inverses[k] + abs(s) * _SLACK
+        known = max(v, _LEAST)
+        s = -(math.log(known) + shifts[k]) * inverses[k]
+        margin = _SLACK / known * inverses[k] + abs(s) * _SLACK
         least = max(s - margin, 0.0)
         step = reach if least >= reach else np.int64(least)
         if step < reach and (v < _LEAST or step != np.int64(max(s + margin, 0.0))):
@@ -157,8 +158,9 @@ def _invert_normalised(words, centres, which, lasts, exponents, low, high, high_
         reach = above if is_above else x
         beyond = beyond_high if is_above else beyond_low
         mass = _unit(~words[i] if is_above else words[i]) * total + beyond
-        s = -math.log(max(mass, _LEAST)) * inverses[k]
-        margin = _SLACK / _LEAST * inverses[k] + s * _SLACK
+        known = max(mass, _LEAST)
+        s = -math.log(known) * inverses[k]
+        margin = _SLACK / known * inverses[k] + abs(s) * _SLACK
         step = np.int64(s + margin)
         if mass > _LEAST and s - margin > step and is_above <= step <= reach:
             out[i] = x + step if is_above else x - step

@@ -82,9 +82,21 @@ class FrameEncoder:
         return cls(categories, public)
 
     def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:
-        """Rows as the passive party holds them: columns by name, with categories that are public as texts."""
+        """Rows as the passive party holds them: columns by name, with categories that are public as texts.
+
+        Raises
+        ------
+        DataError
+            If an array's cell is no position in the list of a column with public categories.
+        """
         table = pd.DataFrame(X, columns=list(names))
         for name, listed in self.public.items():
+            n_bad = int((table[name].notna() & ~table[name].isin(range(len(listed.names)))).sum())
+            if n_bad:
+                raise DataError(
+                    f"column {name!r} holds categories, in an array their positions 0 to {len(listed.names) - 1}; "
+                    f"{n_bad} cells are none. Nothing was released"
+                )
             codes = table[name].fillna(-1).to_numpy(np.int64)
             table[name] = pd.Categorical.from_codes(codes, pd.Index(listed.names))
         return table
@@ -95,7 +107,7 @@ class FrameEncoder:
         Raises
         ------
         DataError
-            If a cell of a column with public categories holds another.
+            If a cell of a column with public categories holds another, or one of a column of numbers none.
         """
         return pd.DataFrame({name: self._numbers(str(name), column) for name, column in frame.items()}, frame.index)
 
@@ -112,11 +124,13 @@ class FrameEncoder:
                 )
             return np.where(is_new, float(len(positions)), numbers)
         if column.dtype.kind == "M":
-            naive = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
-            return ((naive - pd.Timestamp(0)) / _DAY).to_numpy(np.float64)
+            return ((pd.to_datetime(column, utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY).to_numpy(np.float64)
         if column.dtype.kind == "m":
             return column.dt.total_seconds().to_numpy(np.float64) / 86400
-        return pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+        try:
+            return pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+        except (OverflowError, TypeError, ValueError):
+            raise DataError(f"column {name!r} holds cells that are not numbers. Nothing was released") from None
 
 
 def as_frame(table: Any) -> pd.DataFrame | None:
@@ -135,7 +149,10 @@ def bounds_in_days(bounds: Any) -> Any:
     if not isinstance(bounds, list | tuple):
         return bounds
     return tuple(
-        (pd.Timestamp(one) - pd.Timestamp(0)) / _DAY if isinstance(one, date | np.datetime64) else one for one in bounds
+        (pd.to_datetime(pd.Timestamp(one), utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY
+        if isinstance(one, date | np.datetime64)
+        else one
+        for one in bounds
     )
 
 

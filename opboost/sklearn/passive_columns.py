@@ -1,4 +1,4 @@
-"""Public schemas of the passive party's columns, from an estimator's parameters."""
+"""Public schemas and mechanisms of the passive party's columns, from an estimator's parameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opboost.column_positions import ColumnKey, ColumnPositions
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import SchemaError
+from opboost.mechanism_settings import MechanismSettings, stated_budget
 from opboost.schema import ColumnSchema, Missing
 from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, bounds_in_days
 
@@ -59,3 +61,23 @@ def passive_schemas(
             lower, upper = numbers[name]
             schemas.append(ColumnSchema(name=name, lower=lower, upper=upper, missing=missing))
     return schemas
+
+
+def passive_mechanisms(
+    schemas: Sequence[ColumnSchema], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]], **settings: Any
+) -> tuple[ColumnMechanism, ...]:
+    """A mechanism for every passive column, with the budget of all or its own, and `MechanismSettings` for all.
+
+    Raises
+    ------
+    SchemaError
+        If a budget is for a column that is not passive.
+    """
+    if others := sorted(own.keys() - {schema.name for schema in schemas}):
+        raise SchemaError(f"budgets names columns that are not passive: {', '.join(others)}. Nothing was released")
+    found = []
+    for schema in schemas:
+        stated = stated_budget(**own.get(schema.name, common))
+        points = MechanismSettings(**{"domain_size": stated.points, **settings})
+        found.append(ColumnMechanism(schema, stated.resolve(schema, points, own_points=False)))
+    return tuple(found)

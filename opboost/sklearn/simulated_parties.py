@@ -25,7 +25,7 @@ from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
-from opboost.sklearn.passive_columns import passive_schemas
+from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
@@ -41,9 +41,6 @@ from parties.vertical.simulation import serve, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
-# Budget per point of the mapped domain when the user names passive columns but no epsilon.
-DEFAULT_POINT_EPSILON = 0.1
-
 _ACTIVE, _PASSIVE = "active", "passive"
 
 
@@ -56,8 +53,10 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
     law: str = "clamped"
     theta: int | None = None
     alpha: float = 1.0
-    domain_size: int = 1000
+    domain_size: int | None = None
     category_epsilon: float | None = None
+    whole_range: float | None = None
+    budgets: Mapping[ColumnKey, Mapping[str, Any]] | None = None
     passive_columns: Sequence[ColumnKey] | None = None
     bounds: Bounds = None
     missing: Literal["refuse", "category"] = "refuse"
@@ -263,15 +262,15 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         schemas = passive_schemas(
             self._positions, self.bounds, self.passive_columns, self._encoder, missing=Missing(self.missing)
         )
-        if not schemas and self.epsilon is not None:
+        if not schemas and not (self.epsilon is None and self.whole_range is None and self.budgets is None):
             raise SchemaError(
-                "epsilon is given, but neither passive_columns nor bounds say which columns to protect. "
+                "a budget is given, but neither passive_columns nor bounds say which columns to protect. "
                 "Nothing was released"
             )
         self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
-        epsilon = DEFAULT_POINT_EPSILON if self.epsilon is None else self.epsilon
-        settings = MechanismSettings(**{**self._parameters_of(MechanismSettings), "epsilon": epsilon})
-        return tuple(ColumnMechanism(schema, settings) for schema in schemas)
+        own = {self._positions.name_of(column): dict(budget) for column, budget in (self.budgets or {}).items()}
+        common = {"epsilon": self.epsilon, "whole_range": self.whole_range}
+        return passive_mechanisms(schemas, common, own, **self._parameters_of(MechanismSettings))
 
     def _encoded(self, table: Any) -> Any:
         """A data frame in numbers; arrays and lists as they are."""

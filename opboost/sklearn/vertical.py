@@ -24,7 +24,7 @@ _PARAMETERS = """
     Parameters
     ----------
     epsilon : float, optional
-        Budget per point of the mapped domain; ``inf`` for no noise. By default 0.1 if there are passive columns.
+        Budget per point of the mapped domain; ``inf`` for no noise. By default none: `whole_range` counts.
     mechanism : {"global", "local", "adj"}
         Order-preserving map.
     law : {"clamped", "exponential", "calibrated", "bounded_laplace"}
@@ -33,10 +33,18 @@ _PARAMETERS = """
         Width of the cells of ``local`` and ``adj``; by default a tenth of the domain.
     alpha : float
         Share of the budget between cells, for ``adj``.
-    domain_size : int
-        Passive columns are mapped to ``1 .. domain_size``.
+    domain_size : int, optional
+        Passive columns are mapped to ``1 .. domain_size``, by default 100 points, or 1,000 with `epsilon`; ordered
+        categories to one point each, but with `epsilon`.
     category_epsilon : float, optional
-        Budget of the randomised response on missingness; by default 3, or `epsilon` if that is larger.
+        Budget of randomised response on categories and on missingness; by default 2.3 (odds of 10 to 1), or with
+        `epsilon` the larger of 3 and `epsilon`.
+    whole_range : float, optional
+        Budget of a whole column, in place of `epsilon`: no two values lose more. By default 8, of ordered categories
+        2.3 per step if that is less.
+    budgets : mapping of column to mapping, optional
+        Budgets of single passive columns in the words of a run file: ``{"epsilon": 0.1}``,
+        ``{"whole_range": 8}``, ``{"cost": 0.5, "per": 1000}`` or ``{"odds": {"within": 100, "at_most": 2}}``.
     passive_columns : sequence of int or str, optional
         Columns that the passive party holds. By default those that `bounds` names; without bounds, none, and the
         model is plain boosting on one party's columns.

@@ -30,8 +30,8 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.pricing import exact_bytes
 from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.blocks import Block, EncodedTable, exact_codes, named_records
-from parties.tables.data_files import stamp_of
-from parties.tables.parquet import read_stored
+from parties.tables.data_files import Stamp, stamp_of
+from parties.tables.parquet_files import read_stored
 from parties.tables.party_table import digest_of_ids
 from parties.tables.record_ids import read_ids
 
@@ -90,7 +90,7 @@ def encode_partitions(
     folder: Path,
     *,
     id_columns: Sequence[str],
-    stamps: Sequence[tuple[int, int]],
+    stamps: Sequence[Stamp],
     client: Client,
 ) -> tuple[EncodedTable, str]:
     """Encode Parquet partitions into blocks, with the records' names; and a digest of ids and exact codes.

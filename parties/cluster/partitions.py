@@ -28,7 +28,8 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder, replacing
-from parties.tables.parquet import read_stored, stored_names
+from parties.tables.data_files import parts
+from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable, check_columns, encoded_ids, read_labels, read_table, select
 from parties.tables.record_ids import read_ids, split
 from protocols.private_files import private_folder
@@ -99,9 +100,7 @@ def partition_files(
         If the data, or what the run file says of it, does not fit. Nothing was sent.
     """
     if is_folder(run.data):
-        paths = tuple(sorted(run.data.glob("*.parquet")))
-        if not paths:
-            raise TableError(f"{run.data} holds no Parquet files (*.parquet)")
+        paths = parts(run.data)
         if run.ids is not None or run.align.duplicates != "refuse":
             raise TableError(
                 f"{run.data} is a folder of partitions, which are used as they are: `ids` and `align.duplicates` "

@@ -27,7 +27,7 @@ from opboost.split_tests import feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.serialization import router_from_dict, router_to_dict
-from parties.tables.parquet import read_stored
+from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import read_ids
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.parquet import read_stored
+from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Session, Statuses
 from parties.vertical.prediction_output import prediction_table

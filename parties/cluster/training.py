@@ -29,7 +29,7 @@ from opboost.trees.xgboost_engine import training_settings
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
-from parties.tables.parquet import read_stored
+from parties.tables.parquet_files import read_stored
 from parties.tables.party_table import read_labels
 from parties.vertical.release_offer import rank_type
 

@@ -16,6 +16,7 @@ import yaml
 
 from opboost import rng
 from opboost.arrays import Values
+from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.metrics import evaluate
 from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
@@ -45,17 +46,17 @@ MARKER = "README.txt"
 TEST_SHARE = 0.2
 SEED = 7
 
-# Points of the mapped domain, and of a cell of the mechanisms that divide it: a tenth of them.
+# Points of the mapped domain where the budget is one per point, and of a cell of the mechanisms that divide it.
 POINTS, THETA = 100, 10
 
-# Budget per point: any two values of a column lose 99 times as much, 7.92.
-EPSILON = 0.08
+# Per point inside a cell, for the mechanism whose cells are published and whose whole range no budget covers.
+LOCAL_EPSILON = 0.08
 
 # A step that takes longer than this on the sample has gone wrong.
 STEP_LIMIT_S = 300
 
 
-def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -> dict[str, Any]:
+def run_demo(out: Path, *, epsilon: float | None, mechanism: str, terminal: Terminal) -> dict[str, Any]:
     """Train and predict jointly on the sample; returns the summary that is also kept as ``summary.json``."""
     started = time.monotonic()
     release = release_settings(epsilon, mechanism)
@@ -80,14 +81,16 @@ def run_demo(out: Path, *, epsilon: float, mechanism: str, terminal: Terminal) -
     return summary
 
 
-def release_settings(epsilon: float, mechanism: str) -> dict[str, Any]:
-    """Settings of the retailer's release for its run file, checked.
+def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
+    """Settings of the retailer's release for its run file, checked; without an epsilon, the default budget.
 
     Raises
     ------
     ConfigError
     """
-    desensitize = {"mechanism": mechanism, "epsilon": epsilon, "domain_size": POINTS}
+    desensitize: dict[str, Any] = {"mechanism": mechanism, "whole_range": DEFAULT_WHOLE_RANGE}
+    if epsilon is not None or mechanism == "local":
+        desensitize = {"mechanism": mechanism, "epsilon": epsilon or LOCAL_EPSILON, "domain_size": POINTS}
     desensitize |= {} if mechanism == "global" else {"theta": THETA}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}

@@ -33,7 +33,15 @@ from parties.errors import (
     WorkersLost,
 )
 from parties.session.termination import PASSING
-from protocols.errors import DecodeError, NothingInCommon, PeerAborted, PeerLost, SumRefused, UnexpectedMessage
+from protocols.errors import (
+    DecodeError,
+    NothingInCommon,
+    PeerAborted,
+    PeerLost,
+    SumRefused,
+    TooFewWorkers,
+    UnexpectedMessage,
+)
 
 T = TypeVar("T")
 
@@ -55,7 +63,7 @@ class ExitCode(IntEnum):
 
 # The first that fits counts.
 _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
-    ((PeerLost, ChainBroken, WorkersLost, Unavailable), ExitCode.PEER_ABSENT),
+    ((PeerLost, ChainBroken, WorkersLost, Unavailable, TooFewWorkers), ExitCode.PEER_ABSENT),
     ((OverBudget,), ExitCode.OVER_BUDGET),
     ((LedgerError, RunFolderError), ExitCode.STORAGE),
     (

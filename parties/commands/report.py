@@ -51,6 +51,8 @@ def deliver(found: Report, form: str, out: Path | None) -> None:
     if form == "html" and out is None:
         found.write()
         print_page(found.page)
+        for sentence in found.warnings:
+            typer.echo(f"warning: {sentence}")
         typer.echo(f"report: {found.home}")
     elif out is None:
         typer.echo(found.text(form), nl=False)

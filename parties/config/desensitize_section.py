@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from opboost.desensitize import ColumnMechanism, epsilon_in_units
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError, nearest
-from opboost.mechanism_settings import MechanismSettings
+from opboost.mechanism_settings import MechanismSettings, StatedBudget, stated_budget
 from opboost.privacy.laws import Law
-from opboost.schema import ColumnSchema, TableSchema
+from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, budgets_of, given_budgets
 from parties.config.section import Section
 from parties.errors import ConfigError
@@ -25,12 +24,33 @@ Share = Annotated[float, Field(ge=1e-6, le=1e6)]
 Points = Annotated[int, Field(ge=2, le=MAX_POINTS)]
 
 
-class ColumnBudget(Section):
-    """Settings of one column that differ, or its budget in original units (`cost` for a difference `per`)."""
+class OddsSection(Section):
+    """Odds with which a difference may be told apart."""
+
+    within: Finite = Field(description="Difference, in the column's own unit.")
+    at_most: Annotated[float, Field(gt=1, allow_inf_nan=False)] = Field(description="The odds, to 1.")
+
+
+class BudgetKeys(Section):
+    """A budget in one of four ways; the last one that is stated for a column counts."""
 
     epsilon: Epsilon | None = Field(None, description="Budget per point of the mapped domain.")
-    cost: Epsilon | None = Field(None, description="Budget of a difference of `per`, in place of `epsilon`.")
-    per: Finite | None = Field(None, description="Difference in the column's own unit.")
+    cost: Epsilon | None = Field(None, description="Or: loss of a difference of `per`, at most.")
+    per: Finite | None = Field(None, description="Difference that `cost` is for, in the column's own unit.")
+    whole_range: Epsilon | None = Field(None, description="Or: loss between any two values of a column, at most.")
+    odds: OddsSection | None = Field(None, description="Or: odds with which a difference is told apart, at most.")
+
+    def stated(self, place: str) -> StatedBudget:
+        """The budget, checked."""
+        try:
+            return stated_budget(**self.model_dump(include=set(BudgetKeys.model_fields)))
+        except ParameterError as error:
+            raise ConfigError(f"{place}: {error}") from None
+
+
+class ColumnBudget(BudgetKeys):
+    """Settings of one column that differ."""
+
     mechanism: Literal["global", "local", "adj"] | None = Field(None, description="The order-preserving mechanism.")
     law: Law | None = Field(None, description="The noise distribution.")
     theta: CellCount | None = Field(None, description="Width of cells, in points.")
@@ -41,17 +61,19 @@ class ColumnBudget(Section):
     category_epsilon: Epsilon | None = Field(None, description="Budget of randomised response.")
 
 
-class DesensitizeSection(Section):
-    """Mechanisms and budgets of a passive party's columns."""
+class DesensitizeSection(BudgetKeys):
+    """Mechanisms and budgets of a passive party's columns; by default `whole_range: 8`, of ordered columns less."""
 
     mechanism: Literal["global", "local", "adj"] = Field("global", description="The order-preserving mechanism.")
-    epsilon: Epsilon = Field(0.1, description="Budget per point of the mapped domain.")
     law: Law = Field(Law.CLAMPED, description="The noise distribution.")
     theta: CellCount | None = Field(None, description="Width of cells in points, for `local` and `adj`.")
     alpha: Share = Field(1.0, description="Weight of the budget between cells over that inside them, for `adj`.")
-    domain_size: Points = Field(1000, description="Points of the mapped domain.")
+    domain_size: Points | None = Field(
+        None, description="Points of the mapped domain; by default 100, or 1,000 with `epsilon`."
+    )
     category_epsilon: Epsilon | None = Field(
-        None, description="Budget for categories and empty cells; by default the larger of 3 and `epsilon`."
+        None,
+        description="Budget for categories and empty cells; by default 2.3, with `epsilon` the larger of 3 and it.",
     )
     columns: dict[str, ColumnBudget] = Field({}, description="What differs for single columns.")
 
@@ -61,7 +83,7 @@ class DesensitizeSection(Section):
         if unknown:
             names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
             raise ConfigError(f"desensitize.columns names columns that the schema lacks: {names}")
-        found = tuple(ColumnMechanism(column, self._in_units(column)) for column in schema.columns)
+        found = tuple(ColumnMechanism(column, self._resolved(column)) for column in schema.columns)
         for mechanism in found:
             mechanism.guarantee()
         return found
@@ -75,23 +97,31 @@ class DesensitizeSection(Section):
             If keys do not go together.
         """
         for name in (None, *self.columns):
-            own, place = (self, "desensitize") if name is None else (self.columns[name], f"desensitize.columns.{name}")
-            settings = self._settings(name)
+            own, place, settings = self._own(name), _place(name), self._settings(name)
             yield from given_budgets(place, epsilon=own.epsilon, category_epsilon=own.category_epsilon)
-            yield from budgets_of(settings, place)
-            if isinstance(own, ColumnBudget) and own.cost is not None:
-                # The cost of the whole range, which no `per` can exceed.
-                yield GivenBudget.at(f"{place}.cost", own.cost, MOST_EPSILON * settings.domain_size)
+            if self._stated(name).epsilon is not None:
+                yield from budgets_of(settings, place)
+            # The whole range, which no `per` can exceed.
+            for key in ("cost", "whole_range"):
+                if (value := getattr(own, key)) is not None:
+                    yield GivenBudget.at(f"{place}.{key}", value, MOST_EPSILON * settings.domain_size)
+
+    def _own(self, name: str | None) -> DesensitizeSection | ColumnBudget:
+        return self if name is None else self.columns.get(name, ColumnBudget())
+
+    def _stated(self, name: str | None) -> StatedBudget:
+        """The budget of all columns or, by name, of one."""
+        own = self._own(name).stated(_place(name))
+        return own if own.ways else self.stated(_place(None))
 
     def _settings(self, name: str | None) -> MechanismSettings:
-        """The settings of all columns or, by name, of one; a cost in original units is left out."""
-        place = "desensitize" if name is None else f"desensitize.columns.{name}"
-        own = ColumnBudget() if name is None else self.columns.get(name, ColumnBudget())
-        if (own.cost is None) != (own.per is None) or (own.cost is not None and own.epsilon is not None):
-            raise ConfigError(f"{place}: give either epsilon, or cost together with per")
-        changed = own.model_dump(exclude_none=True, exclude={"cost", "per"})
+        """The settings of all columns or, by name, of one; of budgets only `epsilon`, others take the schema."""
+        stated, place = self._stated(name), _place(name)
+        given = self.model_dump(exclude={"columns", *BudgetKeys.model_fields}, exclude_none=True)
+        given |= self._own(name).model_dump(exclude={"columns", *BudgetKeys.model_fields}, exclude_none=True)
+        given |= {} if stated.epsilon is None else {"epsilon": stated.epsilon}
         try:
-            settings = MechanismSettings(**{**self.model_dump(exclude={"columns"}), **changed})
+            settings = MechanismSettings(**{"domain_size": stated.points, **given})
         except ParameterError as error:
             raise ConfigError(f"{place}: {error}") from None
         if settings.mechanism != "global" and settings.theta is None:
@@ -101,9 +131,19 @@ class DesensitizeSection(Section):
             )
         return settings
 
-    def _in_units(self, column: ColumnSchema) -> MechanismSettings:
-        """The settings of a column, with the budget per unit of the domain that a cost in original units comes to."""
-        own, settings = self.columns.get(column.name, ColumnBudget()), self._settings(column.name)
-        if own.cost is None or own.per is None:
-            return settings
-        return replace(settings, epsilon=epsilon_in_units(own.cost, own.per, column, settings))
+    def _resolved(self, column: ColumnSchema) -> MechanismSettings:
+        """The settings of a column, with the epsilon that its stated budget comes to."""
+        own, stated = self.columns.get(column.name, ColumnBudget()), self._stated(column.name)
+        if column.kind is Kind.UNORDERED and (own.cost is not None or own.odds is not None):
+            raise ConfigError(
+                f"{_place(column.name)}: unordered categories have no distance; state `whole_range` or "
+                "`category_epsilon`"
+            )
+        try:
+            return stated.resolve(column, self._settings(column.name), own_points=own.domain_size is not None)
+        except ParameterError as error:
+            raise ConfigError(f"{_place(column.name)}: {error}") from None
+
+
+def _place(name: str | None) -> str:
+    return "desensitize" if name is None else f"desensitize.columns.{name}"

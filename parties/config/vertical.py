@@ -85,7 +85,7 @@ class LedgerSection(Section):
 
 
 class _Run(PartyRun):
-    data: Path = Field(description="Data file, CSV or Parquet; with `engine: dask` also a folder.")
+    data: Path = Field(description="Data file, CSV or Parquet, or a folder of Parquet files.")
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
     held_out: Annotated[float, Field(ge=0, lt=1)] = Field(

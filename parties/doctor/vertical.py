@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
+from opboost.desensitize import ColumnMechanism
+from opboost.map_analysis import MAX_TABLE_DOMAIN
+from opboost.order_metrics import bayes_attack
+from opboost.privacy.local import RandomisedResponse
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role, read_schema
@@ -19,8 +25,10 @@ from parties.ledger.budget import Balances, Budget
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
+from parties.reports.sentences import column_warnings, run_warnings
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
+from parties.tables.blocks import EncodedTable
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
@@ -80,6 +88,21 @@ def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
             "nothing of labels, and it learns one cell per column"
         )
         checks.add("answers", Status.WARNING, sentence)
+    for check, sentence in run_warnings(run) if isinstance(run, PassiveRun) else ():
+        checks.add(check, Status.WARNING, sentence)
+
+
+def _check_columns(mechanisms: Sequence[ColumnMechanism], table: EncodedTable | None, checks: Checklist) -> None:
+    """Warn of columns that are protected little; of guesses at their values only where the table is at hand."""
+    for c, mechanism in enumerate(mechanisms):
+        value, attack = mechanism.value, None
+        n, lo = (value.n_categories, 0) if isinstance(value, RandomisedResponse) else (value.domain.size, 1)
+        if table is not None and n <= MAX_TABLE_DOMAIN:
+            codes = np.concatenate([block[f"{c}.exact"] for block in table.blocks])
+            counts = np.bincount(codes[codes >= 0].astype(np.int64) - lo, minlength=n)
+            attack = bayes_attack(value.log_probabilities(), counts) if counts.any() else None
+        for sentence in column_warnings(mechanism, attack):
+            checks.add(f"privacy of {mechanism.schema.name}", Status.WARNING, sentence)
 
 
 def _active_job(run: ActiveRun, path: Path, checks: Checklist) -> ActiveJob:
@@ -91,7 +114,9 @@ def _active_job(run: ActiveRun, path: Path, checks: Checklist) -> ActiveJob:
 def _passive_job(run: PassiveRun, path: Path, checks: Checklist) -> PassiveJob:
     with prepared_passive(run, path) as prepared:
         _note_partitions(prepared, checks)
-        _check_ledger(run, prepared, checks)
+        table = prepared.named()
+        _check_columns(prepared.mechanisms, table if prepared.partition_words is None else None, checks)
+        _check_ledger(run, prepared, table, checks)
         return prepared.job()
 
 
@@ -100,12 +125,12 @@ def _note_partitions(prepared: ActiveInputs | PassiveInputs, checks: Checklist) 
         checks.add("partitions", Status.OK, prepared.partition_words)
 
 
-def _check_ledger(run: PassiveRun, prepared: PassiveInputs, checks: Checklist) -> None:
+def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable, checks: Checklist) -> None:
     """Check the ledger, and whether the budget allows the release."""
     note = partial(checks.add, "ledger")
     with checks.checking("ledger"):
         try:
-            table, budget = prepared.named(), run.ledger.budget.budget(prepared.schema)
+            budget = run.ledger.budget.budget(prepared.schema)
             releases = planned(prepared.mechanisms, table.keys(), is_secure=run.bits.is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")

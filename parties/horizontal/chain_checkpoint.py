@@ -3,7 +3,8 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``coins.json``      this owner's coins, from which its records' rounds come, and a digest of its rows
+``coins.json``      this owner's coins, from which its records' rounds and the noise of its turns come, and a digest of
+                    its rows
 ``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
 ``confirmed.json``  the owners that have said that they have every tree
 ==================  ====================================================================================

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from opboost.horizontal.rows.client_rows import ClientHolder
@@ -33,10 +33,13 @@ class SharedModel:
     ----------
     ensemble : Ensemble
     guarantee : RecordGuarantee
+    absent : tuple of str
+        Workers that did not confirm that they have it.
     """
 
     ensemble: Ensemble
     guarantee: RecordGuarantee
+    absent: tuple[str, ...] = ()
 
 
 def run_coordinator(
@@ -65,5 +68,4 @@ def run_coordinator(
         )
         phase.enter("saving the model")
         save(model)
-        workers.finish()
-        return model
+        return replace(model, absent=tuple(workers.finish()))

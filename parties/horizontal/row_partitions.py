@@ -29,9 +29,9 @@ from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import id_keys
-from parties.tables.data_files import stamp_of
+from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.key_sets import RecordKeys, distinct
-from parties.tables.parquet import read_stored, stored_length, stored_names
+from parties.tables.parquet_files import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
 
@@ -52,7 +52,7 @@ class PartFile:
     path: Path
     table_schema: Path
     objective: str
-    stamp: tuple[int, int]
+    stamp: Stamp
     n_rows: int
 
     def read(self) -> OwnerRows:

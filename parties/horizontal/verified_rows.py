@@ -25,6 +25,7 @@ from opboost.trees.complete import Cuts, RandomRule, splits_of, tree_of
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
+from parties.horizontal.answered_questions import Answered, AnsweredQuestions
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
 from protocols.messages.message import Message
@@ -44,23 +45,6 @@ class WorkerRecipe(Protocol):
 
     def public_rule(self, bits: BitSource) -> RandomRule | None:
         """The rule that draws all splits from public bits; None if the coordinator chooses them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """The trees that earlier processes of a worker answered for.
-
-    Attributes
-    ----------
-    n_trees : int
-        No answer is given twice for these trees.
-    history : str
-        Digest of all that was told up to the start of the last of them. Accounts of records follow from that, so a new
-        process that is told something else has other filters.
-    """
-
-    n_trees: int = 0
-    history: str = ""
 
 
 @dataclass(slots=True)
@@ -103,38 +87,37 @@ class VerifiedRows:
     shape_bits : BitSource
         The public ones.
     answered : Answered
-        By earlier processes of this worker.
+        By earlier processes of this worker, whose coins and noise are those of `rows`.
+    drawing : bytes
+        Digest of the drawing of the public bits.
 
     Attributes
     ----------
     n_started : int
         Number of trees that were begun.
+    asked : AnsweredQuestions
+        What was asked, and is answered for.
 
     Notes
     -----
-    Privacy: the answers are those of `rows`, at most once per tree that no earlier process answered for. Refusals
-    depend on messages, never on the data.
+    Privacy: the answers are those of `rows`, and no question has two. Refusals depend on messages, never on the data.
 
     All methods raise `UnexpectedMessage` for what the recipe does not allow; the privacy accounting of `rows` may raise
     `AccountError`. Nothing was changed then.
     """
 
-    def __init__(self, rows: RowHolder, recipe: WorkerRecipe, *, shape_bits: BitSource, answered: Answered) -> None:
+    def __init__(
+        self, rows: RowHolder, recipe: WorkerRecipe, *, shape_bits: BitSource, answered: Answered, drawing: bytes = b""
+    ) -> None:
         self._rows = rows
         self._columns = recipe.task.grid
         self._rules = recipe.tree_rules
         self._public = recipe.public_rule(shape_bits)
-        self._answered = answered
         self._growing: deque[_Growing] = deque()
         self._is_open = self._may_move = False
-        self._told = hashlib.sha256()
-        self._history = ""
+        self._told = hashlib.sha256(drawing)
+        self.asked = AnsweredQuestions(answered, batch_size=recipe.tree_rules.batch_size)
         self.n_started = 0
-
-    @property
-    def answered(self) -> Answered:
-        """The trees answered for once an answer for the newest tree is sent."""
-        return Answered(n_trees=self.n_started, history=self._history)
 
     def start_tree(self, message: StartTree) -> None:
         """Start a tree, for the output whose turn it is."""
@@ -147,12 +130,10 @@ class VerifiedRows:
         if self._growing and (message.output == 0 or not rules.is_complete):
             raise UnexpectedMessage("a tree was begun before the one before it was finished; nothing was sent")
         told = self._history_with(message)
-        if number + 1 == self._answered.n_trees and told.hexdigest() != self._answered.history:
-            raise UnexpectedMessage(
-                "an earlier process of this worker answered for other trees than it is told of now; nothing was sent"
-            )
+        now = self.asked.begun(told.hexdigest())
         self._rows.start_tree(message.output)
-        self._told, self._history = told, told.hexdigest()
+        self.asked.now = now
+        self._told = told
         self._growing.append(_Growing(self._columns, self._drawn()))
         self.n_started += 1
         self._is_open, self._may_move = True, number < rules.n_placements
@@ -178,8 +159,6 @@ class VerifiedRows:
     def answer(self, question: WantTotals | WantHistograms) -> Sums:
         """Answer a question: sums, or histograms, of leaves of the newest tree."""
         newest, nodes = self._newest("a question"), question.nodes
-        if self.n_started <= self._answered.n_trees:
-            raise UnexpectedMessage("an earlier process of this worker answered for this tree; nothing was sent")
         most = self._rules.n_histogram_nodes if isinstance(question, WantHistograms) else newest.n_nodes
         if not 0 < len(nodes) <= most:
             raise UnexpectedMessage(
@@ -187,10 +166,13 @@ class VerifiedRows:
             )
         if not _is_ascending(nodes, 0, newest.n_nodes) or not newest.is_leaf[nodes].all():
             raise UnexpectedMessage("sums were asked of nodes that the tree does not have as leaves; nothing was sent")
+        now = self.asked.asked(self._history_with(question).hexdigest())
         if isinstance(question, WantTotals):
-            return self._rows.totals(nodes)
-        out = np.zeros((len(nodes), 2, self._columns.axes.n_bins), np.int64)
-        self._rows.add_histograms(nodes, out)
+            out = self._rows.totals(nodes)
+        else:
+            out = np.zeros((len(nodes), 2, self._columns.axes.n_bins), np.int64)
+            self._rows.add_histograms(nodes, out)
+        self.asked.now = now
         return out
 
     def place(self, message: Place) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 from pydantic import JsonValue
@@ -13,9 +14,10 @@ from opboost.rng import BitSource
 from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Tree
 from parties.errors import Disagreement
+from parties.horizontal.answered_questions import Answered
 from parties.horizontal.public_drawing import PublicDrawing
 from parties.horizontal.public_randomness import commitment, needed, term_differences
-from parties.horizontal.verified_rows import Answered, VerifiedRows, WorkerRecipe
+from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
@@ -64,9 +66,13 @@ class WorkerJob:
     answered : Answered
         What earlier processes of this worker answered for.
     note_answer : callable
-        Called with what is then answered for, before an answer leaves.
+        Called with what is then answered for, before an answer leaves and before a sum is opened.
+    save : callable
+        Called with the trees before the coordinator is told that they are kept.
     drawing : bytes
         Of the public bits, noted by an earlier process of this worker (`PublicDrawing.before`).
+    n_drawings : int
+        For how many drawings earlier processes revealed their random bytes, which serve once.
     note_drawing : callable
         Called with it, before bytes are revealed.
     identity : KeyPair, optional
@@ -83,7 +89,9 @@ class WorkerJob:
     rng: BitSource
     answered: Answered = field(default_factory=Answered)
     note_answer: Callable[[Answered], None] = lambda answered: None
+    save: Callable[[list[Tree]], None] = lambda trees: None
     drawing: bytes = b""
+    n_drawings: int = 0
     note_drawing: Callable[[bytes], None] = lambda drawing: None
     identity: KeyPair | None = None
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
@@ -94,12 +102,12 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
 
     Notes
     -----
-    Privacy: what leaves are the answers of ``job.make_rows(...)``, masked, as often as these rows answer, and never for
-    a tree that an earlier process answered for. The coordinator learns sums over at least `threshold` workers.
+    Privacy: what leaves are the answers of ``job.make_rows(...)``, masked; no question has two answers, whatever the
+    process. The coordinator learns sums over at least `threshold` workers.
     """
     with conversation([channel]) as phase:
         phase.enter("greeting")
-        random = job.rng.fork("public").words(4).tobytes()
+        random = job.rng.fork(f"public {job.n_drawings}" if job.n_drawings else "public").words(4).tobytes()
         summed = SummedWorker(job.party, job.run_id, identity=job.identity)
         channel.send(
             Join(
@@ -125,12 +133,13 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
             note=job.note_drawing,
         ).take_part(channel)
         phase.enter("answering")
-        rows = VerifiedRows(job.make_rows(), job.recipe, shape_bits=bits, answered=job.answered)
+        rows = VerifiedRows(job.make_rows(), job.recipe, shape_bits=bits, answered=job.answered, drawing=drawing)
         session = WorkerSession(job, channel, summed, rows, drawing)
         while True:
             message = channel.receive()
             match message:
                 case Done():
+                    job.save(session.trees)
                     channel.send(Done())
                     return session.trees
                 case Abort():
@@ -168,6 +177,9 @@ class WorkerSession:
         self._rows = rows
         self._drawing = drawing
         self._wanted: list[Sums] = []
+        self._is_summed = False
+        self._epoch: Epoch | None = None
+        self._survivors: tuple[str, ...] = ()
 
     def handle(self, message: Message) -> None:
         """Process a message, and answer it where an answer is due."""
@@ -184,8 +196,9 @@ class WorkerSession:
             case FinishTree():
                 self.trees.append(self._rows.finish_tree(message))
             case WantTotals() | WantHistograms():
-                # Nobody sees it before it is masked.
-                self._wanted.append(self._rows.answer(message))
+                # Nobody sees it before it is masked. What is summed is kept until something else is asked.
+                answer = self._rows.answer(message)
+                self._wanted, self._is_summed = [*([] if self._is_summed else self._wanted), answer], False
             case Members():
                 self._join_epoch(message)
             case AddUp():
@@ -200,9 +213,13 @@ class WorkerSession:
         match message:
             case Survivors():
                 rows = self._summed.confirm(message.round, message.survivors)
+                assert self._epoch is not None
+                self._survivors = tuple(sorted(compress(self._epoch.names, message.survivors)))
                 self._channel.send(Confirmed(epoch=message.epoch, round=message.round, rows=rows))
             case Unmask():
+                answered = self._rows.asked.opened_over(self._survivors)
                 rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
+                self._note(answered)
                 self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
 
     def _join_epoch(self, message: Members) -> None:
@@ -216,6 +233,7 @@ class WorkerSession:
             drawing=self._drawing,
         )
         self._summed.join(epoch, self._job.lasting_keys)
+        self._epoch = epoch
         parcel = self._summed.prepare(message.round)
         self._channel.send(
             ParcelFor(
@@ -227,12 +245,13 @@ class WorkerSession:
         """Send the masked answers, and the parcel for the next round."""
         if not 0 < message.n_wanted <= len(self._wanted):
             raise UnexpectedMessage("a sum was asked for, but not of what; nothing was sent")
+        answered = self._rows.asked.summed(message.n_wanted)
         # Before them may be questions of a round that went on without this worker.
         vector = np.concatenate([part.reshape(-1) for part in self._wanted[-message.n_wanted :]])
         masked = self._summed.mask(message.round, message.present, vector)
-        self._wanted = []
+        self._is_summed = True
         parcel = self._summed.prepare(message.round + 1)
-        self._job.note_answer(self._rows.answered)
+        self._note(answered)
         self._channel.send(
             Masked(
                 epoch=message.epoch,
@@ -243,3 +262,8 @@ class WorkerSession:
                 mark=parcel.mark,
             )
         )
+
+    def _note(self, answered: Answered) -> None:
+        """Keep what is answered for, before it leaves."""
+        self._rows.asked.answered = answered
+        self._job.note_answer(answered)

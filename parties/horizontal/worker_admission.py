@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -11,8 +12,9 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_connections import Connection, Connections
-from protocols.errors import SumRefused, UnexpectedMessage
+from protocols.errors import PeerRestarted, SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
 from protocols.messages.message import Message
 
@@ -26,6 +28,7 @@ class WorkerAdmission:
     run_id : str
     terms : mapping of str to plain values
         What every worker must have agreed on.
+    journal : RoundJournal
 
     Attributes
     ----------
@@ -33,8 +36,11 @@ class WorkerAdmission:
         Digest of the drawing of the public bits; empty before it.
     """
 
-    def __init__(self, connections: Connections, *, run_id: str, terms: Mapping[str, JsonValue]) -> None:
+    def __init__(
+        self, connections: Connections, *, run_id: str, terms: Mapping[str, JsonValue], journal: RoundJournal
+    ) -> None:
         self._connections = connections
+        self._journal = journal
         self._run_id = run_id
         self._terms = terms
         self.drawing = b""
@@ -42,6 +48,8 @@ class WorkerAdmission:
 
     def gather(self, threshold: int, *, wait_s: float, patience_s: float) -> BitSource:
         """Wait for the workers, compare terms, and draw the public bits together; returns these.
+
+        Bits that are drawn already need nobody: workers are then taken in as they come.
 
         Parameters
         ----------
@@ -57,7 +65,31 @@ class WorkerAdmission:
             If a worker has other terms; it was told which.
         SumRefused
             If fewer came than every sum needs. Nothing was asked.
+        PeerRestarted
+            If a worker was started again before it revealed its bytes: the drawing begins again.
         """
+        if (drawing := self._journal.drawing) is not None:
+            for worker in self._connections.all.values():
+                worker.awaited_until = time.monotonic() + wait_s
+            return self._publish(*drawing)
+        joined = self._joined(wait_s)
+        self._connections.check_enough(len(joined), threshold, "came")
+        first = [worker for worker in self._connections.all.values() if worker.name in joined]
+        names = tuple(worker.name for worker in first)
+        commitments = _rows(joined[name].commitment for name in names)
+        for worker in first:
+            worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
+        revealed = self._revealed(names, patience_s)
+        drawn = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=revealed)
+        bits = self._publish(*drawn)
+        self._journal.note_drawing(*drawn)
+        for worker in first:
+            worker.channel.send(drawn[1])
+            worker.is_in = True
+        return bits
+
+    def _joined(self, wait_s: float) -> dict[str, Join]:
+        """Wait for all workers to join; returns with what each did."""
         joined: dict[str, Join] = {}
         for worker, message in self._connections.listen(
             list(self._connections.all), wait_s, until=lambda: len(joined) == len(self._connections.all)
@@ -66,41 +98,37 @@ class WorkerAdmission:
                 # Who is gone, and came again, has none.
                 raise UnexpectedMessage(f"{worker.name} joined twice. Nothing was released")
             joined[worker.name] = self._joining(worker, message)
-        self._connections.check_enough(len(joined), threshold, "came")
-        first = [worker for worker in self._connections.all.values() if worker.name in joined]
-        names = tuple(worker.name for worker in first)
-        commitments = _rows(joined[name].commitment for name in names)
+        return joined
+
+    def _revealed(self, names: tuple[str, ...], patience_s: float) -> NDArray[np.uint8]:
+        """Collect the random bytes of these workers, a row each."""
         revealed: dict[str, bytes] = {}
-        for worker in first:
-            worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
-        for worker, message in self._connections.listen(
-            list(joined), patience_s, until=lambda: len(revealed) == len(first)
-        ):
+        for worker, message in self._connections.listen(names, patience_s, until=lambda: len(revealed) == len(names)):
+            if isinstance(message, Join):
+                raise PeerRestarted(f"{worker.name} was started again before it had revealed its random bytes")
             if not isinstance(message, Reveal) or worker.name in revealed:
                 raise _unexpected(worker, message, Reveal)
             revealed[worker.name] = message.random
-        if len(revealed) < len(first):
+        if len(revealed) < len(names):
             silent = ", ".join(name for name in names if name not in revealed)
             raise SumRefused(f"{silent} did not reveal the random bytes committed to. Nothing was released")
-        rows = _rows(revealed[name] for name in names)
-        bits = public_bits(self._run_id, names, commitments, rows)
-        self.drawing = drawing_digest(self._run_id, names, commitments)
-        self._public = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=rows)
-        for worker in first:
-            worker.channel.send(self._public[1])
-            worker.is_in = True
-            if joined[worker.name].answered:
-                worker.returns, worker.is_in = joined[worker.name], False
+        return _rows(revealed[name] for name in names)
+
+    def _publish(self, committed: Commitments, revealed: Reveals) -> BitSource:
+        """The public bits of a drawing, which whoever comes later is told."""
+        bits = public_bits(self._run_id, committed.names, committed.rows, revealed.rows)
+        self.drawing = drawing_digest(self._run_id, committed.names, committed.rows)
+        self._public = committed, revealed
         return bits
 
     def take_back(self, worker: Connection, message: Join) -> None:
-        """Readmit a restarted worker; it waits for a tree that it has not answered for."""
+        """Take in a worker that was started again, or comes for the first time; it waits for the next epoch."""
         try:
             self._joining(worker, message)
         except Disagreement as error:
             self._connections.expel(worker, str(error))
             return
-        worker.returns, worker.n_told = message, 0
+        worker.returns, worker.n_told = True, 0
         for known in self._public:
             self._connections.send(worker, known)
 

@@ -1,9 +1,10 @@
-"""Worker checkpoint: what a worker keeps in its run folder so that no tree is answered for twice.
+"""Worker checkpoint: what a worker keeps in its run folder so that no question has two answers.
 
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``answers.json``    a digest of the rows, the last tree that was answered for, what was told up to there
+``answers.json``    a digest of the rows, what was answered for (`Answered`); while the run is on, the key of coins and
+                    noise, from which a new process draws the same
 ``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, and how often it did
 ==================  ====================================================================================
 """
@@ -11,13 +12,20 @@ file                content
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
-from parties.horizontal.verified_rows import Answered
+from parties.horizontal.answered_questions import Answered
 from parties.runs.run_folder import RunFolder
 
 # Public bits that a worker draws for one run: who breaks off after it has seen them chooses among so many.
 MAX_DRAWINGS = 8
+
+_ANSWERED = TypeAdapter(Answered)
 
 
 class WorkerCheckpoint:
@@ -26,49 +34,82 @@ class WorkerCheckpoint:
     Parameters
     ----------
     folder : RunFolder
-    rows : str
-        A digest of the worker's rows.
-    before_first : callable
-        Called before the first answer is noted; may refuse by raising.
+    charge : callable
+        Called once before the first answer of this process leaves; may refuse by raising.
+
+    Attributes
+    ----------
+    answered : Answered
 
     Raises
     ------
     RunFolderError
-        If the run began on other rows.
+        If a file is malformed.
     """
 
-    def __init__(self, folder: RunFolder, rows: str, *, before_first: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, folder: RunFolder, *, charge: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
-        self._rows = rows
-        self._before_first = before_first
+        self._charge = charge
+        self._is_charged = False
+        self._rows = ""
+        self._key = secure().words(4).tobytes()
         self.answered = Answered()
         if folder.has_released:
             before = folder.read_json("answers.json")
-            if before["table"] != rows:
+            try:
+                self._rows, key = str(before["table"]), bytes.fromhex(before["key"])
+                self._key = key or self._key
+                self.answered = _ANSWERED.validate_python(before["answered"])
+            except (KeyError, TypeError, ValueError, ValidationError):
                 raise RunFolderError(
-                    f"{folder.path} holds the beginning of a run on other rows; bring them back or choose another "
-                    "run_id. Nothing was sent"
-                )
-            self.answered = Answered(n_trees=int(before["tree"]), history=str(before.get("history")))
+                    f"{folder.path / 'answers.json'} is malformed; choose another run_id. Nothing was sent"
+                ) from None
+
+    def bits(self) -> BitSource:
+        """Bits of coins and noise: those of earlier processes of the run, once one of them has answered."""
+        return BitSource(self._key, is_secure=True)
+
+    def check_rows(self, digest: str) -> None:
+        """Refuse rows with another digest than those that the run began on.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        if self._rows not in ("", digest):
+            raise RunFolderError(
+                f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
+                "run_id. Nothing was sent"
+            )
+        self._rows = digest
 
     def note_answer(self, now: Answered) -> None:
         """Keep what is answered for, before the answer leaves."""
-        is_first = not self._folder.has_released
-        if is_first:
-            self._before_first()
-        self._folder.write_json("answers.json", {"table": self._rows, "tree": now.n_trees, "history": now.history})
-        if is_first:
+        self._write(now, key=self._key.hex())
+        if not self._folder.has_released:
             self._folder.mark_release()
+        if not self._is_charged:
+            # After the key is kept: the charge is for its noise, and for no other.
+            self._charge()
+        self.answered, self._is_charged = now, True
 
-    def drawing(self) -> bytes:
-        """The digest of the drawing that `note_drawing` kept; empty if there was none.
+    def conclude(self) -> None:
+        """Let go of the key: nothing is answered any more."""
+        self._write(self.answered, key="")
+
+    def _write(self, answered: Answered, **key: str) -> None:
+        self._folder.write_json("answers.json", {"table": self._rows, "answered": asdict(answered), **key})
+
+    def drawings(self) -> dict[str, Any]:
+        """The digest of the drawing that `note_drawing` kept, empty if there was none, and how many there were.
 
         Raises
         ------
         RunFolderError
             If the file is malformed.
         """
-        return self._drawings()[0]
+        drawing, n_drawings = self._drawings()
+        return {"drawing": drawing, "n_drawings": n_drawings}
 
     def note_drawing(self, drawing: bytes) -> None:
         """Keep the digest of a drawing of public bits, before random bytes are revealed for it.

@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.errors import DecodeError, ProtocolError, SumRefused, UnexpectedMessage
-from protocols.messages.horizontal import Join
+from protocols.errors import DecodeError, PeerRestarted, ProtocolError, TooFewWorkers, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Parcel
@@ -19,6 +18,9 @@ MEMBERSHIP_POLL_S = 0.001
 
 # What a worker may say while it is listened to once: an answer, and some that are late. More is not in its place.
 MAX_SAID = 64
+
+# How often a round waits for a worker that was started again: one that never stays holds nobody up.
+MAX_AWAITED = 8
 
 
 @dataclass(slots=True)
@@ -38,8 +40,10 @@ class Connection:
     is_over : bool
         Whether nothing more is expected of it.
     is_secure : bool
-    returns : Join or None
-        With which it waits to be let in again.
+    returns : bool
+        Whether it waits to be let in again.
+    awaited_until : float
+        Until when a round waits for it to come back, by `time.monotonic`: it was started again, or the coordinator was.
     parcel : (int, int, Parcel) or None
         For which epoch and round, and what.
     """
@@ -49,7 +53,8 @@ class Connection:
     key: bytes = b""
     n_told: int = 0
     is_in: bool = False
-    returns: Join | None = None
+    returns: bool = False
+    awaited_until: float = 0.0
     is_over: bool = False
     is_secure: bool = True
     parcel: tuple[int, int, Parcel] | None = None
@@ -63,11 +68,17 @@ class Connections:
     channels : sequence of Channel
     note : callable
         Takes a short name and a sentence for the log.
+    patience_s : float
+        How long a worker that was started again is waited for.
     """
 
-    def __init__(self, channels: Sequence[Channel], *, note: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, channels: Sequence[Channel], *, note: Callable[[str, str], None], patience_s: float = 0.0
+    ) -> None:
         self.all = {channel.peer: Connection(channel.peer, channel) for channel in channels}
         self._note = note
+        self._patience_s = patience_s
+        self._n_restarts: Counter[str] = Counter()
 
     def listen(
         self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
@@ -110,10 +121,10 @@ class Connections:
             self.expel(worker, str(error))
             return None
         except ProtocolError as error:
-            self.lose(worker, str(error), is_gone=True)
+            self._lose_connection(worker, error)
             return None
         if isinstance(message, Abort):
-            self.lose(worker, str(aborted(worker.name, message)), is_gone=True)
+            self._lose_connection(worker, aborted(worker.name, message))
             return None
         return message
 
@@ -122,7 +133,14 @@ class Connections:
         try:
             worker.channel.send(message)
         except ProtocolError as error:
-            self.lose(worker, str(error), is_gone=True)
+            self._lose_connection(worker, error)
+
+    def _lose_connection(self, worker: Connection, error: ProtocolError) -> None:
+        """Note that a worker is gone; one that was started again is waited for, but not without end."""
+        self.lose(worker, str(error), is_gone=True)
+        self._n_restarts[worker.name] += isinstance(error, PeerRestarted)
+        if isinstance(error, PeerRestarted) and self._n_restarts[worker.name] <= MAX_AWAITED:
+            worker.awaited_until = time.monotonic() + self._patience_s
 
     def lose(self, worker: Connection, why: str, *, is_gone: bool) -> None:
         """Drop a worker from the run; one that is gone must join again."""
@@ -130,7 +148,7 @@ class Connections:
             self._note("dropped out", f"{why}; the run goes on without {worker.name}")
         worker.is_in, worker.parcel = False, None
         if is_gone:
-            worker.key, worker.returns = b"", None
+            worker.key, worker.returns = b"", False
             worker.channel.begin_again()
 
     def expel(self, worker: Connection, why: str) -> None:
@@ -144,6 +162,12 @@ class Connections:
         """Workers that take part."""
         return [worker for worker in self.all.values() if worker.is_in]
 
+    def awaited(self) -> list[str]:
+        """Names of workers that do not take part and are waited for."""
+        now = time.monotonic()
+        away = [worker for worker in self.all.values() if not (worker.is_in or worker.is_over)]
+        return [worker.name for worker in away if worker.returns or now < worker.awaited_until]
+
     def still_in(self, names: Collection[str]) -> set[str]:
         """Those of these workers that take part."""
         return {name for name in names if self.all[name].is_in}
@@ -151,6 +175,6 @@ class Connections:
     def check_enough(self, n: int, threshold: int, what: str) -> None:
         """Refuse to go on with too few workers."""
         if n < threshold:
-            raise SumRefused(
+            raise TooFewWorkers(
                 f"{n} of {len(self.all)} workers {what} where every sum needs {threshold}. Nothing more was released"
             )

@@ -1,7 +1,9 @@
 """Worker group: membership, drop-outs and returns of a run's workers, and sums of their answers.
 
-A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. What
-every worker must know (splits, finished trees) is kept, and told to whoever comes back.
+A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. One
+that was started again in time takes part in the same round, which begins anew. What every worker must know (splits,
+finished trees, the questions about those that are grown) is kept, and told to whoever comes back. Sums are journaled:
+a coordinator that was started again asks only for those that it does not have.
 """
 
 from __future__ import annotations
@@ -15,25 +17,16 @@ from numpy.typing import NDArray
 from pydantic import JsonValue
 
 from opboost.rng import BitSource
-from parties.errors import Disagreement
+from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.public_randomness import needed
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
-from protocols.messages.horizontal import (
-    AddUp,
-    Confirmed,
-    FinishTree,
-    Join,
-    Masked,
-    Members,
-    ParcelFor,
-    Shares,
-    StartTree,
-)
+from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel
@@ -62,6 +55,8 @@ class WorkerGroup:
     n_trees : int
         For the progress report.
     progress : Progress
+    journal : RoundJournal
+        Of the run; one in memory by default.
     """
 
     channels: Sequence[Channel]
@@ -73,21 +68,23 @@ class WorkerGroup:
     note: Callable[[str, str], None] = lambda event, sentence: None
     n_trees: int = 0
     progress: Progress = no_progress
+    journal: RoundJournal = field(default_factory=RoundJournal)
     _connections: Connections = field(init=False)
     _admission: WorkerAdmission = field(init=False)
     _faults: ShareFaults = field(init=False)
     _kept: list[Message | None] = field(init=False, default_factory=list)
-    _wanted: list[int] = field(init=False, default_factory=list)
+    _questions: list[int] = field(init=False, default_factory=list)
+    _n_wanted: int = field(init=False, default=0)
     _n_trees: int = field(init=False, default=0)
-    _n_finished: int = field(init=False, default=0)
+    _n_sums: int = field(init=False, default=0)
     _round: int = field(init=False, default=0)
     _epoch: Epoch | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
-        self._connections = Connections(self.channels, note=self.note)
-        self._admission = WorkerAdmission(self._connections, run_id=self.run_id, terms=self.terms)
+        self._connections = Connections(self.channels, note=self.note, patience_s=self.patience_s)
+        self._admission = WorkerAdmission(self._connections, run_id=self.run_id, terms=self.terms, journal=self.journal)
         self._faults = ShareFaults(self._connections, note=self.note)
 
     def gather(self) -> BitSource:
@@ -101,32 +98,49 @@ class WorkerGroup:
 
     def tell(self, message: Message) -> None:
         """Broadcast a message to every worker, those too that come back later."""
-        self._kept.append(message)
         if isinstance(message, StartTree):
             self.progress("trees", self._n_trees, self.n_trees)
             self._n_trees += 1
-        self._n_finished += isinstance(message, FinishTree)
+            if message.output == 0:
+                # Whoever comes back is asked about the trees that are grown, and no others.
+                for place in self._questions:
+                    self._kept[place] = None
+                self._questions = []
+        self._kept.append(message)
         for worker in self._connections.present():
             self._catch_up(worker)
 
     @property
     def n_rounds(self) -> int:
-        """Rounds of secure aggregation so far."""
-        return self._round
+        """Rounds of secure aggregation so far that gave a sum."""
+        return self._n_sums
 
     def want(self, message: Message) -> None:
         """Add a question to those that the next sum is of."""
-        self._wanted.append(len(self._kept))
+        self._questions.append(len(self._kept))
+        self._n_wanted += 1
         self.tell(message)
 
     def total(self, length: int) -> NDArray[np.int64]:
-        """Sum the workers' vectors of all questions by one round of secure aggregation.
+        """Sum the workers' vectors of all questions by secure aggregation; a sum that is known is not asked for.
 
         Raises
         ------
         SumRefused
             If too few workers were there, or left during the round. Nothing was learnt then.
+        RunFolderError
+            If the journal is of other questions.
         """
+        total = self.journal.sum(self._n_sums)
+        while total is None:
+            total = self._try_round(length)
+        if total.shape != (length,):
+            raise RunFolderError("the journal of the run has sums of other questions. Nothing was released")
+        self._n_sums, self._n_wanted = self._n_sums + 1, 0
+        return total
+
+    def _try_round(self, length: int) -> NDArray[np.int64] | None:
+        """One round of secure aggregation; None if it begins anew, since a worker was started again."""
         self._complete()
         epoch, number = self._epoch, self._round
         assert epoch is not None
@@ -139,12 +153,8 @@ class WorkerGroup:
         of = SumRound(epoch, number, length, parcels, doubted=self._faults.doubted(epoch))
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
-            add_up = AddUp(n_wanted=len(self._wanted), epoch=epoch.number, round=number, present=of.present)
+            add_up = AddUp(n_wanted=self._n_wanted, epoch=epoch.number, round=number, present=of.present)
             self._connections.send(self._connections.all[name], add_up)
-        # Whoever comes back after this round is asked for the next sum alone.
-        for place in self._wanted:
-            self._kept[place] = None
-        self._wanted = []
         steps = SumSteps(
             of,
             self._connections,
@@ -153,31 +163,49 @@ class WorkerGroup:
             unexpected=self._ignore_or_expel,
         )
         steps.collect_vectors(asked)
-        total = steps.unmasked(steps.collect_confirmations())
+        if set(asked) & set(self._connections.awaited()):
+            return None
+        confirmed = steps.collect_confirmations()
+        self.journal.note_survivors(self._n_sums, [epoch.names[place] for place in np.flatnonzero(of.survivors)])
+        total = steps.unmasked(confirmed)
+        self.journal.note_sum(self._n_sums, total)
         self._faults.judge(of)
         return total
 
-    def finish(self) -> None:
-        """Exchange completion messages with the workers that are still present."""
-        done: set[str] = set()
-        for worker in self._connections.present():
-            self._connections.send(worker, Done())
-        here = [worker.name for worker in self._connections.present()]
-        for worker, message in self._connections.listen(here, self.patience_s, until=lambda: done >= set(here)):
+    def finish(self) -> list[str]:
+        """Exchange completion messages with the workers; returns the names of those that did not confirm."""
+        workers, done = self._connections.all, self.journal.done
+        for name in done:
+            workers[name].is_over = True
+        self.tell(Done())
+
+        def is_over() -> bool:
+            self._let_in()
+            return not (self._connections.present() or self._connections.awaited())
+
+        for worker, message in self._connections.listen(list(workers), self.patience_s, until=is_over):
             if isinstance(message, Done):
-                done.add(worker.name)
-                worker.is_over = True
+                self.journal.note_done(worker.name)
+                worker.is_in, worker.is_over = False, True
                 worker.channel.close()
+            elif isinstance(message, Join):
+                self._admission.take_back(worker, message)
+        return [name for name in workers if name not in self.journal.done]
 
     def _complete(self) -> None:
-        """Readmit returned workers and wait until enough are present and have sent their parcels."""
+        """Readmit returned workers and wait until enough are present and have sent their parcels.
+
+        A sum that may have been opened before is opened again over the same workers alone.
+        """
         deadline = time.monotonic() + self.wait_s
+        before = self.journal.survivors(self._n_sums)
+        needed_here = max(self.threshold, len(before))
         while True:
             self._readmit()
-            present = self._connections.present()
-            if len(present) < self.threshold:
+            present = [worker for worker in self._connections.present() if not before or worker.name in before]
+            if len(present) < needed_here or (self._connections.awaited() and not before):
                 if time.monotonic() > deadline:
-                    self._connections.check_enough(len(present), self.threshold, "are there")
+                    self._connections.check_enough(len(present), needed_here, "are there")
                 time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
                 return
@@ -231,12 +259,14 @@ class WorkerGroup:
                 self._admission.take_back(worker, message)
             elif worker.key:
                 worker.is_in = True
-        for name in away:
-            worker = self._connections.all[name]
-            if worker.returns is not None and worker.returns.answered <= self._n_finished:
-                worker.is_in, worker.returns = True, None
-            if worker.is_in:
-                self.note("returned", f"{name} takes part again")
+        self._let_in(*(name for name in away if self._connections.all[name].is_in))
+
+    def _let_in(self, *heard: str) -> None:
+        """Let in whoever joined, or was heard, again; each is told what it has missed."""
+        for worker in self._connections.all.values():
+            if worker.returns or worker.name in heard:
+                worker.is_in, worker.returns = True, False
+                self.note("returned", f"{worker.name} takes part again")
                 self._catch_up(worker)
 
     def _catch_up(self, worker: Connection) -> None:

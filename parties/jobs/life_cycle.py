@@ -13,7 +13,7 @@ from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
-from protocols.errors import PeerLost
+from protocols.errors import PeerLost, TooFewWorkers
 from protocols.transport.channel import Channel
 
 
@@ -91,7 +91,7 @@ class TrainingRun:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
                 try:
                     yield log
-                except (PeerLost, ChainBroken) as error:
+                except (PeerLost, ChainBroken, TooFewWorkers) as error:
                     if not resuming or not (folder.has_released or Journal.has_received(folder.path)):
                         raise
                     raise type(error)(f"{error}. {resuming}") from None

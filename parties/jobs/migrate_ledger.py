@@ -14,15 +14,15 @@ from parties.vertical.preparation import prepare_passive
 def migrate_ledger(ledger: Path, run_file: Path | None) -> Migrated:
     """Take over what an earlier version drew.
 
-    Without a run file, or if its data are partitions, only draws that have their records' names can be.
+    Without a run file, only draws that have their records' names can be.
 
     Raises
     ------
     ConfigError, TableError, DataError, LedgerError
     """
     table = None
-    if run_file is not None and not (run := read_run(run_file, PassiveRun)).data.is_dir():
-        prepared = prepare_passive(run, run_file)
+    if run_file is not None:
+        prepared = prepare_passive(read_run(run_file, PassiveRun), run_file)
         features = prepared.table.features
         columns = {one.schema.name: encode_column(features, one) for one in prepared.mechanisms}
         table = OldTable(prepared.table.ids, columns)

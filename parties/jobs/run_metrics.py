@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from socketserver import ThreadingMixIn
+from threading import BoundedSemaphore, Thread
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, make_wsgi_app
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -15,6 +20,10 @@ from parties.errors import EXPECTED_ERRORS, ConfigError
 
 # The ledger is read again after so long at the earliest, since that verifies all of it.
 LEDGER_AGE_S = 60.0
+
+# Connections at the same time, and how long one may say nothing. Each has a thread and a descriptor of the job, which
+# anybody on this machine could use up.
+MAX_CONNECTIONS, QUIET_S = 16, 5.0
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 
@@ -92,6 +101,37 @@ class _Budget(Collector):
         yield family
 
 
+class _Handler(WSGIRequestHandler):
+    timeout = QUIET_S
+
+    def log_message(self, format: str, *words: Any) -> None:
+        """Log nothing."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads, request_queue_size = True, 128
+
+    def __init__(self, place: tuple[str, int]) -> None:
+        self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
+        self._free = BoundedSemaphore(MAX_CONNECTIONS)
+        super().__init__(place, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A caller that is gone is no error."""
+
+
 @contextmanager
 def serving_metrics(address: str, left: BudgetLeft) -> Iterator[RunMetrics]:
     """Serve metrics during a job.
@@ -105,11 +145,13 @@ def serving_metrics(address: str, left: BudgetLeft) -> Iterator[RunMetrics]:
     ProcessCollector(registry=registry)
     registry.register(_Budget(left))
     metrics = RunMetrics(registry)
-    host, port = host_and_port(address)
     try:
-        server, thread = start_http_server(port, host, registry)
+        server = _Server(host_and_port(address))
     except OSError as error:
         raise ConfigError(f"metrics cannot be served at {address}: {error.strerror}. Nothing was sent") from None
+    server.set_app(make_wsgi_app(registry))
+    thread = Thread(target=server.serve_forever, args=(0.05,), name="opboost metrics", daemon=True)
+    thread.start()
     try:
         yield metrics
     finally:

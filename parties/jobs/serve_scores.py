@@ -28,7 +28,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.service.access import Gate, Tokens
 from parties.service.app import make_app
-from parties.service.connections import CallerConnection
+from parties.service.connections import SETTINGS
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import OwnRecords
 from parties.service.scorer import Scorer
@@ -130,7 +130,7 @@ class ScoreService:
         )
         self._config = uvicorn.Config(
             self._gate,
-            http=CallerConnection,
+            **SETTINGS,
             log_config=None,
             log_level="critical",
             access_log=False,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import count
 from pathlib import Path
 
 from opboost.horizontal.inprivate.training import Owner
@@ -41,15 +40,13 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         life.logged(resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
-        bits, begun = run.bits, count()
+        bits = run.bits
         of_coins = bits.fork("coins")
 
         def make_owner() -> Owner:
-            n_begun, n_held = next(begun), checkpoint.count
-            # What a seed gives was used before this owner began again, in this process or an earlier one.
-            fresh = bits.fork(f"after {n_held}, {n_begun}" if n_begun or n_held else "rows")
             coins = checkpoint.coins(rows.digest, rng=of_coins)
-            return recipe.owner(rows.values, rows.labels, coins=coins, rng=fresh)
+            # A tree that was not kept before this owner was killed is drawn again, the same.
+            return recipe.owner(rows.values, rows.labels, coins=coins, rng=coins.fork("turns"))
 
         job = ChainJob(
             party=run.party,

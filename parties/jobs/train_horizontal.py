@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from opboost.trees.model_file import load_model
+from opboost.trees.tree import Tree
 from parties.cluster.worker_rows import worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
@@ -12,6 +16,7 @@ from parties.config.recipes import make_recipe
 from parties.config.record_runs import charge_of
 from parties.errors import naming
 from parties.horizontal.coordinator import SharedModel, run_coordinator
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.horizontal.worker_group import WorkerGroup
@@ -19,8 +24,13 @@ from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
+from parties.runs.journal import FOLDER
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections, own_keys, peer_key
+from parties.session.reconnection import with_restarts
+from protocols.transport.channel import Channel
+
+_RESUMING = "Start the same run again: it goes on where it stopped"
 
 
 def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
@@ -32,24 +42,39 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
-    with open_connections(run, insecure) as open_channels, life.logged() as log:
+    with open_connections(run, insecure) as open_channels, life.logged(resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
-        channels = list(open_channels(log).values())
-        workers = WorkerGroup(
-            channels=channels,
-            run_id=run.run_id,
-            terms=run.terms(schema),
-            threshold=run.training.threshold,
-            wait_s=run.wait,
-            patience_s=run.patience,
-            note=log.step,
-            n_trees=recipe.n_trees,
-            progress=log.progress,
-        )
-        model = run_coordinator(recipe, workers, rng=run.bits, save=partial(save_shared_model, life.folder))
+        channels, journals = list(open_channels(log).values()), life.folder.path / FOLDER
+
+        def work() -> tuple[SharedModel, int]:
+            with closing(RoundJournal(journals / "rounds.sqlite", begin=life.folder.mark_release)) as journal:
+                workers = WorkerGroup(
+                    channels=channels,
+                    run_id=run.run_id,
+                    terms=run.terms(schema),
+                    threshold=run.training.threshold,
+                    wait_s=run.wait,
+                    patience_s=run.patience,
+                    note=log.step,
+                    n_trees=recipe.n_trees,
+                    progress=log.progress,
+                    journal=journal,
+                )
+                bits, save = journal.bits() if run.seed is None else run.bits, partial(save_shared_model, life.folder)
+                return run_coordinator(recipe, workers, rng=bits, save=save), workers.n_rounds
+
+        model, n_rounds = with_restarts(channels, work, log)
         log.step("guarantee", str(model.guarantee))
-        life.finish(log, channels, n_rows=0, n_rounds=workers.n_rounds)
+        if model.absent:
+            log.step(
+                "unconfirmed",
+                f"the model is saved, but {', '.join(model.absent)} did not say that it is there; start this run again "
+                "where it is missing",
+            )
+        life.finish(log, channels, n_rows=0, n_rounds=n_rounds, unconfirmed=model.absent)
+        if not model.absent:
+            shutil.rmtree(journals, ignore_errors=True)
     return life.report()
 
 
@@ -63,37 +88,54 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     schema, _ = read_schema(run.table_schema)
     with naming(path):
         recipe = make_recipe(run.training, schema)
-    bits = run.bits
-    promise, charge = recipe.guarantee(is_secure=bits.is_secure), charge_of(run, recipe)
+    promise, charge = recipe.guarantee(is_secure=run.seed is None), charge_of(run, recipe)
     with (
-        worker_rows(run, recipe, rng=bits.fork("rows")) as rows,
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
-        life.logged() as log,
+        life.logged(resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
         log.step("guarantee", str(promise))
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
-        checkpoint = WorkerCheckpoint(folder, rows.digest, before_first=lambda: ledger.charge(charge))
-        (channel,) = open_channels(log).values()
-        job = WorkerJob(
-            party=run.party,
-            run_id=run.run_id,
-            terms=run.terms(schema),
-            threshold=run.training.threshold,
-            recipe=recipe,
-            make_rows=rows.answering,
-            rng=bits,
-            answered=checkpoint.answered,
-            note_answer=checkpoint.note_answer,
-            drawing=checkpoint.drawing(),
-            note_drawing=checkpoint.note_drawing,
-            identity=own_keys(run, False) if run.peers else None,
-            lasting_keys={peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))},
-        )
-        model = recipe.model(run_worker(job, channel, progress=log.progress))
-        save_shared_model(folder, SharedModel(ensemble=model, guarantee=promise))
-        note_own_fit(folder, rows.own_fit(model))
-        life.finish(log, [channel], n_rows=rows.n_rows)
+        channels: list[Channel] = []
+
+        def work() -> int:
+            checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge))
+            bits = checkpoint.bits() if run.seed is None else run.bits
+            with worker_rows(run, recipe, rng=bits.fork("rows")) as rows:
+                checkpoint.check_rows(rows.digest)
+                channels.extend(() if channels else open_channels(log).values())
+
+                def save(trees: list[Tree]) -> None:
+                    save_shared_model(folder, SharedModel(ensemble=recipe.model(trees), guarantee=promise))
+
+                if not folder.has_model:
+                    job = WorkerJob(
+                        party=run.party,
+                        run_id=run.run_id,
+                        terms=run.terms(schema),
+                        threshold=run.training.threshold,
+                        recipe=recipe,
+                        make_rows=rows.answering,
+                        rng=bits,
+                        answered=checkpoint.answered,
+                        note_answer=checkpoint.note_answer,
+                        save=save,
+                        **checkpoint.drawings(),
+                        note_drawing=checkpoint.note_drawing,
+                        identity=own_keys(run, False) if run.peers else None,
+                        lasting_keys=_keys_of(run),
+                    )
+                    run_worker(job, channels[0], progress=log.progress)
+                checkpoint.conclude()
+                note_own_fit(folder, rows.own_fit(load_model(folder.path / "model.json")))
+                return rows.n_rows
+
+        life.finish(log, channels, n_rows=with_restarts(channels, work, log))
     return life.report()
+
+
+def _keys_of(run: WorkerRun) -> dict[str, bytes]:
+    """Public keys of the other workers, as far as they are known."""
+    return {peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))}

@@ -15,8 +15,8 @@ from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.cells import number_pattern
 from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
-from parties.tables.data_files import reporting_faults
-from parties.tables.parquet import read_stored
+from parties.tables.data_files import is_stored, reporting_faults
+from parties.tables.parquet_files import read_stored
 
 # Lines that decide on a separator.
 LOOKED_AT = 100
@@ -47,7 +47,7 @@ def read_raw(path: Path) -> RawTable:
     TableError
         If it is no table.
     """
-    if path.suffix == ".parquet":
+    if is_stored(path):
         frame = read_stored(path)
         return RawTable(frame, with_marks(frame, TableFormat()))
     with reporting_faults(path):

@@ -12,12 +12,13 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.noise_correction import CALM
 from parties.onboarding.key_words import constraint_words, keys_of, type_words
 from parties.onboarding.schema_draft import flow
 
-# Of a passive party: any two values of a column lose 99 times epsilon, 7.92.
-DESENSITIZE = {"mechanism": "global", "epsilon": 0.08, "domain_size": 100}
+# Of a passive party.
+DESENSITIZE = {"mechanism": "global", "whole_range": DEFAULT_WHOLE_RANGE}
 
 # Of an active party, for few records and noise.
 MODEL = {**CALM, "max_depth": 3}

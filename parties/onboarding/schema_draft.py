@@ -133,6 +133,11 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
     for name in (hints.id, hints.label, *hints.bounds):
         if name is not None and name not in names:
             raise ConfigError(f"{path} has no column {name!r}; its columns are {named(names)}")
+    if hidden := [str(number) for number, name in enumerate(names, 1) if not name.isprintable()]:
+        raise ConfigError(
+            f"{path}: the name of column {', '.join(hidden)} holds a line break or a control character; rename it. "
+            "Nothing was made"
+        )
     texts = {name: _texts(raw.frame[name], raw.format) for name in names}
     draft = Draft(hints.id or _id_of(texts, path), hints.label)
     if draft.label is not None:

@@ -35,7 +35,7 @@ from parties.progress import Progress, no_progress
 from parties.reports.choices import MechanismGrid, choices_for, settings_of
 from parties.reports.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.ledger_statement import Statement, read_statement
-from parties.reports.sentences import cell_sentence, column_sentence, everyday_difference
+from parties.reports.sentences import cell_sentence, column_sentence, column_warnings, everyday_difference, run_warnings
 from parties.vertical.preparation import prepare_passive
 
 # Multiples of the chosen budget at which a column's order is shown.
@@ -91,6 +91,8 @@ class ColumnPlan:
     histogram : Histogram
     keep : float or None
         With which probability an unordered category is published as it is; None for other columns.
+    warnings : tuple of str
+        What is weak about its protection.
     """
 
     promise: ColumnGuarantee
@@ -107,6 +109,7 @@ class ColumnPlan:
     examples: tuple[Example, ...]
     histogram: Histogram
     keep: float | None
+    warnings: tuple[str, ...]
 
     @property
     def chosen(self) -> Candidate:
@@ -135,6 +138,8 @@ class Plan:
         Cells of a column that new records are answered with; None where split tests are answered.
     redraws : bool
         Whether a value that was changed since it was released is drawn anew.
+    warnings : tuple of str
+        What is weak about the run file, beside its columns.
     """
 
     party: str
@@ -151,6 +156,7 @@ class Plan:
     most_tests: int | None
     n_cells: int | None
     redraws: bool
+    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +204,7 @@ def plan_of(
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
+        warnings=tuple(sentence for _, sentence in run_warnings(run)),
     )
 
 
@@ -237,7 +244,7 @@ def _analyse_all(
 def _column_plan(
     run: PassiveRun, column: _Column, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]
 ) -> ColumnPlan:
-    mechanism, asked = column.mechanism, ""
+    mechanism, asked, outlook = column.mechanism, "", candidates[0].outlook
     if run.n_cells is not None and run.allow_routed:
         asked = " " + cell_sentence(mechanism, run.n_cells, run.active.name)
     is_numeric = not isinstance(mechanism.value, RandomisedResponse)
@@ -264,6 +271,7 @@ def _column_plan(
         examples=examples_of(mechanism, table, column.counts) if is_numeric and table is not None else (),
         histogram=histogram_of(mechanism, column.counts, table),
         keep=mechanism.value.keep if isinstance(mechanism.value, RandomisedResponse) else None,
+        warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack)),
     )
 
 

@@ -1,21 +1,30 @@
-"""Guarantee of a column in one sentence for customers."""
+"""Guarantee of a column in one sentence for customers, and warnings where it is weak."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from opboost.desensitize import ColumnMechanism
+from opboost.order_metrics import Attack
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.guarantee import rounded_up
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import LocalMap
 from opboost.schema import Kind
+from parties.config.vertical import PassiveRun
 
 # Odds above this are written as a power of e: nobody is protected by them.
 LARGEST_ODDS = 10_000.0
 
 # An everyday difference should cost about so much; it is the largest round one that costs no more.
 EVERYDAY_LOSS = 1.0
+
+# Of neighbouring categories, and of people who differ by a small part of a column's range; a warning above them.
+MOST_ODDS, PERSON_PART = 10.0, 20
+
+# How much likelier than without the release a guess of the exact value may be; a warning above it.
+MOST_GUESS_RATIO = 2.0
 
 
 def odds(loss: float) -> str:
@@ -113,3 +122,54 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
         f"Two records {apart} are told apart with odds at most {most}; {whole}, with odds at most "
         f"{odds(value.loss(value.domain.size - 1))}.{note}"
     )
+
+
+def person_sized_difference(mechanism: ColumnMechanism) -> float:
+    """The difference that should be hidden of two people: 1, 2 or 5 times a power of ten, at most a twentieth of the
+    column's range and no less than its own step; of ordered categories one.
+    """
+    lower, upper = mechanism.schema.bounds
+    if mechanism.schema.kind is not Kind.NUMERIC:
+        return 1.0
+    most = (upper - lower) / PERSON_PART
+    power = 10.0 ** math.floor(math.log10(most))
+    return max(mechanism.schema.own_step or 0.0, power * max(digit for digit in (1, 2, 5) if digit * power <= most))
+
+
+def column_warnings(mechanism: ColumnMechanism, attack: Attack | None) -> Iterator[str]:
+    """Sentences on what is weak about a column's protection, against the attack on its own distribution where known."""
+    name, value = mechanism.schema.name, mechanism.value
+    if isinstance(value, RandomisedResponse):
+        loss, who = value.epsilon, f"two categories of {name}"
+    else:
+        difference = person_sized_difference(mechanism)
+        loss, who = mechanism.loss(mechanism.points(difference)), f"two people {difference:,g} apart in {name}"
+        if mechanism.schema.kind is Kind.ORDERED:
+            who = f"neighbouring categories of {name}"
+        if isinstance(value, LocalMap) and value.cells.n_cells > 1:
+            yield f"in which of {value.cells.n_cells} cells of {name} a record lies is published exactly"
+    if loss > math.log(MOST_ODDS):
+        yield f"{who} are told apart with odds of up to {odds(loss)}; above {MOST_ODDS:g} to 1 that protects little"
+    if mechanism.missingness is not None and mechanism.missingness.epsilon > math.log(MOST_ODDS):
+        yield f"whether {name} is empty is told apart with odds of up to {odds(mechanism.missingness.epsilon)}"
+    if attack is not None and attack.success > MOST_GUESS_RATIO * attack.blind_success:
+        yield (
+            f"an attacker who sees the release names the exact value of {name} in {_in_100(attack.success)} of 100 "
+            f"cases; in {_in_100(attack.blind_success)} without it"
+        )
+
+
+def run_warnings(run: PassiveRun) -> Iterator[tuple[str, str]]:
+    """What is weak about a passive party's run file, beside its columns: the key, and a sentence."""
+    if run.ledger.budget == type(run.ledger.budget)():
+        yield "budget", "`ledger.budget` is empty: nothing limits what all runs together release of a person"
+    if run.allow_routed and run.n_cells is None and "answers" in run.model_fields_set:
+        yield (
+            "answers",
+            "records that are scored are answered exactly, one bit per split test; with `answers: cells` on all sides "
+            "the active party learns one cell per column",
+        )
+
+
+def _in_100(share: float) -> str:
+    return f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.0f}"

@@ -45,6 +45,12 @@ class Report:
     page: Page
     home: Path
 
+    @property
+    def warnings(self) -> list[str]:
+        """What is weak about a plan, column by column and then the run file."""
+        plans = [*self.document.get("columns", ()), self.document]
+        return [sentence for one in plans if isinstance(one, dict) for sentence in one.get("warnings", ())]
+
     def text(self, form: str) -> str:
         """The report as ``html``, ``json``, ``csv`` or ``md``."""
         forms: dict[str, Callable[[], str]] = {

@@ -8,7 +8,7 @@ file                content
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``journal/``        A only, while the run is under way (`parties.runs.journal`)
+``journal/``        A and a coordinator, while the run is on: `parties.runs.journal`, `parties.horizontal.round_journal`
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
@@ -19,7 +19,7 @@ file                content
 ``metrics.json``    scores
 ``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
-``answers.json``    a worker: what it trains on, the last tree that it answered for, what it was told up to there
+``answers.json``    a worker: what it trains on, what it answered for, and while the run is on the key of its noise
 ``drawing.json``    a worker: for which drawing of the public bits it revealed its random bytes
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
@@ -138,7 +138,7 @@ class RunFolder:
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
         if not (self.path / "meta.json").exists():
             raise taken
-        keeps = self.has_released if role in ("passive", "worker", "owner") else Journal.has_received(self.path)
+        keeps = self.has_released if role != "active" else Journal.has_received(self.path)
         meta = self.read_json("meta.json")
         is_finished = meta.get("finished") is not None
         if not (keeps or is_finished or self.has_model or self.has_released):

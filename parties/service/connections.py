@@ -1,15 +1,16 @@
 """Connections of callers: how many there may be over which no token was proved, and how long a request's head may be.
 
-The server's own bound on connections counts everybody's, so that strangers could keep callers out; and it keeps a head
-of any length.
+The server's own bound on connections counts everybody's, so that strangers could keep callers out; it keeps a head of
+any length, waits a minute for a TLS handshake, and speaks WebSockets past the check of tokens where it finds a library.
 """
 
 from __future__ import annotations
 
 import time
 from asyncio import BaseTransport
-from typing import cast
+from typing import Any, cast
 
+import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 # Connections over which no token came; beyond that the oldest are shut.
@@ -17,6 +18,9 @@ MAX_UNPROVEN = 200
 
 # Bytes of a request before its body, beyond the piece in which they end.
 MAX_HEAD_BYTES = 65_536
+
+# Seconds that a TLS handshake may take. Before it is over, a connection does not count as one.
+HANDSHAKE_S = 5.0
 
 
 class CallerConnection(HttpToolsProtocol):
@@ -52,3 +56,16 @@ class CallerConnection(HttpToolsProtocol):
 
     def _prove(self) -> None:
         self._is_proven = True
+
+
+class EventLoop(uvloop.Loop):
+    """uvloop's event loop, whose servers wait for a TLS handshake no longer than `HANDSHAKE_S`."""
+
+    async def create_server(self, *place: Any, **settings: Any) -> Any:
+        if settings.get("ssl") is not None:
+            settings["ssl_handshake_timeout"] = HANDSHAKE_S
+        return await super().create_server(*place, **settings)
+
+
+# The part of `uvicorn.Config` that bounds strangers.
+SETTINGS: dict[str, Any] = {"http": CallerConnection, "ws": "none", "loop": f"{__name__}:{EventLoop.__name__}"}

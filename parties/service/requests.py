@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from opboost.arrays import Mask, Values
 from opboost.preprocess import own_features
@@ -19,8 +19,22 @@ from parties.tables.party_table import own_columns, read_table
 from parties.tables.record_ids import canonical, join
 from parties.tables.sorted_ids import Duplicates
 
+# Keys of an object. Every one that is wrong makes an error of a kilobyte, and answers wait while they are made.
+MOST_KEYS = 4096
+
+# With a bound, half of a surrogate pair is no text.
+Text = Annotated[str, Field(max_length=10_000)]
 IdPart = Annotated[str, Field(min_length=1, max_length=200)] | int
-Cell = int | float | str | None
+Cell = int | float | Text | None
+
+
+def _of_few_keys(value: object) -> object:
+    if isinstance(value, dict) and len(value) > MOST_KEYS:
+        raise ValueError(f"an object has {len(value)} keys; at most {MOST_KEYS} are read")
+    return value
+
+
+FewKeys = BeforeValidator(_of_few_keys)
 
 
 class _Document(BaseModel):
@@ -33,7 +47,7 @@ class RecordBody(_Document):
     id: IdPart | Annotated[list[IdPart], Field(min_length=2, max_length=20)] = Field(
         description="The id, or the parts of an id of several columns."
     )
-    columns: dict[str, Cell] | None = Field(
+    columns: Annotated[dict[Text, Cell], FewKeys] | None = Field(
         None, description="The service owner's columns, null for a missing cell; without it, those of its data file."
     )
 
@@ -41,7 +55,7 @@ class RecordBody(_Document):
 class ScoresBody(_Document):
     """Records to be scored."""
 
-    records: Annotated[list[RecordBody], Field(min_length=1)]
+    records: Annotated[list[Annotated[RecordBody, FewKeys]], FailFast(), Field(min_length=1)]
     reasons: Annotated[int, Field(ge=0, le=100)] = Field(
         0, description="Name so many columns that raised each score most."
     )

@@ -15,7 +15,15 @@ from collections.abc import Collection
 
 from opboost.errors import RankError
 from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
-from protocols.errors import DecodeError, NothingInCommon, PeerAborted, PeerLost, SumRefused, UnexpectedMessage
+from protocols.errors import (
+    DecodeError,
+    NothingInCommon,
+    PeerAborted,
+    PeerLost,
+    SumRefused,
+    TooFewWorkers,
+    UnexpectedMessage,
+)
 
 # Made from what came over the wire or was agreed on, never from files.
 _ABOUT_THE_TALK = (Disagreement, DecodeError, UnexpectedMessage, NothingInCommon, SumRefused, RankError)
@@ -26,7 +34,8 @@ NO_REASON = "it cannot go on; the reason is in its own log alone"
 # Why a peer ended a run that may go on when everybody is there again.
 _STOPPED, _LEFT = "it was told to stop", "another party left"
 CHAIN_BROKEN = "the chain needs every owner"
-PASSING = (f": {_STOPPED}", f": {_LEFT}", f"; {CHAIN_BROKEN}")
+TOO_FEW = "too few workers are there for a sum. Nothing more was released"
+PASSING = (f": {_STOPPED}", f": {_LEFT}", f"; {CHAIN_BROKEN}", f": {TOO_FEW}")
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
     (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
@@ -54,6 +63,8 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
     match error:
         case PeerAborted() | PeerLost():
             return f"{_LEFT}: {type(error).__name__}"
+        case TooFewWorkers():
+            return TOO_FEW
         case ChainBroken():
             # Owners of a chain know one another, and which of them is gone.
             return str(error)

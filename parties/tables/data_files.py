@@ -13,12 +13,15 @@ from pathlib import Path
 import pandas as pd
 
 from parties.errors import PartyError, TableError
-from parties.storage.atomic_files import odd_kind
+from parties.storage.atomic_files import is_folder, odd_kind
 from protocols.transport.sanitize import readable
 
 # Of names that a damaged header may hold, so many are told, and so many characters of each.
 MAX_NAMES = 10
 MAX_NAME = 40
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Tells whether the files of a table are still those that they were."""
 
 
 @contextmanager
@@ -57,17 +60,42 @@ def reporting_faults(path: Path, encoding: str = "utf-8") -> Iterator[None]:
         raise TableError(f"{path} is not a readable table: {reason} ({type(error).__name__})") from None
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """Size and time of the last change of a file."""
-    with reporting_faults(path):
-        status = path.stat()
-        return status.st_size, status.st_mtime_ns
+def is_stored(path: Path) -> bool:
+    """Whether a table is a Parquet file, or a folder of them."""
+    return path.suffix == ".parquet" or is_folder(path)
+
+
+def parts(path: Path) -> tuple[Path, ...]:
+    """The files of a table: what a folder holds of Parquet files, in the order of their names, or the file itself.
+
+    Raises
+    ------
+    TableError
+    """
+    if not is_folder(path):
+        return (path,)
+    if not (found := tuple(sorted(path.glob("*.parquet")))):
+        raise TableError(f"{path} is a folder that holds no Parquet files (*.parquet). Nothing was sent")
+    return found
+
+
+def stamp_of(path: Path) -> Stamp:
+    """Name, size and time of the last change of every file of a table."""
+    stamps = []
+    for part in parts(path):
+        with reporting_faults(part):
+            status = part.stat()
+            stamps.append((part.name, status.st_size, status.st_mtime_ns))
+    return tuple(stamps)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
-    with reporting_faults(path), path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """SHA-256 of the digests of the bytes of a table's files."""
+    digest = hashlib.sha256()
+    for part in parts(path):
+        with reporting_faults(part), part.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
 
 
 def check_names(path: Path, names: Iterable[str]) -> None:

@@ -21,7 +21,8 @@ from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
 from parties.tables.cells import column_cells
 from parties.tables.csv_files import read_csv, text_of
-from parties.tables.parquet import read_stored
+from parties.tables.data_files import is_stored
+from parties.tables.parquet_files import read_stored
 
 # So many cells of a column are shown, and so many characters of each.
 SHOWN_CELLS = 3
@@ -59,7 +60,7 @@ def _notes(path: Path, schema: TableSchema, sentence: str) -> Iterator[str]:
     columns = [column for column in schema.columns if repr(column.name) in sentence]
     if schema.label is not None and repr(schema.label) in sentence and "label" in sentence:
         columns.append(ColumnSchema(name=schema.label, lower=0, upper=1))
-    if not columns or path.is_dir():
+    if not columns:
         return
     frame = _texts(path, schema, [column.name for column in columns])
     for column in columns:
@@ -68,7 +69,7 @@ def _notes(path: Path, schema: TableSchema, sentence: str) -> Iterator[str]:
 
 
 def _texts(path: Path, schema: TableSchema, names: Sequence[str]) -> pd.DataFrame:
-    if path.suffix == ".parquet":
+    if is_stored(path):
         return read_stored(path, names)
     header = next(csv.reader(_lines(path, schema), delimiter=schema.format.sep))
     return read_csv(path, header, schema.format)
@@ -92,7 +93,7 @@ def _notes_on(path: Path, schema: TableSchema, column: ColumnSchema, texts: pd.S
 
 def _places(path: Path, schema: TableSchema, rows: Sequence[int]) -> list[str]:
     """Rows of a Parquet file, lines of a CSV file."""
-    if path.suffix == ".parquet":
+    if is_stored(path):
         return [f"row {row + 1}" for row in rows]
     reader = csv.reader(_lines(path, schema), delimiter=schema.format.sep)
     lines = [reader.line_num for record in reader if record]

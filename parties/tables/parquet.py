@@ -1,13 +1,11 @@
-"""Columns that stay in their Parquet file until they are asked for, one at a time."""
+"""Columns that stay in their Parquet file, or in a folder of such files, until they are asked for, one at a time."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,30 +17,24 @@ from opboost.preprocess import Columns, EncodedColumn, encode, read_numbers
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
 from parties.storage.array_cache import ArrayCache
-from parties.storage.spool import KeptNumbers, scattered
+from parties.storage.spool import WINDOW_ROWS, KeptNumbers, scattered
 from parties.tables.cells import column_cells
-from parties.tables.data_files import MAX_NAME, check_names, file_digest, named, reporting_faults, stamp_of
-from protocols.transport.sanitize import readable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-# Rows that are read and encoded at a time.
-STORED_ROWS = 1 << 16
+from parties.tables.data_files import Stamp, file_digest, stamp_of
+from parties.tables.parquet_files import read_stored, stored_frames, stored_length, stored_schemas
 
 
 @dataclass(frozen=True, slots=True)
 class StoredColumns:
-    """Columns of a Parquet file, of some of its rows in some order; each is read when it is asked for, and not kept.
+    """Columns of a stored table, of some of its rows in some order; each is read when it is asked for, and not kept.
 
     Attributes
     ----------
     path : Path
+        A Parquet file, or a folder of them.
     rows : ndarray of integers, or on disk
         Numbers of rows in the file.
-    stamp : tuple of int
-        Tells whether the file is still the one that the rows were chosen from.
+    stamp : Stamp
+        Of what the rows were chosen from.
     content : Path, optional
         Named after the digest of the file's bytes, in the folder in which encoded columns are kept.
     schema : TableSchema, optional
@@ -55,7 +47,7 @@ class StoredColumns:
 
     path: Path
     rows: KeptNumbers
-    stamp: tuple[int, int]
+    stamp: Stamp
     content: Path | None = None
     schema: TableSchema | None = None
     places: KeptNumbers = field(init=False, repr=False)
@@ -66,11 +58,11 @@ class StoredColumns:
         if self.content is not None:
             self._check_stamp()
             digest = hashlib.sha256(self.content.name.encode())
-            for i in range(0, len(self.rows), STORED_ROWS):
-                digest.update(np.ascontiguousarray(self.rows[i : i + STORED_ROWS], "<i8"))
+            for i in range(0, len(self.rows), WINDOW_ROWS):
+                digest.update(np.ascontiguousarray(self.rows[i : i + WINDOW_ROWS], "<i8"))
             object.__setattr__(self, "cache", ArrayCache(self.content.with_name(digest.hexdigest())))
         kind = np.min_scalar_type(-1 - n_stored)
-        numbers = ((self.rows[i : i + STORED_ROWS], i) for i in range(0, len(self.rows), STORED_ROWS))
+        numbers = ((self.rows[i : i + WINDOW_ROWS], i) for i in range(0, len(self.rows), WINDOW_ROWS))
         pieces = ((rows, np.arange(i, i + len(rows), dtype=kind)) for rows, i in numbers)
         object.__setattr__(self, "places", scattered(pieces, n_stored, np.dtype(kind), fill=-1))
 
@@ -125,11 +117,10 @@ class StoredColumns:
 
         if self.schema is not None and column.name in self.schema.format.columns:
             return column.kind is Kind.NUMERIC
-        with opened(self.path) as file:
-            found = file.schema_arrow.field(column.name).type
-        if column.kind is Kind.NUMERIC:
-            return bool(pt.is_integer(found) or pt.is_floating(found))
-        return bool(pt.is_string(found) or pt.is_large_string(found))
+        is_number = column.kind is Kind.NUMERIC
+        allowed = (pt.is_integer, pt.is_floating) if is_number else (pt.is_string, pt.is_large_string)
+        kinds = [schema.field(column.name).type for schema in stored_schemas(self.path)]
+        return all(any(test(kind) for test in allowed) for kind in kinds)
 
     def _read(self, column: pd.Series) -> pd.Series:
         if self.schema is None or not self.schema.format.changes_cells:
@@ -192,91 +183,3 @@ def check_column(columns: Columns, schema: ColumnSchema, *, clip: bool) -> None:
         else:
             return
     read_numbers(columns[schema.name], schema, clip=clip)
-
-
-def stored_names(path: Path) -> list[str]:
-    """Names of the columns of a Parquet file."""
-    with opened(path) as file:
-        index = (file.schema_arrow.pandas_metadata or {}).get("index_columns", ())
-        return [name for name in file.schema_arrow.names if name not in index]
-
-
-def stored_length(path: Path) -> int:
-    """Rows of a Parquet file."""
-    with opened(path) as file:
-        return int(file.metadata.num_rows)
-
-
-def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Columns of a Parquet file, at most `STORED_ROWS` rows at a time.
-
-    Raises
-    ------
-    TableError
-    """
-    import pyarrow as pa
-
-    with opened(path, names) as file:
-        n_left = file.metadata.num_rows
-        # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
-        for group in range(file.num_row_groups):
-            # Threads of Arrow's take a tenth of the time for handing over such small pieces.
-            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names), use_threads=False):
-                n_left -= len(batch)
-                if n_left < 0:
-                    raise ValueError("more rows than the file says")
-                yield _frame(pa.Table.from_batches([batch]), names)
-        if n_left:
-            raise ValueError("fewer rows than the file says")
-
-
-def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
-    """Columns of a Parquet file; all of them, if none is named.
-
-    Raises
-    ------
-    TableError
-    """
-    with opened(path, names) as file:
-        table = file.read(columns=None if names is None else list(names))
-        if len(table) != file.metadata.num_rows:
-            raise ValueError("other rows than the file says")
-        return _frame(table, names or ())
-
-
-@contextmanager
-def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetFile]:
-    """A Parquet file of which some columns, or all of them, are to be read; one that contradicts itself is refused."""
-    import pyarrow.parquet as pq
-
-    with reporting_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
-        schema, metadata = file.schema_arrow, file.metadata
-        check_names(path, schema.names)
-        if absent := sorted(set(names or ()) - set(schema.names)):
-            raise TableError(f"{path} lacks columns {named(absent)}")
-        for name in schema.names if names is None else names:
-            if not _holds_cells(kind := schema.field(name).type):
-                found = f"column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}"
-                raise TableError(f"{path}: {found}; allowed are numbers, texts, dates and truth values")
-        if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
-            raise ValueError("the file's numbers of rows contradict each other")
-        yield file
-
-
-def _holds_cells(kind: pa.DataType) -> bool:
-    import pyarrow.types as pt
-
-    if pt.is_dictionary(kind):
-        kind = kind.value_type
-    numbers = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean)
-    others = (pt.is_string, pt.is_large_string, pt.is_date, pt.is_timestamp, pt.is_null)
-    return any(test(kind) for test in (*numbers, *others))
-
-
-def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """What was read as a pandas table, which does not look whether texts are texts."""
-    table.validate(full=True)
-    frame = table.to_pandas(use_threads=False)
-    if not set(names) <= set(frame.columns):
-        raise ValueError("other columns than the file says")
-    return frame

@@ -22,8 +22,9 @@ from parties.errors import TableError
 from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
-from parties.tables.data_files import file_digest, named, reporting_faults, stamp_of
-from parties.tables.parquet import StoredColumns, read_stored, stored_frames, stored_names
+from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
+from parties.tables.parquet import StoredColumns
+from parties.tables.parquet_files import read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates, SortedIds
 
@@ -117,10 +118,10 @@ def read_table(
     by_column: bool = False,
     cache: Path | None = None,
 ) -> PartyTable:
-    """Read a CSV (plain or compressed) or Parquet file.
+    """Read a CSV file (plain or compressed), a Parquet file, or a folder of Parquet files in the order of their names.
 
-    With `by_column`, only ids and labels of a Parquet file are read at once; its features when they are asked for. What
-    they are encoded to may be kept in folders of `cache`.
+    With `by_column`, only ids and labels of Parquet are read at once; its features when they are asked for. What they
+    are encoded to may be kept in folders of `cache`.
 
     Empty cells are missing; no word like "NA" is. Every column of the file must be in the schema or in `ignore`. What
     makes an id is told in `parties.tables.record_ids`.
@@ -130,13 +131,13 @@ def read_table(
     TableError
         If the file cannot be read, or its columns, ids or labels do not fit; nothing is sent then.
     """
-    is_stored = by_column and path.suffix == ".parquet"
+    by_column = by_column and is_stored(path)
     stamp = stamp_of(path)
-    names, frame = (stored_names(path), pd.DataFrame()) if is_stored else read_frame(path, schema)
+    names, frame = (stored_names(path), pd.DataFrame()) if by_column else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
-    if is_stored and schema.label in names:
+    if by_column and schema.label in names:
         frame = read_cells(read_stored(path, [schema.label]), schema, path)
-    if is_stored:
+    if by_column:
         kept = _stored_ids(path, schema, duplicates)
         # What is kept is the encoding of cells as they stand in the file.
         content = cache / file_digest(path) if cache and not schema.format.changes_cells else None
@@ -230,7 +231,7 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
         If it is no table.
     """
     known = {*schema.id_columns, *schema.names, schema.label}
-    if path.suffix == ".parquet":
+    if is_stored(path):
         names = stored_names(path)
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
@@ -266,7 +267,7 @@ def _instead(path: Path, name: str | None, found: Sequence[str], schema: TableSc
     """What a header holds where a column is missed: other columns, one line that is not divided, or cells."""
     sep = schema.format.sep
     other = next((one for one in SEPARATORS if one != sep and len(found) == 1 and one in found[0]), None)
-    if other is not None and path.suffix != ".parquet":
+    if other is not None and not is_stored(path):
         word = "tab" if other == "\t" else other
         return f"the separator looks like {word!r}; say `reader: {{sep: {word!r}}}` in the schema"
     return f"its columns are {named(found)}{nearest(name or '', found)}"

@@ -17,8 +17,9 @@ from types import FrameType
 from typing import Any, Self
 
 from opboost.errors import OpBoostError
-from parties.errors import PartyError, Stopped
+from parties.errors import PartyError, Stopped, TableError
 from parties.runs.run_log import RunLog
+from parties.tables.data_files import parts
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, Tally, answer_session
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.vertical import Hello
@@ -216,10 +217,10 @@ def _wait_until_gone(channel: Channel) -> None:
             time.sleep(0.01)
 
 
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    """What changes when a file does: time, size, and which file it is; None if there is none."""
+def _signature(path: Path) -> tuple[int, ...] | None:
+    """What changes when a table's files do: the last time, then sizes, and which files they are; None if none are."""
     try:
-        found = os.stat(path)
-    except OSError:
+        found = [os.stat(part) for part in parts(path)]
+    except (OSError, TableError):
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return max(one.st_mtime_ns for one in found), *(number for one in found for number in (one.st_size, one.st_ino))

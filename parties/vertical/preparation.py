@@ -27,7 +27,6 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
-from parties.storage.atomic_files import is_folder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.misfits import showing_misfits
@@ -261,11 +260,7 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
 def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
-    if is_folder(run.data):
-        raise TableError(
-            f"{run.data} is a folder: partitions are for training, prediction and `opboost doctor` with "
-            "`engine: dask`; here one file is needed"
-        )
+    """Read a run's data file."""
     read = partial(read_table, run.data, schema, ignore=ignore, by_column=True, cache=cache)
     return read(needs_label=run.role == "active", duplicates=run.align.duplicates)
 

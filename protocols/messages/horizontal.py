@@ -24,7 +24,9 @@
     │ ───────────── Done ─────────────► │
 
 A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments` with
-`is_open` false, `Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and what the next sum is of.
+`is_open` false, `Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and the questions about the
+trees that are grown. A coordinator that was started again asks for the sums that it does not have; a round that failed
+is followed by another one, with the same questions.
 It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
 side may send `Abort` at any time. A worker derives the numbers of children and finished trees itself, so messages have
 neither.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.fields import ByteRows as ByteRows
 from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
 
@@ -114,4 +114,6 @@ class Parcel:
 def check_enough(epoch: Epoch, n: int, what: str) -> None:
     """Refuse a step that too few take part in."""
     if n < epoch.threshold:
-        raise SumRefused(f"{n} of {epoch.n_workers} workers {what} where {epoch.threshold} must; nothing was revealed")
+        raise TooFewWorkers(
+            f"{n} of {epoch.n_workers} workers {what} where {epoch.threshold} must; nothing was revealed"
+        )

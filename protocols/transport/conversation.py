@@ -29,6 +29,9 @@ MAX_UNSENT, MAX_UNSENT_BYTES = 64, 64 << 20
 # Honest peers say so for what they took, and leave no more untaken than `receive_quota.MAX_AHEAD_BYTES`.
 MAX_KEPT, MAX_KEPT_BYTES = 1024, 512 << 20
 
+# Connections in a row that may break without anything having come of what was sent again over them.
+MAX_VAIN = 64
+
 FORGOTTEN = "was started again, or gave this conversation up"
 
 # A `Received` is no longer than this.
@@ -81,6 +84,7 @@ class Conversation:
     _kept_bytes: int = 0
     _n_told: int = 0
     _untold_bytes: int = 0
+    _n_vain: int = 0
 
     @property
     def has_room(self) -> bool:
@@ -151,12 +155,22 @@ class Conversation:
             raise UnexpectedMessage(
                 f"the peer says that it has received {count} messages; {self._n_confirmed} to {self._n_sent} can be"
             )
+        self._n_vain = 0 if count > self._n_confirmed else self._n_vain
         for _ in range(count - self._n_confirmed):
             self._kept_bytes -= size_bytes(self._kept.popleft())
         self._n_confirmed = count
 
     def resume(self, count: int) -> int:
-        """Begin anew after so many messages, on another connection; returns how many will be sent again."""
+        """Begin anew after so many messages, on another connection; returns how many will be sent again.
+
+        Raises
+        ------
+        UnexpectedMessage
+            As `confirm`; or if the same messages were sent again too often.
+        """
         self.confirm(count)
         n_again, self._n_sent = self._n_sent - count, count
+        self._n_vain += n_again > 0
+        if self._n_vain > MAX_VAIN:
+            raise UnexpectedMessage(f"the peer came back {self._n_vain} times, and nothing that was sent has come")
         return n_again

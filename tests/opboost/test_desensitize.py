@@ -12,9 +12,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from opboost.desensitize import ColumnMechanism, desensitize, epsilon_in_units, exact
+from opboost.desensitize import ColumnMechanism, desensitize, exact
 from opboost.errors import ParameterError
-from opboost.mechanism_settings import MechanismSettings
+from opboost.mechanism_settings import MechanismSettings, StatedBudget
 from opboost.preprocess import EncodedColumn, encode
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.domain import IntegerDomain
@@ -357,14 +357,9 @@ def test_a_budget_in_original_units_is_not_exceeded_by_values_so_far_apart(law, 
     schema = ColumnSchema(name="income", lower=0, upper=64)
     per = sixteenths / 16
     chosen = MechanismSettings(domain_size=n, law=law)
-    mechanism = GlobalMap(epsilon=epsilon_in_units(cost, per, schema, chosen), domain=chosen.domain, law=law)
+    mechanism = StatedBudget(cost=cost, per=per).resolve(schema, chosen, own_points=True).build()
     codes = [math.ceil(1 + min(value, 64) / 64 * (n - 1)) for value in (start / 16, start / 16 + per)]
     assert mechanism.loss(codes[1] - codes[0]) <= cost * (1 + ROUNDING)
-
-
-def test_a_budget_in_original_units_is_spent_where_the_units_are_points():
-    schema = ColumnSchema(name="income", lower=0, upper=1000)
-    assert epsilon_in_units(0.5, 100, schema, MechanismSettings(domain_size=1001)) == 0.5 / 100
 
 
 @pytest.mark.parametrize(
@@ -372,22 +367,16 @@ def test_a_budget_in_original_units_is_spent_where_the_units_are_points():
     [
         (0, 1, "cost must be positive"),
         (math.nan, 1, "cost must be positive"),
-        (1, 0, "`per` must lie in"),
-        (1, -1, "`per` must lie in"),
-        (1, 91, "`per` must lie in"),
-        (1, math.nan, "`per` must lie in"),
-        (1, math.inf, "`per` must lie in"),
+        (1, 0, "must lie in"),
+        (1, -1, "must lie in"),
+        (1, 91, "must lie in"),
+        (1, math.nan, "must lie in"),
+        (1, math.inf, "must lie in"),
     ],
 )
 def test_a_budget_in_original_units_that_makes_no_sense_is_refused(cost, per, words):
     with pytest.raises(ParameterError, match=words):
-        epsilon_in_units(cost, per, NUMERIC, MechanismSettings(domain_size=10))
-
-
-@pytest.mark.parametrize("mechanism", ["local", "adj"])
-def test_a_cost_in_original_units_is_refused_where_the_loss_depends_on_more_than_the_distance(mechanism):
-    with pytest.raises(ParameterError, match="needs the mechanism global"):
-        epsilon_in_units(1, 1, NUMERIC, MechanismSettings(mechanism=mechanism))
+        StatedBudget(cost=cost, per=per).resolve(NUMERIC, MechanismSettings(domain_size=10), own_points=True)
 
 
 def test_a_local_map_that_would_publish_every_value_is_refused():

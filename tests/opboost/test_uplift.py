@@ -55,7 +55,8 @@ def test_records_without_a_joint_score_are_left_out_of_both_models() -> None:
     assert "single value" in same.reason
 
 
-def test_the_interval_covers_no_uplift_as_often_as_it_says() -> None:
+def test_the_interval_covers_no_uplift_as_often_as_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opboost.uplift.N_RESAMPLES", 150)
     n_trials, n_outside = 200, 0
     for trial in range(n_trials):
         draw = np.random.default_rng(trial)

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.rng import seeded
+from parties.horizontal.answered_questions import Answered
 from parties.horizontal.remote_holder import RemoteHolder
-from parties.horizontal.verified_rows import Answered, VerifiedRows
+from parties.horizontal.verified_rows import VerifiedRows
 from parties.horizontal.worker import WorkerJob, WorkerSession
 from protocols.messages.horizontal import AddUp, Confirmed, Masked, Members, ParcelFor, Shares, Survivors, Unmask
 from protocols.messages.message import Message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,9 +23,11 @@ def outcomes_of(seconds: float, calls: Mapping[str, Callable[[], Any]]) -> dict[
     threads = [threading.Thread(target=run, args=item, daemon=True) for item in calls.items()]
     for thread in threads:
         thread.start()
+    deadline = time.monotonic() + seconds
     for thread in threads:
-        thread.join(seconds)
-    assert sorted(found) == sorted(calls), f"still waiting after {seconds} s: {sorted(set(calls) - set(found))}"
+        thread.join(max(0.0, deadline - time.monotonic()))
+    missing = sorted(set(calls) - set(found))
+    assert not missing, f"still waiting after {seconds} s: {missing}"
     return found
 
 

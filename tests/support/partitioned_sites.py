@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from tests.support.parquet_folders import in_a_folder
 
 Outcomes = Callable[..., dict[str, Any]]
 SILENT = Terminal()
@@ -17,10 +16,7 @@ MODEL = {"n_estimators": 30, "max_depth": 3, "learning_rate": 0.2, "seed": 3}
 
 
 def divide(site: Any, n_parts: int, folder: str = "parts") -> None:
-    table = site.table.sort_values("id")
-    (site.path / folder).mkdir()
-    for i, rows in enumerate(np.array_split(np.arange(len(table)), n_parts)):
-        table.iloc[rows].to_parquet(site.path / folder / f"{i}.parquet", index=False)
+    in_a_folder(site.table.sort_values("id"), site.path / folder, n_parts)
 
 
 def train_both(parties: Any, outcomes: Outcomes) -> dict[str, Any]:

@@ -144,7 +144,9 @@ class FederatedAmongOwners:
         n_columns = len(self.task.names)
         if not isinstance(self.noise, LeafNoise):
             return AskedRows(exact, exact, choices=self.choices, n_columns=n_columns)
-        noisy = NoisyHolder(exact, noises=owner_laws(self.noise), n_trees=self.n_trees, rng=rng.fork("noise"))
+        noisy = NoisyHolder(
+            exact, noises=owner_laws(self.noise), n_trees=self.n_trees, rng=rng.fork("noise"), is_by_tree=True
+        )
         return AskedRows(exact, noisy, choices=self.choices, n_columns=n_columns)
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:

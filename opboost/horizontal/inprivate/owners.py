@@ -56,7 +56,7 @@ class InPrivateAmongOwners:
         coins : BitSource
             The same in every process of this owner.
         rng : BitSource
-            For choices and noise; other bits in every process.
+            For choices and noise, a stream for every turn; the same in every process of this owner.
         """
         return Owner(
             rows,
@@ -66,6 +66,7 @@ class InPrivateAmongOwners:
             gradients=boosted_residuals if self.task.is_classification else squared_gradients,
             rng=rng,
             coins=coins,
+            is_by_turn=True,
         )
 
     def check(self, tree: Tree) -> None:

@@ -70,6 +70,9 @@ class Owner:
     coins : BitSource, optional
         For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
         same ones, or a record could be in a second tree.
+    is_by_turn : bool
+        Whether a turn's choices and noise come from a stream of their own: an owner that comes back in another process
+        with the same bits draws the same tree.
     """
 
     def __init__(
@@ -82,10 +85,12 @@ class Owner:
         gradients: Gradients,
         rng: BitSource,
         coins: BitSource | None = None,
+        is_by_turn: bool = False,
     ) -> None:
         self._settings = settings
         self._labels = labels
         self._is_regression = gradients is squared_gradients
+        self._n_turns, self._by_turn = 0, rng if is_by_turn else None
         self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
         self._is_in: Mask = np.zeros(len(labels), np.bool_)
@@ -110,6 +115,7 @@ class Owner:
     def take_back(self, tree: Tree) -> None:
         """Replay a turn that gave this tree in an earlier process; the same coins use its records up."""
         self._deal.next_part()
+        self._n_turns += 1
         self.receive(tree)
 
     def take_turn(self, epsilon: float) -> Tree:
@@ -123,6 +129,9 @@ class Owner:
         self._is_in[:] = False
         self._is_in[self._deal.next_part()] = True
         share = settings.leaf_epsilon(epsilon)
+        self._n_turns += 1
+        if self._by_turn is not None:
+            self._draws = {name: self._by_turn.fork(f"{name} {self._n_turns}") for name in self._draws}
         noisy = NoisyHolder(
             self._holders,
             noises=(

@@ -27,6 +27,9 @@ class NoisyHolder(ForwardingHolder):
     n_trees : int
         Trees that the account was made for. The next one is refused.
     rng : BitSource
+    is_by_tree : bool
+        Whether a tree's noise comes from a stream of its own, so that it does not depend on which trees before it were
+        asked about: a holder that is made again from the same key answers the same.
 
     Notes
     -----
@@ -35,14 +38,20 @@ class NoisyHolder(ForwardingHolder):
     """
 
     def __init__(
-        self, holder: RowHolder, *, noises: tuple[Noise | None, Noise | None], n_trees: int, rng: BitSource
+        self,
+        holder: RowHolder,
+        *,
+        noises: tuple[Noise | None, Noise | None],
+        n_trees: int,
+        rng: BitSource,
+        is_by_tree: bool = False,
     ) -> None:
         super().__init__(holder)
         self._noises = noises
         self._n_left = n_trees
         self._may_ask = False
         self._is_split: Mask = np.zeros(1, np.bool_)
-        self._rng = rng
+        self._rng, self._is_by_tree = rng, is_by_tree
 
     def start_tree(self, output: int) -> None:
         if self._n_left == 0:
@@ -62,9 +71,10 @@ class NoisyHolder(ForwardingHolder):
             raise AccountError("sums are released of nodes without a common row only; nothing was released")
         self._may_ask = False
         totals = super().totals(nodes)
+        rng = self._rng.fork(f"{self._n_left} trees left") if self._is_by_tree else self._rng
         for column, noise in enumerate(self._noises):
             if noise is not None:
-                totals[:, column] += noise.draw(len(totals), rng=self._rng)
+                totals[:, column] += noise.draw(len(totals), rng=rng)
         return totals
 
     def divide(self, splits: Splits) -> None:

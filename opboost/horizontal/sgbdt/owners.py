@@ -137,7 +137,7 @@ class SGBDTAmongOwners:
         Parameters and privacy are those of `rows`.
         """
         noises = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
-        answers = NoisyHolder(records, noises=noises, n_trees=self.n_trees, rng=rng.fork("noise"))
+        answers = NoisyHolder(records, noises=noises, n_trees=self.n_trees, rng=rng.fork("noise"), is_by_tree=True)
         return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import pytest
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.schema import Kind
-from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, as_frame
+from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, as_frame, bounds_in_days
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -126,3 +126,23 @@ def test_what_is_no_data_frame_stays(table: Any) -> None:
 def test_bounds_of_numbers_list_no_categories() -> None:
     assert PublicCategories.of((0, 1)) is None
     assert PublicCategories.of(["a", "b"]) == PublicCategories(("a", "b"), Kind.UNORDERED)
+
+
+def test_bounds_with_a_time_zone_are_moments_as_the_cells_are() -> None:
+    berlin = pd.Timestamp("1970-01-02 01:00", tz="Europe/Berlin")
+    assert bounds_in_days((berlin, datetime(1970, 1, 3, tzinfo=UTC))) == (1, 2)
+    assert bounds_in_days((date(1970, 1, 2), np.datetime64("1970-01-03"))) == (1, 2)
+
+
+@pytest.mark.parametrize("cell", [-1, 0.5, 3, 1e300])
+def test_an_array_holds_positions_of_public_categories_and_nothing_else(cell: float) -> None:
+    encoder = FrameEncoder({}, {"colour": PublicCategories(tuple(COLOURS), Kind.UNORDERED)})
+    assert encoder.decode(np.array([[0.0], [2], [np.nan]]), ["colour"])["colour"].tolist()[:2] == ["red", "blue"]
+    with pytest.raises(DataError, match=r"their positions 0 to 2; 1 cells are none\. Nothing was released"):
+        encoder.decode(np.array([[0.0], [cell]]), ["colour"])
+
+
+def test_a_text_among_numbers_is_refused_without_it() -> None:
+    with pytest.raises(DataError, match="column 'age' holds cells that are not numbers") as caught:
+        FrameEncoder({}, {}).encode(pd.DataFrame({"age": ["3", "secret"]}))
+    assert "secret" not in str(caught.value)

@@ -118,8 +118,8 @@ def test_only_the_passive_columns_are_released() -> None:
             "need public bounds, and these have none: income.*Nothing was released",
         ),
         ({"passive_columns": [0]}, SchemaError, "need public bounds, and these have none: age"),
-        ({"epsilon": 1.0}, SchemaError, "epsilon is given, but neither passive_columns nor bounds"),
-        ({"epsilon": 1.0, "bounds": BOUNDS, "passive_columns": []}, SchemaError, "epsilon is given, but neither"),
+        ({"epsilon": 1.0}, SchemaError, "a budget is given, but neither passive_columns nor bounds"),
+        ({"epsilon": 1.0, "bounds": BOUNDS, "passive_columns": []}, SchemaError, "a budget is given, but neither"),
         ({"passive_columns": ["salary"]}, ParameterError, "'salary' does not exist; there are age, income, visits"),
         ({"passive_columns": [3]}, ParameterError, "column 3 does not exist"),
         ({"bounds": {-4: (0, 1)}}, ParameterError, "column -4 does not exist"),
@@ -267,8 +267,17 @@ def test_what_protects_nobody_is_no_guarantee(settings: dict[str, Any], cost: fl
     assert (guarantee.notion, guarantee.certified, guarantee.epsilon) == ("none", False, cost)
 
 
+def test_columns_state_their_budgets_in_the_words_of_a_run_file() -> None:
+    own = {"visits": {"odds": {"within": 1, "at_most": 2}}}
+    found = OpBoostRegressor(bounds=BOUNDS, whole_range=4.0, budgets=own, **SMALL).fit(_frame(), _numbers(_frame()))
+    age, visits = found.guarantee_.columns
+    assert (round(age.domain_loss, 9), round(visits.epsilon, 9)) == (4.0, round(math.log(2), 9))
+    with pytest.raises(SchemaError, match="budgets names columns that are not passive: income"):
+        found.set_params(budgets={"income": {"epsilon": 1.0}}).fit(_frame(), _numbers(_frame()))
+
+
 def test_a_local_map_says_that_it_publishes_the_cells() -> None:
-    model = OpBoostRegressor(bounds=BOUNDS, mechanism="local", **SMALL).fit(_frame(), _numbers(_frame()))
+    model = OpBoostRegressor(epsilon=0.1, bounds=BOUNDS, mechanism="local", **SMALL).fit(_frame(), _numbers(_frame()))
     assert any("cell of each value" in words for words in model.guarantee_.not_protected)
     assert math.isinf(model.guarantee_.domain_loss)
 

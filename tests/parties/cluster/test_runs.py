@@ -259,7 +259,7 @@ def test_tables_that_are_no_partitions_are_refused_before_anybody_is_asked(parti
 
     (shop.path / "empty").mkdir()
     shop.run["data"] = "empty"
-    with pytest.raises(TableError, match="holds no Parquet files"):
+    with pytest.raises(TableError, match="that holds no Parquet files"):
         train(shop)
     shop.run.update(data="parts", align={"method": "prealigned", "duplicates": "first"})
     with pytest.raises(TableError, match="choose records of one file only"):
@@ -328,12 +328,6 @@ def test_a_party_without_dask_is_told_what_to_install(sites: Any, monkeypatch: p
     told = [finding for finding in examine(path, wait_s=0.1) if finding.status is Status.PROBLEM]
     assert [finding.check for finding in told] == ["settings"]
     assert "is not installed" in told[0].sentence
-
-
-def test_a_folder_is_no_table_for_a_run_on_one_machine(parties: Any) -> None:
-    parties.shop.run = {key: value for key, value in parties.shop.run.items() if key not in ("engine", "dask")}
-    with pytest.raises(TableError, match="is a folder: partitions are for"):
-        train_passive(parties.shop.write(), insecure=False, terminal=SILENT)
 
 
 def test_values_out_of_bounds_are_told(parties: Any, outcomes: Outcomes) -> None:

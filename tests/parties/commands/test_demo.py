@@ -59,7 +59,7 @@ def summary(out: Path) -> dict[str, Any]:
     mark(demo.sample_folder(), sample)
     with open_umask(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_folder", lambda: sample)
-        return demo.run_demo(out, epsilon=demo.EPSILON, mechanism="global", terminal=Terminal())
+        return demo.run_demo(out, epsilon=None, mechanism="global", terminal=Terminal())
 
 
 @pytest.mark.usefixtures("summary")

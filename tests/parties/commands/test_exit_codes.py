@@ -26,7 +26,7 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "operate.md"
 CODES = {
     1: {"OpBoostError", "PartyError", "ProtocolError", "ConfigError", "TableError", "KeyFileError"}
     | {name for name, kind in vars(opboost.errors).items() if isinstance(kind, type) and issubclass(kind, Exception)},
-    3: {"PeerLost", "PeerRestarted", "ChainBroken", "WorkersLost", "Unavailable"},
+    3: {"PeerLost", "PeerRestarted", "ChainBroken", "WorkersLost", "Unavailable", "TooFewWorkers"},
     4: {"OverBudget"},
     5: {"PeerAborted", "Disagreement", "RecordsRefused", "DecodeError", "VersionMismatch", "UnexpectedMessage"}
     | {"NothingInCommon", "SumRefused"},

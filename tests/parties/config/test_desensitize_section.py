@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from opboost.schema import ColumnSchema, TableSchema
+from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.config.desensitize_section import MAX_POINTS, DesensitizeSection
 from parties.config.protection import excessive
 from parties.errors import ConfigError
@@ -35,14 +36,38 @@ def test_a_cost_in_original_units_is_what_such_a_difference_costs() -> None:
     ("section", "words"),
     [
         (DesensitizeSection(columns={"height": {}}), "names columns that the schema lacks: height"),
-        (of_column(cost=1.0), "desensitize.columns.age: give either epsilon, or cost together with per"),
-        (of_column(cost=1.0, per=1, epsilon=1.0), "give either epsilon, or cost together with per"),
+        (of_column(cost=1.0), "desensitize.columns.age: give the budget in one way: epsilon, or cost"),
+        (of_column(cost=1.0, per=1, epsilon=1.0), "found epsilon, cost"),
+        (DesensitizeSection(epsilon=1.0, whole_range=8.0), "desensitize: give the budget in one way"),
+        (of_column(cost=1.0, per=101), "columns.age: column 'age': the difference that the budget is stated for"),
+        (DesensitizeSection(mechanism="local", theta=10), "publishes cells exactly, whatever its budget"),
         (DesensitizeSection(mechanism="local"), "mechanism local needs `theta`"),
     ],
 )
 def test_keys_that_do_not_go_together_are_refused_by_their_place(section: DesensitizeSection, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         section.mechanisms(SCHEMA)
+
+
+def test_a_column_may_state_its_budget_in_another_way_than_all() -> None:
+    section = DesensitizeSection(epsilon=0.3, columns={"age": {"odds": {"within": 10, "at_most": 2}}})
+    (found,) = section.mechanisms(SCHEMA)
+    assert found.settings.domain_size == 100
+    assert math.exp(found.loss(found.points(10))) == pytest.approx(2.0)
+    (old,) = DesensitizeSection(epsilon=0.3).mechanisms(SCHEMA)
+    assert (old.settings.epsilon, old.settings.domain_size) == (0.3, 1000)
+
+
+def test_unordered_categories_have_no_difference_to_state() -> None:
+    schema = TableSchema(columns=(ColumnSchema(name="age", kind=Kind.UNORDERED, categories=("a", "b")),))
+    with pytest.raises(ConfigError, match=r"columns\.age: unordered categories have no distance"):
+        of_column(cost=1.0, per=1).mechanisms(schema)
+
+
+def test_without_a_budget_no_range_loses_more_than_8() -> None:
+    (found,) = DesensitizeSection().mechanisms(SCHEMA)
+    assert found.guarantee().domain_loss == pytest.approx(8)
+    assert found.guarantee().domain_loss <= 8
 
 
 @pytest.mark.parametrize("given", [{"domain_size": MAX_POINTS + 1}, {"epsilon": 0}, {"alpha": 0}, {"theta": 0}])

@@ -309,3 +309,14 @@ def test_a_run_file_that_leaves_answers_open_is_warned_of_split_tests(sites: Any
     assert said[0].startswith("`answers` is not set: passive parties learn which thresholds trees use")
     site.run["answers"] = "cells"
     assert not [one for one in examine(site.write(), wait_s=0) if one.check == "answers"]
+
+
+def test_weak_columns_and_a_ledger_without_limits_are_warned_of_and_protected_ones_are_not(sites: Any) -> None:
+    sites.shop.run |= {"desensitize": {"epsilon": 0.5, "domain_size": 100}, "answers": "tests"}
+    weak = told(examine(sites.shop.write(), wait_s=0), Status.WARNING)
+    assert "`ledger.budget` is empty" in weak["budget"]
+    assert "answered exactly, one bit per split test" in weak["answers"]
+    assert {"privacy of spend", "privacy of visits"} <= weak.keys()
+    sites.shop.run |= {"desensitize": {"whole_range": 0.5}, "answers": "cells"}
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 1}}
+    assert told(examine(sites.shop.write(), wait_s=0), Status.WARNING) == {}

@@ -129,14 +129,14 @@ def test_what_is_noted_before_the_bytes_are_revealed_is_the_list_that_binds_ever
 
 
 def test_the_note_outlives_the_process_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
-    checkpoint = WorkerCheckpoint(RunFolder(tmp_path), "rows")
-    assert checkpoint.drawing() == b""
+    checkpoint = WorkerCheckpoint(RunFolder(tmp_path))
+    assert checkpoint.drawings()["drawing"] == b""
     checkpoint.note_drawing(b"\x00\xff")
-    assert WorkerCheckpoint(RunFolder(tmp_path), "rows").drawing() == b"\x00\xff"
+    assert WorkerCheckpoint(RunFolder(tmp_path)).drawings()["drawing"] == b"\x00\xff"
     for damaged in ("{}", '{"drawing": 5}', '{"drawing": "no digest"}', "5"):
         (tmp_path / "drawing.json").write_text(damaged)
         with pytest.raises(RunFolderError, match=r"drawing\.json"):
-            checkpoint.drawing()
+            checkpoint.drawings()
 
 
 def epoch_of(workers: Sequence[SummedWorker], drawing: bytes) -> Epoch:

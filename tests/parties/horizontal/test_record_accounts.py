@@ -23,7 +23,8 @@ from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from opboost.trees.kernels.packing import grad_of, hess_of
 from parties.errors import EXPECTED_ERRORS
-from parties.horizontal.verified_rows import Answered, VerifiedRows
+from parties.horizontal.answered_questions import Answered
+from parties.horizontal.verified_rows import VerifiedRows
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Masked, StartTree, WantHistograms, WantTotals
@@ -63,12 +64,18 @@ class Contributions:
         assert accounts is not None
         self.budget = accounts.budget
         self.spent = np.zeros(n_records)
+        self._released: dict[Any, list[Any]] = {}
 
     def note(self, records: Any, totals: Any) -> None:
         """Keep what the records contribute to an answer, which is not released yet."""
         self._of_answers[id(totals)] = totals, records._rows.gradients.copy()
 
-    def release(self, answers: list[Any]) -> None:
+    def release(self, answers: list[Any], question: Any) -> None:
+        """Count answers once; a question that comes again has the same ones."""
+        known = self._released.setdefault(question, answers)
+        if known is not answers:
+            assert all(np.array_equal(one, other) for one, other in zip(known, answers, strict=True))
+            return
         for answer in answers:
             _, words = self._of_answers[id(answer)]
             grad, hess = (np.array([of(word) for word in words]) for of in (grad_of, hess_of))
@@ -143,7 +150,8 @@ class Attacker:
         with suppress(*EXPECTED_ERRORS):
             self.worker.add_up(self.worker.handle, n_wanted)
         if any(isinstance(message, Masked) for message in self.worker.sent.messages[n_sent:]):
-            self._found.release(asked)
+            answered = self.worker.rows.asked.answered
+            self._found.release(asked, (answered.questions, n_wanted))
 
     def finish(self, values: Callable[[int], Any]) -> bool:
         growing = self.worker.rows._growing
@@ -299,7 +307,7 @@ class ForgetfulRows(VerifiedRows):
 
     def __init__(self, *args: Any, answered: Answered, **options: Any) -> None:
         super().__init__(*args, answered=answered, **options)
-        self._answered = replace(answered, n_trees=0)
+        self.asked.answered = Answered()
         self._n_silent = answered.n_trees
 
     def answer(self, question: Any) -> Any:

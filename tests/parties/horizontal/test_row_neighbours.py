@@ -12,9 +12,9 @@ import pytest
 
 from opboost.rng import seeded
 from parties.errors import ConfigError
+from parties.horizontal.answered_questions import Answered
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.row_table import OwnerRows
-from parties.horizontal.verified_rows import Answered
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from tests.support import chains, workers

@@ -13,7 +13,7 @@ from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.federated.question_verifier import AskedRows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
-from parties.horizontal.verified_rows import Answered
+from parties.horizontal.answered_questions import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import AddUp, Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
 from protocols.messages.message import Message
@@ -188,7 +188,7 @@ def test_nothing_is_noted_as_answered_where_the_sum_is_refused() -> None:
         each.handle(AddUp(n_wanted=1, epoch=1, round=0, present=~EVERYBODY))
     assert not each.notes
     each.add_up(each.handle, 1)
-    assert [one.n_trees for one in each.notes] == [1]
+    assert [(one.n_trees, one.survivors) for one in each.notes] == [(1, ()), (1, ("mate", "w0"))]
 
 
 def test_what_was_asked_for_but_never_summed_is_forgotten_with_its_batch() -> None:
@@ -211,11 +211,11 @@ def test_a_new_process_answers_only_after_the_same_history() -> None:
     first = worker(SGBDT, *said)
     first.handle(WantTotals(nodes=ROOT))
     first.add_up(first.handle, 1)
-    (answered,) = first.notes
+    answered = first.notes[-1]
     told = [message for message in said if not isinstance(message, WantTotals)]
-    again = worker(SGBDT, *told, answered=answered)
-    with pytest.raises(UnexpectedMessage, match="an earlier process of this worker answered for this tree"):
-        again.handle(WantTotals(nodes=ROOT))
+    with pytest.raises(UnexpectedMessage, match="this worker has answered for a later tree"):
+        worker(SGBDT, START, WantTotals(nodes=ROOT), answered=answered)
+    again = worker(SGBDT, *told, WantTotals(nodes=ROOT), answered=answered)
     for message in (finish(0), START, WantTotals(nodes=ROOT)):
         again.handle(message)
     with pytest.raises(UnexpectedMessage, match="answered for other trees than it is told of now"):

@@ -17,7 +17,7 @@ from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
 from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
-from parties.horizontal.verified_rows import Answered
+from parties.horizontal.answered_questions import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
 from tests.support.federated_workers import job, recipe
 from tests.support.workers import Dies, Run, die, meddling, rows, shape_bits
@@ -173,7 +173,7 @@ def test_a_worker_that_dies_in_a_batch_is_left_out_and_comes_back_for_a_later_on
     run.start_worker(job(of, 2, note_answer=answered.append), through=meddling("masked", die, nth=1))
     found = run.join()
     assert isinstance(found["w2"], Dies)
-    assert [each.n_trees for each in answered] == [3, 6]
+    assert [each.n_trees for each in answered] == [3, 3, 6]
     trees = shapes(found["hub"].ensemble.trees)
     whole = shapes(simulated(of, whole=True).trees)
     assert len(trees) == 9

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from parties.errors import OverBudget, RunFolderError
-from parties.horizontal.verified_rows import Answered
+from parties.horizontal.answered_questions import Answered
 from parties.horizontal.worker_checkpoint import MAX_DRAWINGS, WorkerCheckpoint
 from parties.runs.run_folder import RunFolder
 
@@ -20,51 +21,75 @@ def folder(tmp_path: Path) -> RunFolder:
     return found
 
 
-def test_a_fresh_worker_has_answered_nothing_and_a_restarted_one_what_it_noted(folder: RunFolder) -> None:
-    checkpoint = WorkerCheckpoint(folder, "rows")
+def test_a_restarted_worker_has_what_it_answered_and_the_same_coins_and_noise(folder: RunFolder) -> None:
+    checkpoint = WorkerCheckpoint(folder)
     assert checkpoint.answered == Answered()
-    checkpoint.note_answer(Answered(n_trees=3, history="abc"))
-    assert WorkerCheckpoint(folder, "rows").answered == Answered(n_trees=3, history="abc")
+    checkpoint.check_rows("rows")
+    now = Answered(n_trees=3, history="abc", n_questions=2, questions="de", n_summed=1, survivors=("w0", "w1"))
+    checkpoint.note_answer(now)
+    again = WorkerCheckpoint(folder)
+    assert again.answered == checkpoint.answered == now
+    assert again.bits().words(4).tolist() == checkpoint.bits().words(4).tolist()
+    again.check_rows("rows")
+    again.conclude()
+    assert folder.read_json("answers.json")["key"] == ""
+    assert WorkerCheckpoint(folder).bits().words(4).tolist() != checkpoint.bits().words(4).tolist()
 
 
-def test_the_first_answer_alone_is_asked_about_and_a_refusal_leaves_nothing(folder: RunFolder) -> None:
-    asked: list[int] = []
-    checkpoint = WorkerCheckpoint(folder, "rows", before_first=lambda: asked.append(1))
-    for n_trees in (1, 2):
-        checkpoint.note_answer(Answered(n_trees=n_trees, history="x"))
-    assert asked == [1]
+def test_before_the_first_answer_every_process_has_other_bits(folder: RunFolder) -> None:
+    one, other = (WorkerCheckpoint(folder).bits().words(4).tolist() for _ in range(2))
+    assert one != other
 
 
-def test_a_run_that_is_over_budget_is_not_marked_as_released(folder: RunFolder) -> None:
+def test_every_process_charges_once_which_the_ledger_counts_once(folder: RunFolder) -> None:
+    """After the key is kept, without which the charge would be for other noise."""
+    asked: list[bool] = []
+    for _ in range(2):
+        checkpoint = WorkerCheckpoint(folder, charge=lambda: asked.append(folder.has_released))
+        for n_trees in (1, 2):
+            checkpoint.note_answer(Answered(n_trees=n_trees, history="x"))
+    assert asked == [True, True]
+
+
+def test_a_run_that_is_over_budget_is_asked_about_again(folder: RunFolder) -> None:
     def refuse() -> None:
         raise OverBudget("over")
 
-    with pytest.raises(OverBudget):
-        WorkerCheckpoint(folder, "rows", before_first=refuse).note_answer(Answered(n_trees=1, history="x"))
-    assert not folder.has_released
-    assert not (folder.path / "answers.json").exists()
+    for _ in range(2):
+        with pytest.raises(OverBudget):
+            WorkerCheckpoint(folder, charge=refuse).note_answer(Answered(n_trees=1, history="x"))
 
 
 def test_other_rows_are_refused(folder: RunFolder) -> None:
-    WorkerCheckpoint(folder, "rows").note_answer(Answered(n_trees=1, history="x"))
+    checkpoint = WorkerCheckpoint(folder)
+    checkpoint.check_rows("rows")
+    checkpoint.note_answer(Answered(n_trees=1, history="x"))
     with pytest.raises(RunFolderError, match=r"beginning of a run on other rows.* Nothing was sent"):
-        WorkerCheckpoint(folder, "others")
+        WorkerCheckpoint(folder).check_rows("others")
+
+
+@pytest.mark.parametrize("document", [{}, {"table": "rows", "key": "xyz"}, {"table": "rows", "key": "", "answered": 1}])
+def test_a_damaged_file_is_refused(folder: RunFolder, document: dict[str, Any]) -> None:
+    folder.write_json("answers.json", document)
+    folder.mark_release()
+    with pytest.raises(RunFolderError, match=r"answers\.json is malformed; choose another run_id"):
+        WorkerCheckpoint(folder)
 
 
 def test_a_drawing_is_kept_to_the_bit_and_a_damaged_one_refused(folder: RunFolder) -> None:
-    checkpoint = WorkerCheckpoint(folder, "rows")
-    assert checkpoint.drawing() == b""
+    checkpoint = WorkerCheckpoint(folder)
+    assert checkpoint.drawings() == {"drawing": b"", "n_drawings": 0}
     checkpoint.note_drawing(bytes(range(32)))
-    assert WorkerCheckpoint(folder, "rows").drawing() == bytes(range(32))
+    assert WorkerCheckpoint(folder).drawings()["drawing"] == bytes(range(32))
     for text in ('{"drawing": "xyz"}', '{"drawing": 3}', "{}"):
         (folder.path / "drawing.json").write_text(text)
         with pytest.raises(RunFolderError, match=r"drawing\.json is malformed"):
-            checkpoint.drawing()
+            checkpoint.drawings()
 
 
 def test_who_breaks_off_chooses_among_a_few_drawings_alone(folder: RunFolder) -> None:
     for k in range(MAX_DRAWINGS):
-        WorkerCheckpoint(folder, "rows").note_drawing(bytes([k]))
+        WorkerCheckpoint(folder).note_drawing(bytes([k]))
     with pytest.raises(RunFolderError, match=r"drawn the public bits of this run 8 times.* Nothing was released"):
-        WorkerCheckpoint(folder, "rows").note_drawing(b"another")
-    assert WorkerCheckpoint(folder, "rows").drawing() == bytes([MAX_DRAWINGS - 1])
+        WorkerCheckpoint(folder).note_drawing(b"another")
+    assert WorkerCheckpoint(folder).drawings()["drawing"] == bytes([MAX_DRAWINGS - 1])

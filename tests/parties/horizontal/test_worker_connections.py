@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zmq
 
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MAX_SAID, Connections
 from protocols.errors import UnexpectedMessage
@@ -170,4 +171,4 @@ def test_nobody_joins_twice() -> None:
         key, commitment = b"k" * 32, bytes(32)
         far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=commitment, answered=0, is_secure=True))
     with pytest.raises(UnexpectedMessage, match=r"^w0 joined twice\. Nothing was released$"):
-        WorkerAdmission(lines, run_id="r", terms={}).gather(2, wait_s=1, patience_s=1)
+        WorkerAdmission(lines, run_id="r", terms={}, journal=RoundJournal()).gather(2, wait_s=1, patience_s=1)

@@ -31,12 +31,12 @@ from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
-from parties.tables import parquet
+from parties.tables import parquet_files
 from parties.tables.blocks import encode_table
 from parties.tables.party_table import read_table
 from parties.vertical.release_offer import ReleasedTable, rank_columns
 
-folder, data, parquet.STORED_ROWS = Path(sys.argv[1]), Path(sys.argv[2]), 1 << 14
+folder, data, parquet_files.STORED_ROWS = Path(sys.argv[1]), Path(sys.argv[2]), 1 << 14
 schema = TableSchema(id="id", columns=[ColumnSchema(name="x", lower=-4, upper=4)])
 mechanisms = tuple(ColumnMechanism(column, MechanismSettings()) for column in schema.columns)
 table = read_table(data, schema, needs_label=False, by_column=True)

@@ -1,4 +1,4 @@
-"""Migration of a ledger: the run file's table reaches it encoded under the run's own mechanisms, partitions do not."""
+"""Migration of a ledger: the run file's table reaches it encoded under the run's own mechanisms."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from parties.errors import ConfigError
 from parties.jobs import migrate_ledger as module
 from parties.jobs.migrate_ledger import migrate_ledger
 from parties.ledger.migration import Migrated, OldTable
+from tests.support.partitioned_sites import divide
 from tests.support.sites import Sites
 
 
@@ -36,14 +37,16 @@ def test_the_table_of_a_run_file_names_the_records(sites: Sites, taken: list[Any
     assert table.columns["visits"].is_missing.sum() == sites.shop.table["visits"].isna().sum()
 
 
-def test_without_a_run_file_or_with_partitions_there_is_no_table(
-    sites: Sites, taken: list[Any], tmp_path: Path
-) -> None:
-    migrate_ledger(tmp_path, None)
-    (sites.shop.path / "parts").mkdir()
-    sites.shop.run |= {"engine": "dask", "dask": {}, "data": "parts"}
+def test_partitions_are_a_table_too(sites: Sites, taken: list[Any], tmp_path: Path) -> None:
+    divide(sites.shop, 3)
+    sites.shop.run["data"] = "parts"
     migrate_ledger(tmp_path, sites.shop.write())
-    assert taken == [(tmp_path, None)] * 2
+    assert sorted(taken[0][1].ids) == sorted(sites.shop.table["id"])
+
+
+def test_without_a_run_file_there_is_no_table(taken: list[Any], tmp_path: Path) -> None:
+    migrate_ledger(tmp_path, None)
+    assert taken == [(tmp_path, None)]
 
 
 def test_the_active_party_has_no_such_ledger(sites: Sites, tmp_path: Path) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import select
 import socket
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from pydantic import ValidationError
 
 from parties.config.party_run import MetricsSection
 from parties.errors import ConfigError
+from parties.jobs import run_metrics
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.run_metrics import serving_metrics
@@ -73,6 +77,18 @@ def test_a_service_counts_messages_records_bits_durations_and_errors_and_tells_t
     finally:
         service.send_signal(15)
         assert finish(service, seconds=WAIT_S)[0][0] == 0
+
+
+def test_connections_that_say_nothing_use_up_no_threads_and_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_metrics._Handler, "timeout", 0.2)
+    address, before = place(), threading.active_count()
+    host, port = address.split(":")
+    with serving_metrics(address, list), ExitStack() as many:
+        held = [many.enter_context(socket.create_connection((host, int(port)), 5)) for _ in range(40)]
+        until(lambda: sum(not select.select([one], [], [], 0)[0] for one in held) <= run_metrics.MAX_CONNECTIONS)
+        assert threading.active_count() <= before + 1 + run_metrics.MAX_CONNECTIONS
+        # Those that have a place lose it, too.
+        assert until(lambda: samples(address)) is not None
 
 
 def test_metrics_are_for_this_machine_alone_and_their_port_must_be_free() -> None:

@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from opboost.horizontal.inprivate.training import run_chain
-from opboost.rng import seeded
+from opboost.rng import BitSource, seeded
 from opboost.trees.model_file import load_model
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
@@ -121,9 +121,9 @@ class Clinics:
         owners = []
         for place, name in enumerate(NAMES):
             frame = pd.read_csv(self.root / name / "data.csv")
-            coins = seeded(place).fork("coins").words(4).tobytes()
+            coins = BitSource(seeded(place).fork("coins").words(4).tobytes(), is_secure=False)
             X, y = frame[list(SCHEMA["columns"])].to_numpy(), frame["y"].to_numpy(float)
-            owners.append(of.owner(X, y, coins=type(seeded(0))(coins, is_secure=False), rng=seeded(place).fork("rows")))
+            owners.append(of.owner(X, y, coins=coins, rng=coins.fork("turns")))
         return leaves(of.ensemble(run_chain(owners, n_rounds=of.settings.n_rounds, epsilon=of.epsilon)))
 
 

@@ -47,7 +47,7 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     assert report["n_trees"] == 6
     assert "NOT FOR RELEASE" in (clinics.folder("hub") / "report.html").read_text()
     assert clinics.read("w1", "metrics.json")["own_rows"]["auc"] > 0.5
-    assert clinics.read("w1", "answers.json")["tree"] == 6
+    assert clinics.read("w1", "answers.json")["answered"]["n_trees"] == 6
     assert all(clinics.read(name, "meta.json")["finished"] for name in ("hub", *NAMES))
     sent = sum(
         json.loads(line)["bytes"]
@@ -72,7 +72,7 @@ def test_processes_train_the_federated_model_of_a_simulation_too(tmp_path: Path)
         assert [tree.thresholds.tolist() for tree in model.trees] == [t.thresholds.tolist() for t in models[0].trees]
     assert "not against the coordinator" in clinics.read("hub", "guarantee.json")["protected"]
     assert 1.99 < clinics.read("w0", "guarantee.json")["epsilon"] <= 2.0
-    assert clinics.read("w1", "answers.json")["tree"] == 6
+    assert clinics.read("w1", "answers.json")["answered"]["n_trees"] == 6
 
 
 class AskedClients(SummedHolders):
@@ -100,10 +100,10 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     clinics.runs["hub"]["patience"] = 8
     clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
-    wait_for(clinics.folder("w2") / "answers.json", "tree")
+    wait_for(clinics.folder("w2") / "answers.json", "n_trees")
     os.kill(processes["w2"].pid, signal.SIGKILL)
     finish(processes.pop("w2"))
-    before = clinics.read("w2", "answers.json")["tree"]
+    before = clinics.read("w2", "answers.json")["answered"]["n_trees"]
     wait_for(clinics.folder("hub") / "log.txt", "goes on without w2")
     found = clinics.in_thread("w2")
     wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
@@ -113,7 +113,7 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     ends = finish(*processes.values())
     assert [code for code, _, _ in ends] == [0] * 3, ends
     assert isinstance(found.get(timeout=30), RunFolder)
-    assert clinics.read("w2", "answers.json")["tree"] == 150 > before
+    assert clinics.read("w2", "answers.json")["answered"]["n_trees"] == 150 > before
     assert len(load_model(clinics.folder("w2") / "model.json").trees) == 150
 
 
@@ -177,7 +177,7 @@ def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp
     clinics.runs["w2"]["wait"] = 0.2
     assert isinstance(clinics.in_thread("w2").get(timeout=60), PeerLost)
     folder = RunFolder(clinics.folder("w2"))
-    folder.write_json("answers.json", {"table": "that of other rows", "tree": 2})
+    folder.write_json("answers.json", {"table": "that of other rows", "key": "", "answered": {"n_trees": 2}})
     folder.mark_release()
     assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
 
@@ -224,4 +224,4 @@ def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model
         model = load_model(clinics.folder(name) / "model.json")
         assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
     assert clinics.read("w0", "metrics.json")["own_rows"]["auc"] > 0.5
-    assert clinics.read("w0", "answers.json")["tree"] == 6
+    assert clinics.read("w0", "answers.json")["answered"]["n_trees"] == 6

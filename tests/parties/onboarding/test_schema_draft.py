@@ -173,6 +173,7 @@ def test_labels_of_words_are_described(
         (table(), Hints(label="colour"), "no column 'colour'; its columns are id"),
         (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "neither numbers nor dates"),
         (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
+        (table(**{"a\nb": cycle(1, 2)}), Hints(), "the name of column 2 holds a line break or a control character"),
     ],
 )
 def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hints: Hints, words: str) -> None:

@@ -12,9 +12,17 @@ import pytest
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
+from opboost.order_metrics import bayes_attack
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing
-from parties.reports.sentences import LARGEST_ODDS, column_sentence, everyday_difference, odds
+from parties.reports.sentences import (
+    LARGEST_ODDS,
+    column_sentence,
+    column_warnings,
+    everyday_difference,
+    odds,
+    person_sized_difference,
+)
 
 
 def mechanism(lower: float = 0, upper: float = 5000, **settings: Any) -> ColumnMechanism:
@@ -82,3 +90,42 @@ def test_sentences_say_what_is_not_protected() -> None:
     town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=Missing.CATEGORY)
     said = column_sentence(ColumnMechanism(town, MechanismSettings(category_epsilon=1.0)))
     assert said.count("2.72 to 1") == 2
+
+
+def warned(one: ColumnMechanism, counts: list[int] | None = None) -> str:
+    attack = None if counts is None else bayes_attack(one.value.log_probabilities(), np.array(counts))
+    return " | ".join(column_warnings(one, attack))
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "difference"), [(0, 5000, 200), (0, 120, 5), (1.4, 2.1, 0.02), (0, 10, 1), (0, 1, 0.05)]
+)
+def test_people_differ_by_a_twentieth_of_the_range_at_most_and_no_less_than_a_step(
+    lower: float, upper: float, difference: float
+) -> None:
+    assert person_sized_difference(mechanism(lower, upper)) == pytest.approx(difference)
+
+
+def test_a_column_is_warned_of_from_odds_of_ten_to_one_on() -> None:
+    """200 of 5,000 on 1,001 points are 40 points."""
+    within, above = (mechanism(domain_size=1001, epsilon=math.log(10) / 40 * scale) for scale in (0.999, 1.001))
+    assert warned(within) == ""
+    assert "two people 200 apart in income are told apart with odds of up to 10.1 to 1" in warned(above)
+    assert "in which of 10 cells of income" in warned(mechanism(mechanism="local", epsilon=0.001))
+
+
+def test_a_guess_that_is_more_than_twice_as_likely_as_without_the_release_is_warned_of() -> None:
+    even = [1] * 4
+    weak, fair = (mechanism(0, 3, domain_size=4, epsilon=epsilon) for epsilon in (3.0, 0.3))
+    success = bayes_attack(weak.value.log_probabilities(), even).success
+    assert f"the exact value of income in {100 * success:.0f} of 100 cases; in 25 without it" in warned(weak, even)
+    assert "exact value" not in warned(fair, even)
+    assert "exact value" not in warned(weak, [97, 1, 1, 1])
+
+
+def test_categories_and_empty_cells_are_warned_of_by_their_own_budget() -> None:
+    schema = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=Missing.CATEGORY)
+    assert warned(ColumnMechanism(schema, MechanismSettings(category_epsilon=2.3))) == ""
+    both = warned(ColumnMechanism(schema, MechanismSettings(category_epsilon=2.31)))
+    assert "two categories of town" in both
+    assert "whether town is empty" in both

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import uvicorn
 
 from parties.service import connections
 from parties.service.access import Gate, Tokens
-from parties.service.connections import CallerConnection
+from parties.service.connections import SETTINGS
 from parties.service.metrics import ServiceMetrics
 from tests.support.addresses import free_addresses
+from tests.support.score_services import certificate
 
 TOKEN = "a" * 40
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -33,7 +35,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 
 @contextmanager
-def running(folder: Path, protocol: Any) -> Iterator[tuple[str, int]]:
+def running(folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
     tokens = folder / "tokens.txt"
     tokens.touch(0o600)
     tokens.write_text(f"scoring {TOKEN}\n")
@@ -41,7 +43,7 @@ def running(folder: Path, protocol: Any) -> Iterator[tuple[str, int]]:
     gate = Gate(application, tokens=Tokens(tokens), body_s=1, metrics=ServiceMetrics())
     server = uvicorn.Server(
         uvicorn.Config(
-            gate, host=host, port=int(port), http=protocol, log_config=None, lifespan="off", limit_concurrency=20
+            gate, host=host, port=int(port), log_config=None, lifespan="off", limit_concurrency=20, **settings
         )
     )
     thread = threading.Thread(target=server.run)
@@ -58,7 +60,7 @@ def running(folder: Path, protocol: Any) -> Iterator[tuple[str, int]]:
 @pytest.fixture
 def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
     monkeypatch.setattr(connections, "MAX_UNPROVEN", 10)
-    with running(tmp_path, CallerConnection) as place:
+    with running(tmp_path, **SETTINGS) as place:
         yield place
 
 
@@ -78,7 +80,7 @@ def test_strangers_who_say_nothing_do_not_keep_callers_out(service: tuple[str, i
 
 
 def test_without_that_bound_they_do(tmp_path: Path) -> None:
-    with running(tmp_path, "httptools") as place:
+    with running(tmp_path, http="httptools") as place:
         assert answer_among_strangers(place) == 503
 
 
@@ -115,7 +117,7 @@ def test_a_head_without_an_end_is_cut_off(service: tuple[str, int]) -> None:
 
 
 def test_without_that_bound_it_is_kept(tmp_path: Path) -> None:
-    with running(tmp_path, "httptools") as place:
+    with running(tmp_path, http="httptools") as place:
         assert sent_of_a_head(place) >= 20_000_000
 
 
@@ -134,3 +136,43 @@ def test_a_large_body_is_no_head(service: tuple[str, int]) -> None:
     with httpx.Client(base_url="http://{}:{}".format(*service), headers=BEARER, timeout=5) as client:
         for _ in range(3):
             assert client.post("/v1/scores", content=b"x" * 3_000_000).status_code == 200
+
+
+UPGRADE = (
+    b"GET /v1/scores HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+
+
+def test_nobody_gets_past_the_check_of_tokens_by_another_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library for WebSockets may be installed beside this program; the server would hand connections to it."""
+
+    class Other(asyncio.Protocol):
+        def __init__(self, **_: Any) -> None:
+            raise AssertionError("a stranger speaks another protocol")
+
+    monkeypatch.setattr("uvicorn.protocols.websockets.auto.AutoWebSocketsProtocol", Other)
+    with running(tmp_path, **SETTINGS) as place, socket.create_connection(place, 5) as stranger:
+        stranger.sendall(UPGRADE)
+        assert stranger.recv(4096).startswith(b"HTTP/1.1 401 ")
+
+
+def is_cut_off(folder: Path, wait_s: float, **settings: Any) -> bool:
+    """Whether a stranger that says nothing of a TLS handshake is cut off within so many seconds."""
+    certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    with running(folder, **files, **settings) as place, socket.create_connection(place, wait_s) as stranger:
+        with suppress(TimeoutError):
+            return stranger.recv(1) == b""
+        return False
+
+
+def test_a_tls_handshake_does_not_take_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HANDSHAKE_S", 0.1)
+    assert is_cut_off(tmp_path, 5, **SETTINGS)
+
+
+def test_without_that_bound_it_takes_a_minute(tmp_path: Path) -> None:
+    assert not is_cut_off(tmp_path, 0.5)

@@ -108,6 +108,8 @@ def test_a_record_that_does_not_fit_is_refused_without_its_cells(
         {"records": [{"id": "k1", "columns": {"age": float("nan")}}]},
         {"records": [{"id": "k1", "columns": {"age": True}}]},
         {"records": [{"id": "k1", "columns": {"age": [1]}}]},
+        {"records": [{"id": "k1", "columns": {"age": 1, "region": "\ud800"}}]},
+        {"records": [{"id": "k1", "columns": {"age": 1, "\ud800": "3"}}]},
         {"records": [{"id": "k1"}], "reasons": -1},
         {"records": [{"id": "k1"}], "mode": "routed"},
     ],
@@ -115,6 +117,26 @@ def test_a_record_that_does_not_fit_is_refused_without_its_cells(
 def test_a_malformed_request_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         ScoresBody.model_validate(document)
+
+
+MANY = range(20_000)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [1 for _ in MANY],
+        [{} for _ in MANY],
+        [{"id": "k1", "columns": {str(i): [] for i in MANY}}],
+        [{"id": "k1", **{str(i): 1 for i in MANY}}],
+        [{"id": [[] for _ in MANY]}],
+    ],
+)
+def test_a_malformed_request_makes_few_errors_however_large_it_is(records: list[Any]) -> None:
+    """Others wait while errors are made: 4 MB of ones would take half a minute and 2.7 GB."""
+    with pytest.raises(ValidationError) as caught:
+        ScoresBody.model_validate({"records": records})
+    assert caught.value.error_count() < 50
 
 
 def test_ids_of_several_columns_come_in_parts(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from protocols.errors import (
     PeerAborted,
     PeerLost,
     SumRefused,
+    TooFewWorkers,
     UnexpectedMessage,
     VersionMismatch,
 )
@@ -54,7 +55,9 @@ def test_only_sentences_about_the_talk_are_passed_on(kind: type[BaseException]) 
     told = termination_message(error, peer="shop", others={"shop", "post"})
     assert (told == str(error)) is (kind in PASSED_ON)
     assert kind in PASSED_ON or not [word for word in ("/", "income", "81726354") if word in told]
-    is_told = kind in PASSED_ON or issubclass(kind, LedgerError | Stopped | WorkersLost | PeerAborted | PeerLost)
+    is_told = kind in PASSED_ON or issubclass(
+        kind, LedgerError | Stopped | WorkersLost | PeerAborted | PeerLost | TooFewWorkers
+    )
     assert (told == NO_REASON) is not is_told
 
 

@@ -35,7 +35,7 @@ from parties.horizontal.row_partitions import one_table
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.train_horizontal import make_recipe
 from parties.ledger.release_ledger import Ledger
-from parties.tables.parquet import read_stored, stored_frames
+from parties.tables.parquet_files import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
 from tests.support.processes import Command, finish

@@ -17,11 +17,12 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
-from parties.tables import parquet
+from parties.tables import parquet_files
 from parties.tables.blocks import exact_codes, exact_columns
 from parties.tables.data_files import stamp_of
 from parties.tables.parquet import StoredColumns, encode_column
 from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
+from tests.support.parquet_folders import in_a_folder
 
 SCHEMA = TableSchema(
     columns=(
@@ -42,11 +43,17 @@ def frame() -> pd.DataFrame:
     return pd.DataFrame({"key": draw.permutation(50), "y": draw.integers(0, 2, 50), "note": "n", **columns})
 
 
-@pytest.fixture(params=["plain", "with an index", "in groups of 7"])
+def last_part(path: Path) -> Path:
+    return path / "3.parquet" if path.is_dir() else path
+
+
+@pytest.fixture(params=["plain", "with an index", "in groups of 7", "in a folder"])
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     table, target = frame(), tmp_path / "data.parquet"
     if request.param == "with an index":
         table.index = pd.Index(range(100, 150), name="line")
+    if request.param == "in a folder":
+        return in_a_folder(table, tmp_path / "data")
     table.to_parquet(target, row_group_size=7 if request.param == "in groups of 7" else None)
     return target
 
@@ -74,7 +81,7 @@ def test_ids_labels_and_every_column_are_the_same_in_either_way(path: Path) -> N
 def test_a_file_that_changes_between_two_columns_is_refused(path: Path) -> None:
     table = read(path, by_column=True)
     assert len(table.features["age"]) == 50
-    frame().iloc[::-1].to_parquet(path)
+    frame().iloc[::-1].to_parquet(last_part(path))
     with pytest.raises(TableError, match="was changed while it was in use"):
         table.features["visits"]
 
@@ -108,6 +115,14 @@ def test_a_stored_column_with_one_value_is_refused(tmp_path: Path, value: float)
         check_varied(read(tmp_path / "data.parquet", by_column=True), SCHEMA, tmp_path / "data.parquet")
 
 
+def test_a_file_more_in_a_folder_is_a_change(tmp_path: Path) -> None:
+    path = in_a_folder(frame(), tmp_path / "data")
+    table = read(path, by_column=True)
+    frame().iloc[:0].to_parquet(path / "9.parquet")
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        table.features["age"]
+
+
 def mechanism(schema: ColumnSchema, **settings: Any) -> ColumnMechanism:
     return ColumnMechanism(schema, MechanismSettings(**settings))
 
@@ -116,7 +131,7 @@ def mechanism(schema: ColumnSchema, **settings: Any) -> ColumnMechanism:
 def test_columns_are_encoded_in_pieces_as_they_are_as_a_whole(
     path: Path, monkeypatch: pytest.MonkeyPatch, domain_size: int
 ) -> None:
-    monkeypatch.setattr(parquet, "STORED_ROWS", 4)
+    monkeypatch.setattr(parquet_files, "STORED_ROWS", 4)
     narrow = ColumnSchema(name="age", lower=20, upper=60)
     stored = read(path, by_column=True)
     for table in (stored, stored.take(np.array([1, 2, 30, 49]))):
@@ -144,7 +159,7 @@ def test_kept_columns_are_those_of_these_rows_and_this_schema(path: Path, tmp_pa
 
 
 def test_faults_are_counted_over_all_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "STORED_ROWS", 4)
+    monkeypatch.setattr(parquet_files, "STORED_ROWS", 4)
     age = np.where(np.arange(50) % 5 == 0, np.nan, np.arange(50.0))
     frame().assign(age=age, key=np.where(np.arange(50) % 10 == 0, "", "r")).to_parquet(tmp_path / "bad.parquet")
     frame().assign(age=age).to_parquet(tmp_path / "data.parquet")
@@ -155,13 +170,13 @@ def test_faults_are_counted_over_all_pieces(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_file_that_changes_between_two_pieces_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "STORED_ROWS", 4)
+    monkeypatch.setattr(parquet_files, "STORED_ROWS", 4)
     features = read(path, by_column=True).features
     assert isinstance(features, StoredColumns)
-    frame().iloc[::-1].to_parquet(path)
+    frame().iloc[::-1].to_parquet(last_part(path))
     with pytest.raises(TableError, match="was changed while it was in use"):
         encode_column(features, mechanism(SCHEMA.columns[0]))
-    pd.concat([frame(), frame()]).to_parquet(path)
+    pd.concat([frame(), frame()]).to_parquet(last_part(path))
     with pytest.raises(TableError, match="was changed while it was in use"):
         encode_column(features, mechanism(SCHEMA.columns[0]))
 
@@ -178,7 +193,7 @@ def peak_per_row(call: Callable[[], object], n_rows: int) -> float:
 
 def test_a_stored_column_takes_few_bytes_per_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     n_rows, target, schema = 300_000, tmp_path / "data.parquet", ColumnSchema(name="age", lower=0, upper=100)
-    monkeypatch.setattr(parquet, "STORED_ROWS", 1 << 12)
+    monkeypatch.setattr(parquet_files, "STORED_ROWS", 1 << 12)
     pd.DataFrame({"age": np.arange(n_rows) % 100.0}).to_parquet(target, row_group_size=1 << 16)
     features, one = StoredColumns(target, np.arange(n_rows), stamp_of(target)), mechanism(schema)
     # Measured: 4, for codes, the mask and places of the file's rows; 25 as a whole, whose doubles are changed in place.

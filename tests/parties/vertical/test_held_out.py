@@ -261,6 +261,7 @@ def test_every_record_is_held_out_as_often_as_any_other() -> None:
 
 @given(st.sets(st.integers(0, 99), min_size=2), st.sets(st.integers(100, 199)), st.binary(min_size=32, max_size=32))
 def test_added_records_move_no_other_into_or_out_of_what_is_held_out(old: set[int], new: set[int], key: bytes) -> None:
+    """So it serves nobody to come again with other ids who knows the key, nor to leave some out."""
     before, after = (pd.Index(sorted(map(str, ids)), dtype=object) for ids in (old, old | new))
     held = set(before[places_of(key, before) < 0.3])
     assert {one for one in after[places_of(key, after) < 0.3] if int(one) in old} == held

@@ -9,8 +9,11 @@ import pytest
 from opboost.errors import DataError
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
 from parties.errors import ConfigError, TableError
 from parties.vertical.preparation import bits, prepare_active, prepare_passive
+from tests.support.partitioned_sites import divide
 from tests.support.sites import Sites
 
 
@@ -42,6 +45,20 @@ def test_a_digest_changes_with_any_cell_label_or_id_and_not_with_the_order_of_ro
     sites.shop.table.loc[3, "spend"] = (sites.shop.table.loc[3, "spend"] + 50) % 100
     assert active(sites).digest != first[0]
     assert passive(sites).digest != first[1]
+
+
+def test_a_folder_of_files_is_the_table_that_they_are_together(sites: Sites) -> None:
+    for site in (sites.bank, sites.shop):
+        site.table = site.table.sort_values("id")
+        site.table.to_parquet(site.path / "whole.parquet", index=False)
+        divide(site, 3)
+    digests = []
+    for data in ("whole.parquet", "parts"):
+        sites.bank.run["data"] = sites.shop.run["data"] = data
+        digests.append((active(sites).digest, passive(sites).digest))
+        told = examine(sites.shop.write(), wait_s=0.1)
+        assert [one.check for one in told if one.status is Status.PROBLEM] == []
+    assert digests[0] == digests[1]
 
 
 def test_records_that_are_not_listed_are_checked_too(sites: Sites) -> None:

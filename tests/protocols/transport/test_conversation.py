@@ -208,6 +208,25 @@ def test_a_count_that_cannot_be_is_refused(count: int) -> None:
         ours.resume(count)
 
 
+def test_the_same_messages_are_not_sent_again_without_end() -> None:
+    """Whoever comes back again and again, and says that nothing has come, would use this party's line for good."""
+    ours = Conversation()
+
+    def came_back(count: int, n_times: int) -> None:
+        for _ in range(n_times):
+            while ours.next_unsent() is not None:
+                ours.sent()
+            ours.resume(count)
+
+    came_back(0, 2 * conversation.MAX_VAIN)  # Where nothing was sent, the links may break as often as they like.
+    for _ in range(3):
+        ours.keep(encode(Done()))
+    came_back(0, conversation.MAX_VAIN)
+    came_back(1, conversation.MAX_VAIN)  # One has come.
+    with pytest.raises(UnexpectedMessage, match="came back 65 times"):
+        came_back(1, 2)
+
+
 def test_a_word_is_told_from_every_other_message() -> None:
     word = Received(count=7, is_last=True)
     assert received_word(encode(word)) == word

@@ -1,0 +1,115 @@
+"""Answered questions of a worker: what it has answered for, so that no question has two answers.
+
+A worker that was started again draws the same coins and noise from the key of its first process
+(`parties.horizontal.worker_checkpoint`), tree by tree. So a question that is asked again has the same answer; and a
+question in the place of one that was answered is refused, since both answers would have the same noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+from protocols.errors import UnexpectedMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What a worker has answered for, in this process or an earlier one.
+
+    Attributes
+    ----------
+    n_trees : int
+        Trees that were begun. Of those before the last batch nothing is answered again.
+    history : str
+        Digest of all that was told up to the start of the last of them. Accounts of records follow from that.
+    n_questions : int
+        Questions of the last batch.
+    questions : str
+        Digest of these, and of all that was told up to each.
+    n_summed : int
+        How many of them, the last ones, were the last sum. It may be asked for again.
+    survivors : tuple of str
+        The workers in that sum, if this worker has given its shares of it: it is opened over nobody else again, because
+        the difference of two sums would be the answer of a single worker.
+    """
+
+    n_trees: int = 0
+    history: str = ""
+    n_questions: int = 0
+    questions: str = ""
+    n_summed: int = 0
+    survivors: tuple[str, ...] = ()
+
+
+class AnsweredQuestions:
+    """The questions that a worker was asked, compared with those that it has answered.
+
+    Parameters
+    ----------
+    answered : Answered
+        By earlier processes.
+    batch_size : int
+        Trees of a batch.
+
+    Attributes
+    ----------
+    answered : Answered
+    now : Answered
+        Where the questions are; like `answered`, it is set to what a method returned, when that has been done.
+
+    Notes
+    -----
+    All methods raise `UnexpectedMessage` for what would be another answer.
+    """
+
+    def __init__(self, answered: Answered, *, batch_size: int) -> None:
+        self.answered = answered
+        self.now = Answered()
+        self._batch_size = batch_size
+
+    def begun(self, history: str) -> Answered:
+        """`now` with another tree, which begins after what has this digest was told."""
+        number = self.now.n_trees + 1
+        if number == self.answered.n_trees and history != self.answered.history:
+            raise UnexpectedMessage(
+                "an earlier process of this worker answered for other trees than it is told of now; nothing was sent"
+            )
+        is_new = self._batch(number) != self._batch(number - 1)
+        return replace(Answered() if is_new else self.now, n_trees=number, history=history)
+
+    def asked(self, digest: str) -> Answered:
+        """`now` with a question about the newest tree; with all that was told up to it, it has this digest."""
+        questions = hashlib.sha256((self.now.questions + digest).encode()).hexdigest()
+        now = replace(self.now, n_questions=self.now.n_questions + 1, questions=questions)
+        if self._batch(now.n_trees) < self._batch(self.answered.n_trees):
+            raise UnexpectedMessage("this worker has answered for a later tree; nothing was sent")
+        is_other = now.n_questions == self.answered.n_questions and questions != self.answered.questions
+        if self._is_in_last_batch and is_other:
+            raise UnexpectedMessage("this worker has answered other questions about this tree; nothing was sent")
+        return now
+
+    def summed(self, n_wanted: int) -> Answered:
+        """`answered` with a sum of the last `n_wanted` answers: the last sum again, or answers that were in none."""
+        now = replace(self.now, n_summed=n_wanted)
+        if replace(self.answered, survivors=()) == now:
+            return self.answered
+        if self._is_in_last_batch and now.n_questions - n_wanted < self.answered.n_questions:
+            raise UnexpectedMessage("answers that were summed before were asked for in another sum; nothing was sent")
+        return now
+
+    def opened_over(self, survivors: tuple[str, ...]) -> Answered:
+        """`answered` with its sum opened over these workers; over no others than before."""
+        if self.answered.survivors not in ((), survivors):
+            raise UnexpectedMessage(
+                "a sum that was opened before was to be opened over other workers; nothing was revealed"
+            )
+        return replace(self.answered, survivors=survivors)
+
+    @property
+    def _is_in_last_batch(self) -> bool:
+        return self._batch(self.now.n_trees) == self._batch(self.answered.n_trees)
+
+    def _batch(self, n_trees: int) -> int:
+        """Number of the batch of the last of so many trees."""
+        return (n_trees - 1) // self._batch_size

@@ -1,0 +1,146 @@
+"""Parquet files, and folders of them, as stored tables: names, rows and columns; what contradicts itself is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from parties.errors import TableError
+from parties.tables.data_files import MAX_NAME, check_names, named, parts, reporting_faults
+from protocols.transport.sanitize import readable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows that are read and encoded at a time.
+STORED_ROWS = 1 << 16
+
+
+def stored_names(path: Path) -> list[str]:
+    """Names of the columns of a stored table, of which every file has the same.
+
+    Raises
+    ------
+    TableError
+    """
+    first, *others = [_names(schema) for schema in stored_schemas(path)]
+    for part, found in zip(parts(path)[1:], others, strict=True):
+        if odd := set(found) ^ set(first):
+            raise TableError(f"{part} and the first file of its folder differ in columns {named(sorted(odd))}")
+    return first
+
+
+def _names(schema: pa.Schema) -> list[str]:
+    index = (schema.pandas_metadata or {}).get("index_columns", ())
+    return [name for name in schema.names if name not in index]
+
+
+def stored_schemas(path: Path) -> Iterator[pa.Schema]:
+    """The schema of every file of a stored table."""
+    for part in parts(path):
+        with opened(part) as file:
+            yield file.schema_arrow
+
+
+def stored_length(path: Path) -> int:
+    """Rows of a stored table."""
+    n_rows = 0
+    for part in parts(path):
+        with opened(part) as file:
+            n_rows += file.metadata.num_rows
+    return n_rows
+
+
+def stored_frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    """Columns of a stored table, at most `STORED_ROWS` rows at a time.
+
+    Raises
+    ------
+    TableError
+    """
+    return chain.from_iterable(_frames(part, names) for part in parts(path))
+
+
+def _frames(path: Path, names: Sequence[str]) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
+
+    with opened(path, names) as file:
+        n_left = file.metadata.num_rows
+        # One group of rows at a time: asked for all, pyarrow would read the columns ahead as a whole.
+        for group in range(file.num_row_groups):
+            # Threads of Arrow's take a tenth of the time for handing over such small pieces.
+            for batch in file.iter_batches(STORED_ROWS, row_groups=[group], columns=list(names), use_threads=False):
+                n_left -= len(batch)
+                if n_left < 0:
+                    raise ValueError("more rows than the file says")
+                yield _frame(pa.Table.from_batches([batch]), names)
+        if n_left:
+            raise ValueError("fewer rows than the file says")
+
+
+def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
+    """Columns of a stored table; all of them, if none is named.
+
+    Raises
+    ------
+    TableError
+    """
+    import pyarrow as pa
+
+    frames, tables = [], []
+    for part in parts(path):
+        with opened(part, names) as file:
+            tables.append(file.read(columns=None if names is None else list(names)))
+            if len(tables[-1]) != file.metadata.num_rows:
+                raise ValueError("other rows than the file says")
+            frames.append(_frame(tables[-1], names or ()))
+    if len(tables) == 1:
+        return frames[0]
+    try:
+        return _frame(pa.concat_tables(tables, promote_options="permissive"), names or ())
+    except pa.ArrowException:
+        raise TableError(f"{path}: its files hold cells of different kinds in a column") from None
+
+
+@contextmanager
+def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetFile]:
+    """A Parquet file of which some columns, or all of them, are to be read; one that contradicts itself is refused."""
+    import pyarrow.parquet as pq
+
+    with reporting_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        schema, metadata = file.schema_arrow, file.metadata
+        check_names(path, schema.names)
+        if absent := sorted(set(names or ()) - set(schema.names)):
+            raise TableError(f"{path} lacks columns {named(absent)}")
+        for name in schema.names if names is None else names:
+            if not _holds_cells(kind := schema.field(name).type):
+                found = f"column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}"
+                raise TableError(f"{path}: {found}; allowed are numbers, texts, dates and truth values")
+        if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
+            raise ValueError("the file's numbers of rows contradict each other")
+        yield file
+
+
+def _holds_cells(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    if pt.is_dictionary(kind):
+        kind = kind.value_type
+    numbers = (pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_boolean)
+    others = (pt.is_string, pt.is_large_string, pt.is_date, pt.is_timestamp, pt.is_null)
+    return any(test(kind) for test in (*numbers, *others))
+
+
+def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
+    """What was read as a pandas table, which does not look whether texts are texts."""
+    table.validate(full=True)
+    frame = table.to_pandas(use_threads=False)
+    if not set(names) <= set(frame.columns):
+        raise ValueError("other columns than the file says")
+    return frame

@@ -1,0 +1,60 @@
+"""Round journal: a new process has what was kept, and a damaged file is refused in a sentence."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parties.errors import LedgerError, RunFolderError
+from parties.horizontal.round_journal import RoundJournal
+from protocols.messages.horizontal import Commitments, Reveals
+
+ROWS = np.arange(64, dtype=np.uint8).reshape(2, 32)
+DRAWN = Commitments(names=("w0", "w1"), rows=ROWS, is_open=False), Reveals(rows=ROWS[::-1].copy())
+
+
+def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
+    path, begun = tmp_path / "journal" / "rounds.sqlite", list[int]()
+    first = RoundJournal(path, begin=lambda: begun.append(1))
+    assert first.drawing is None
+    assert first.sum(0) is None
+    words = first.bits().words(4).tolist()
+    first.note_drawing(*DRAWN)
+    assert begun == [1]
+    first.note_survivors(0, ["w1", "w0"])
+    first.note_sum(0, np.array([-1, 2**62], np.int64))
+    first.note_done("w1")
+    again = RoundJournal(path)
+    assert again.bits().words(4).tolist() == words
+    assert [repr(part) for part in again.drawing or ()] == [repr(part) for part in DRAWN]
+    assert again.sum(0).tolist() == [-1, 2**62]
+    assert again.survivors(0) == {"w0", "w1"}
+    assert again.survivors(1) == set()
+    assert again.done == {"w1"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    for journal in (first, again):
+        journal.close()
+
+
+def test_no_two_journals_have_the_same_bits() -> None:
+    assert RoundJournal().bits().words(4).tolist() != RoundJournal().bits().words(4).tolist()
+
+
+def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.sqlite"
+    kept = RoundJournal(path)
+    kept.note_drawing(*DRAWN)
+    kept.close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE facts SET content = ? WHERE name = 'commitments'", (b"short",))
+    database.close()
+    broken = RoundJournal(path)
+    with pytest.raises(RunFolderError, match=r"rounds\.sqlite is malformed; choose another run_id\. Nothing was sent"):
+        _ = broken.drawing
+    broken.close()
+    path.write_bytes(b"no database" * 100)
+    with pytest.raises(LedgerError, match="cannot be used"):
+        RoundJournal(path)

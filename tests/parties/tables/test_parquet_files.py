@@ -1,0 +1,56 @@
+"""Parquet files and folders of them: one table, or a sentence that says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.errors import TableError
+from parties.tables.parquet_files import read_stored, stored_frames, stored_length, stored_names
+from tests.support.parquet_folders import in_a_folder
+
+FRAME = pd.DataFrame({"key": range(10), "y": [0, 1] * 5, "note": "n"})
+
+
+def test_a_folder_is_the_table_of_its_files_in_the_order_of_their_names(tmp_path: Path) -> None:
+    path = in_a_folder(FRAME, tmp_path / "data")
+    (path / "readme.txt").write_text("no part")
+    assert stored_names(path) == list(FRAME)
+    assert stored_length(path) == len(FRAME)
+    pd.testing.assert_frame_equal(read_stored(path), FRAME)
+    pieces = list(stored_frames(path, ["y", "key"]))
+    assert len(pieces) == 4
+    pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), FRAME[["y", "key"]])
+
+
+def test_whole_numbers_and_fractions_are_one_kind(tmp_path: Path) -> None:
+    path = in_a_folder(FRAME, tmp_path / "data")
+    FRAME.iloc[:2].assign(y=[0.5, np.nan]).to_parquet(path / "3.parquet", index=False)
+    assert read_stored(path, ["y"])["y"].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("last", "read", "message"),
+    [
+        (None, stored_names, "that holds no Parquet files"),
+        (FRAME.drop(columns="note"), stored_names, r"3.parquet and the first file .* differ in .* note"),
+        (FRAME.assign(more=1), stored_names, r"differ in columns more"),
+        (FRAME.assign(y="yes"), read_stored, "its files hold cells of different kinds"),
+    ],
+    ids=["none", "a column less", "a column more", "other kinds"],
+)
+def test_folders_whose_files_are_not_one_table_are_refused(
+    tmp_path: Path, last: pd.DataFrame | None, read: Callable[[Path], object], message: str
+) -> None:
+    path = in_a_folder(FRAME, tmp_path / "data")
+    if last is None:
+        path = tmp_path / "empty"
+        path.mkdir()
+    else:
+        last.to_parquet(path / "3.parquet", index=False)
+    with pytest.raises(TableError, match=message):
+        read(path)
