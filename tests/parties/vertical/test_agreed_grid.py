@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 from opboost.cell_grid import cell_tests, grid_cuts, within
-from opboost.desensitize import ColumnMechanism, exact
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain
 from opboost.ranking import RankTable
 from opboost.schema import ColumnSchema
+from opboost.split_tests import unpacked
 from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
@@ -28,9 +29,11 @@ from parties.vertical.agreed_grid import agree_grid
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.simulation import serve, simulate
 from protocols.errors import UnexpectedMessage
+from protocols.messages.prediction import Ask, RecordStatus
 from protocols.messages.vertical import Offer, SplitRanks
 from protocols.transport.channel import Channel
 from tests.support.processes import finish
@@ -196,6 +199,30 @@ def test_cells_are_all_that_is_answered_and_score_like_shared_thresholds(trial: 
     matrix = np.column_stack(list(_oracle({party: shares[party] for party in parties}, trial)))
     np.testing.assert_array_equal(predictions, model.ensemble.predict(matrix))
     assert {feature.n_cells for feature in model.ensemble.features if feature.owner} == {2, 5}
+
+
+def test_desensitized_answers_are_the_cells_of_freshly_drawn_codes(trial: Any) -> None:
+    """Drawn under the training mechanism at every request; the exact cells, which are kept, serve no such request."""
+    model, shares = train_by_cells(trial, "shop", "post")
+    router, table = shares["post"].router, trial.tables["post"]
+    ((mechanism, encoded),) = router.encode(table)
+    bits, drawn = _bits(), []
+
+    def release(mechanisms: Any, columns: Any, ids: pd.Index) -> list[ReleasedColumn]:
+        drawn.append([desensitize(one, column, rng=bits) for one, column in zip(mechanisms, columns, strict=True)])
+        return drawn[-1]
+
+    answerer = Answerer(router, AnswerableRecords.of(router, trial.ids, table), release=release, may_route=False)
+    asks = [answerer.answer(Ask(ids=tuple(trial.ids), desensitized=True)) for _ in range(2)]
+    cells = [unpacked(model.ensemble, "post", answers.bits)[:, 0] for answers in asks]
+    for found, ((column,),) in zip(cells, zip(drawn, strict=True), strict=True):
+        np.testing.assert_array_equal(found, np.searchsorted(router.tests.thresholds[:-1], column.codes))
+    assert (cells[0] != cells[1]).any()
+    exact_cells = np.searchsorted(router.tests.thresholds[:-1], exact(mechanism, encoded).codes)
+    assert (cells[0] != exact_cells).any()
+    refused = answerer.answer(Ask(ids=tuple(trial.ids), desensitized=False))
+    assert (refused.status == RecordStatus.REFUSED_ROUTED).all()
+    assert not refused.bits.any()
 
 
 def _oracle(shares: dict[str, PassiveShare], trial: Any) -> Iterator[np.ndarray]:
