@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.cell_grid import cells_of
-from opboost.metrics import default_metric, evaluate, metric_by_name
+from opboost.metrics import default_metric, evaluate, gini, ks, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, TrainedTrees
@@ -64,13 +64,19 @@ class FitQuality:
 
 def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
     """Metrics of predictions against labels; None where labels have a single value."""
-    if len(np.unique(labels)) < 2 or not np.sum((labels - labels.mean()) ** 2):
+    if len(labels) == 0 or not np.all(np.sum((labels - labels.mean(axis=0)) ** 2, axis=0)):
         return None
     found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:
         return found
     if isinstance(loss, Logistic):
-        return replace(found, roc=_roc(labels, predictions), calibration=_calibration(labels, predictions))
+        more = {"gini": gini(labels, predictions), "ks": ks(labels, predictions)}
+        return replace(
+            found,
+            metrics={**found.metrics, **more},
+            roc=_roc(labels, predictions),
+            calibration=_calibration(labels, predictions),
+        )
     if isinstance(loss, (Cox, AcceleratedFailure)):
         return found
     return replace(found, residuals=_residuals(labels - predictions))

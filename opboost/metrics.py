@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -21,6 +22,7 @@ from opboost.trees.losses import (
     Poisson,
     PseudoHuber,
     Quantiles,
+    Several,
     Softmax,
     SquaredError,
     Tweedie,
@@ -177,6 +179,8 @@ def _metrics(loss: Loss) -> dict[str, Metric]:
     """The metrics that score what a loss predicts, by name; the first one is the objective's own."""
     found: tuple[Metric, ...]
     match loss:
+        case Several(each):
+            found = tuple(_averaged(one) for one in _metrics(each).values())
         case Logistic():
             found = _BINARY
         case Softmax() | Ordinal():
@@ -190,6 +194,17 @@ def _metrics(loss: Loss) -> dict[str, Metric]:
         case _:
             found = (*_likelihood(loss), *_NUMBERS)
     return {metric.name: metric for metric in found}
+
+
+def _averaged(metric: Metric) -> Metric:
+    """The mean of a metric over labels and predictions of several outputs; of one, the metric itself."""
+
+    def of(labels: Values, predictions: Values) -> float:
+        if labels.ndim == 1:
+            return metric.of(labels, predictions)
+        return float(np.mean([metric.of(*pair) for pair in zip(labels.T, predictions.T, strict=True)]))
+
+    return replace(metric, of=of)
 
 
 def _likelihood(loss: Loss) -> tuple[Metric, ...]:
@@ -233,6 +248,8 @@ def default_metric(loss: Loss) -> str:
 def main_metric(loss: Loss) -> Metric:
     """The first of an objective's usual metrics; where labels have a single value, what chance would give."""
     match loss:
+        case Several(each):
+            return _averaged(main_metric(each))
         case SquaredError():
             return Metric("r2", _or_chance(r2, 0.0), is_higher_better=True)
         case Softmax() | Ordinal():
@@ -245,6 +262,9 @@ def main_metric(loss: Loss) -> Metric:
 def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
     """The usual metrics of an objective; the first one is the main one."""
     match loss:
+        case Several(each):
+            found = [evaluate(each, *pair) for pair in zip(labels.T, predictions.T, strict=True)]
+            return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
         case SquaredError():
             return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
         case Softmax() | Ordinal():

@@ -134,6 +134,7 @@ def fill(
     known: KnownRows | None = None,
     *,
     n_columns: int,
+    choice: NoiseChoice | None = None,
 ) -> Filled:
     """Bin a table, its noised columns filled in as is likely to serve best.
 
@@ -154,6 +155,8 @@ def fill(
         Enough of them are compared on in place of a share of the training rows.
     n_columns : int
         Each is let go of before the next one is asked for.
+    choice : NoiseChoice, optional
+        Of a model that these trees continue, in place of what the comparison finds.
     """
     nothing, max_bin = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0)), recipe.parameters.max_bin
     table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
@@ -164,7 +167,9 @@ def fill(
     trained = np.flatnonzero(is_trained)
     some = np.sort(rng.permutation(trained)[:COMPARED_ROWS])
     known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-    choice = _compare(noised.of_rows(some), labels[some], weights[some], recipe, known, max_bin=max_bin, rng=rng)
+    # The comparison draws from `rng` whatever comes of it.
+    found = _compare(noised.of_rows(some), labels[some], weights[some], recipe, known, max_bin=max_bin, rng=rng)
+    choice = choice or found
     if choice is NoiseChoice.ALONE:
         return Filled(choice, noised.table)
     if choice is NoiseChoice.PLAIN:

@@ -189,6 +189,12 @@ class TableSchema:
         Name of the record key, or names of the columns that make it together.
     label : str, optional
         Name of the label column; only the active party has one.
+    more_labels : tuple of str
+        Further label columns, each of which gets trees of its own.
+    weight : str, optional
+        Column of records' weights in training.
+    base_margin : tuple of str
+        Columns where records' scores start, one per output.
     format : TableFormat
         How the cells of the table's file are written.
     """
@@ -196,6 +202,9 @@ class TableSchema:
     columns: tuple[ColumnSchema, ...]
     id: str | tuple[str, ...] = "id"
     label: str | None = None
+    more_labels: tuple[str, ...] = ()
+    weight: str | None = None
+    base_margin: tuple[str, ...] = ()
     format: TableFormat = field(default=TableFormat(), compare=False)
 
     def __post_init__(self) -> None:
@@ -205,16 +214,36 @@ class TableSchema:
             raise SchemaError(f"columns named more than once in the schema: {', '.join(repeated)}")
         if not self.id_columns or len(set(self.id_columns)) < len(self.id_columns):
             raise SchemaError(f"the id needs at least one column, and none twice; found {', '.join(self.id_columns)}")
-        for role, name in (*(("id", name) for name in self.id_columns), ("label", self.label)):
+        for role, name in (*(("id", name) for name in self.id_columns), *self.of_training):
             if name in names:
                 raise SchemaError(f"column {name!r} cannot be both the {role} and a feature")
-        if self.label in self.id_columns:
-            raise SchemaError(f"column {self.label!r} cannot be both the id and the label")
+        given = [name for _, name in self.of_training]
+        for role, name in self.of_training:
+            if name in self.id_columns or given.count(name) > 1:
+                other = "the id" if name in self.id_columns else "another of them"
+                raise SchemaError(f"column {name!r} cannot be both {other} and the {role}")
+        if self.label is None and given:
+            raise SchemaError(f"{', '.join(given)}: the schema names no `label`, with which weights and margins go")
 
     @property
     def id_columns(self) -> tuple[str, ...]:
         """Names of the columns that make the record key."""
         return (self.id,) if isinstance(self.id, str) else self.id
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of all label columns."""
+        return () if self.label is None else (self.label, *self.more_labels)
+
+    @property
+    def of_training(self) -> tuple[tuple[str, str], ...]:
+        """The columns that are neither id nor feature: what each is, and its name."""
+        weights = () if self.weight is None else (("weight", self.weight),)
+        return (
+            *(("label", name) for name in self.labels),
+            *weights,
+            *(("base margin", name) for name in self.base_margin),
+        )
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
-from opboost.errors import DataError
+from opboost.errors import DataError, ParameterError
+from opboost.noised_table import NoiseChoice
 from opboost.trees.tree import PRESENT, Ensemble, Feature, Tree
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,86 @@ def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
             test_feature[owner, c, rank, missing_left] = len(features)
             features.append(Feature(names[owner, c], owner, rank, missing_left))
     trees = tuple(_bind_tree(trained, tree, own_feature, test_feature) for tree in trained.trees)
-    return Ensemble(trees, trained.base_scores, trained.loss, tuple(features))
+    offsets = tuple(own_feature[len(trained.columns) - len(trained.margins) + k] for k in range(len(trained.margins)))
+    return Ensemble(trees, trained.base_scores, trained.loss, tuple(features), offsets)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EarlierModel:
+    """A finished model that training goes on from, with the columns that it was trained on or others of their names.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        What it asks passive parties is asked of the very release that it was trained on.
+    choice : NoiseChoice or None
+    """
+
+    ensemble: Ensemble
+    choice: NoiseChoice | None = None
+
+    @property
+    def base_scores(self) -> Values:
+        return self.ensemble.base_scores
+
+    def cuts(self, column: Column) -> Values:
+        """Values behind which the trees cut one of the active party's columns of numbers."""
+        numbers = [i for i, one in enumerate(self.ensemble.features) if one.owner is None and one.name == column.name]
+        found = [tree.thresholds[np.isin(tree.columns, numbers)] for tree in self.ensemble.trees]
+        cuts = np.unique(np.concatenate([np.empty(0), *found]))
+        return cuts[cuts < PRESENT]
+
+    def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
+        """The trees, for columns that were cut behind these values; the inverse of `bind`.
+
+        Raises
+        ------
+        ParameterError
+            If the trees ask columns, or cut them, as these columns do not allow.
+        """
+        numbers = {(getattr(one, "owner", None), one.name): c for c, one in enumerate(columns)}
+        return [self._in_bins(tree.in_levels(), columns, numbers, cuts) for tree in self.ensemble.trees]
+
+    def _in_bins(
+        self,
+        tree: Tree,
+        columns: Sequence[Column],
+        numbers: Mapping[tuple[str | None, str], int],
+        cuts: Sequence[Values],
+    ) -> Tree:
+        places, thresholds, missing_left = tree.columns.copy(), tree.thresholds.copy(), tree.missing_left.copy()
+        categories = {}
+        for node in np.flatnonzero(~tree.is_leaf).tolist():
+            feature = self.ensemble.features[tree.columns[node]]
+            c = numbers.get((feature.owner, feature.name), -1)
+            if c < 0:
+                raise _other_columns(feature.name)
+            column, places[node] = columns[c], c
+            wanted, is_last = thresholds[node], thresholds[node] == PRESENT
+            if node in tree.left_categories:
+                found = np.searchsorted(cuts[c], tree.left_categories[node])
+                is_known = np.isin(tree.left_categories[node], cuts[c])
+                categories[node], thresholds[node] = tuple(found[is_known].tolist()), 0.0
+                continue
+            if isinstance(column, RankColumn) and feature.rank is not None:
+                wanted, missing_left[node] = feature.rank, feature.missing_left
+                is_last = feature.rank == column.n_ranks - 1
+            elif isinstance(column, RankColumn) and column.cuts is not None and not is_last:
+                wanted = column.cuts[int(wanted)]
+            cut = len(cuts[c]) if is_last else int(np.searchsorted(cuts[c], wanted))
+            if not is_last and (cut == len(cuts[c]) or cuts[c][cut] != wanted):
+                raise _other_columns(feature.name)
+            thresholds[node] = cut
+        return replace(
+            tree, columns=places, thresholds=thresholds, missing_left=missing_left, left_categories=categories
+        )
+
+
+def _other_columns(name: str) -> ParameterError:
+    return ParameterError(
+        f"the model to continue cuts column {name!r} where these records have no cut: continue it on the columns, "
+        "`max_bin` and seed that it was trained with"
+    )
 
 
 def n_answer_bits(ensemble: Ensemble, owner: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from opboost.arrays import RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
-from opboost.errors import DataError, ParameterError
-from opboost.noise_correction import LEAST_ROWS, N_DRAWS, Recipe, calmed, fill
-from opboost.noised_table import NoiseChoice, held_out_table
+from opboost.errors import DataError
+from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill
+from opboost.noised_table import NoiseChoice
+from opboost.outputs import Engine, Growing
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
-from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
+from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import History, KnownRows, ValidationPlan
-from opboost.trees.xgboost_engine import boost_with_xgboost
+from opboost.trees.validation import History, KnownRows, ValidationPlan, combined
 
 # Sums of squares of gradients must not overflow.
 MAX_WEIGHT = 1e100
@@ -81,8 +81,6 @@ class RankColumn:
 
 Column = OwnColumn | RankColumn
 
-Engine = Literal["native", "xgboost"]
-
 
 @dataclass(frozen=True, slots=True)
 class TrainedTrees:
@@ -100,6 +98,8 @@ class TrainedTrees:
         Scores of the validation rows.
     choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known.
+    margins : tuple of str
+        The columns, which no tree splits, whose values are added to the scores of each output.
     """
 
     trees: tuple[Tree, ...]
@@ -109,6 +109,23 @@ class TrainedTrees:
     cuts: tuple[Values, ...]
     history: History
     choice: NoiseChoice | None = None
+    margins: tuple[str, ...] = ()
+
+
+class EarlierTrees(Protocol):
+    """Trees of a finished model that training goes on from: `opboost.split_tests.EarlierModel`."""
+
+    @property
+    def base_scores(self) -> Values: ...
+    @property
+    def choice(self) -> NoiseChoice | None: ...
+    def cuts(self, column: Column) -> Values:
+        """Values, or ranks, behind which the trees cut a column."""
+        ...
+
+    def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
+        """The trees, for columns that were cut behind these values."""
+        ...
 
 
 def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
@@ -155,6 +172,8 @@ def train(
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
     leaf_labels: Values | None = None,
+    margins: Sequence[OwnColumn] = (),
+    earlier: EarlierTrees | None = None,
 ) -> TrainedTrees:
     """Train trees on own columns and rank columns side by side.
 
@@ -163,7 +182,9 @@ def train(
     their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
     parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
     there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
-    values and the base scores, which are fitted to these.
+    values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
+    are any, and at those of `earlier` trees, which the new ones follow. Labels of several outputs have the shape
+    ``(n_rows, n_outputs)``; each has trees of its own, in common bins.
 
     Raises
     ------
@@ -174,12 +195,14 @@ def train(
         raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
     if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
         raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
-    _check_lengths(columns, len(labels))
+    _check_lengths([*columns, *margins], len(labels))
     loss.check_labels(labels)
+    if len(margins) not in (0, loss.n_outputs) or not all(np.isfinite(one.values).all() for one in margins):
+        raise DataError(f"margins must be finite, one column for each of {loss.n_outputs} outputs")
     limits = (constraints or ColumnConstraints()).on(
         [column.name for column in columns],
         are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
-        max_delta_step=loss.max_delta_step if parameters.max_delta_step is None else parameters.max_delta_step,
+        max_delta_step=parameters.delta_step_of(loss),
     )
     is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
     if validation is not None and (is_trained.all() or not is_trained.any()):
@@ -187,41 +210,39 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     parameters.check_objective(loss)
-    plain, weights = weights, parameters.weighted(labels, weights, loss)
+    of_classes = parameters.weighted(labels, weights, loss)
     is_fitted = is_trained & (weights > 0)
-    is_corrected = correct_noise and loss.predicts_labels and is_fitted.sum() >= LEAST_ROWS
+    is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
     parameters = calmed(parameters, left_open) if sources else parameters
-    binned = (None if c in sources else _bin(column, max_bin=parameters.max_bin) for c, column in enumerate(columns))
-    recipe = Recipe(parameters, loss, limits, seed)
-    filled = fill(binned, sources, labels, weights, is_fitted, recipe, known, n_columns=len(columns))
-    table, alternates, held_out = filled.table, filled.alternates, None
-    if validation is not None:
-        held_out = held_out_table(filled, ~is_trained, n_draws=N_DRAWS), labels[~is_trained], validation.metrics
-        table, labels, weights = table.of_rows(is_trained), labels[is_trained], weights[is_trained]
-        alternates = alternates and alternates.of_rows(is_trained)
-    elif known is not None and known.metrics:
-        held_out = known.binned(table), known.labels, known.metrics
-    if parameters.base_score is None:
-        base_scores = loss.initial_scores(labels, weights)
-    else:
-        base_scores = np.full(loss.n_outputs, loss.score_of(parameters.base_score))
-    boost = boost_with_xgboost if engine == "xgboost" else boost_table
-    shared: dict[str, Any] = {"loss": loss, "constraints": limits, "alternates": alternates, "seed": seed}
+    binned = (
+        None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
+    )
+    recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
+    filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice)
+    before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
+    growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
+    grown, n_singles = [], len(loss.singles)
     with at_most_threads(parameters.n_jobs):
-        trees, history = boost(
-            table, labels, weights, parameters, base_scores=base_scores, held_out=held_out, on_round=on_round, **shared
-        )
-        if leaf_labels is not None:
-            if engine == "xgboost" or limits.monotone.any():
-                raise ParameterError("leaves cannot be fitted anew with XGBoost or monotone constraints")
-            loss.check_labels(leaf_labels)
-            labels, weights = leaf_labels[is_trained], parameters.weighted(leaf_labels, plain, loss)[is_trained]
-            if parameters.base_score is None:
-                base_scores = loss.initial_scores(labels, weights)
-            trees = refit_table(trees, table, labels, weights, parameters, base_scores=base_scores, **shared)
-    trees = [_with_cuts_from_zero(tree, table) for tree in trees]
-    return TrainedTrees(tuple(trees), base_scores, loss, tuple(columns), table.cuts, history, filled.choice)
+        for k, single in enumerate(loss.singles):
+            own = slice(None) if n_singles == 1 else slice(k, k + 1)
+            grown.append(
+                growing.grow(
+                    single,
+                    labels if n_singles == 1 else labels[:, k],
+                    leaf_labels,
+                    np.array([one.values for one in margins[own]]),
+                    None if earlier is None else earlier.base_scores[own],
+                    before[k::n_singles],
+                    output=None if n_singles == 1 else k,
+                )
+            )
+    trees, base_scores, history = combined(grown)
+    trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
+    names = tuple(one.name for one in margins)
+    return TrainedTrees(
+        tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names
+    )
 
 
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
@@ -240,11 +261,11 @@ def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
             raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
 
 
-def _bin(column: Column, *, max_bin: int) -> BinnedColumn:
+def _bin(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
     if isinstance(column, OwnColumn) and column.is_categorical:
         return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
-        return bin_values(column.values, max_bin=max_bin)
+        return bin_values(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 

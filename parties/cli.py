@@ -29,7 +29,9 @@ from parties.commands.console import (
 from parties.commands.exit_codes import retrying
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
+from parties.commands.scorecard import scorecard
 from parties.commands.serve import serve
+from parties.commands.tune import tune
 from parties.errors import Stopped
 
 if TYPE_CHECKING:
@@ -167,7 +169,11 @@ def predict(
     mode: Annotated[
         Mode | None, typer.Option(help="How the passive parties take part (active party); by default routed.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Where predictions go, .csv or .parquet.")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Where predictions go: .csv or .parquet, also at s3://, or a table.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace predictions that are there.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Add them to a table of a database.")] = False,
     reasons: Annotated[
         int, typer.Option(min=0, help="Name so many columns that raised each score most (active party).")
     ] = 0,
@@ -183,6 +189,7 @@ def predict(
     from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import read_role
 
+    to: dict[str, Any] = {"out": out, "overwrite": overwrite, "append": append}
     with terminal_of_command() as terminal:
         role = read_role(run_file)
         if role in HORIZONTAL_ROLES:
@@ -191,7 +198,7 @@ def predict(
             if mode is not None or reasons:
                 hint = "--reasons" if mode is None else "--mode"
                 raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint=hint)
-            target = predict_alone(run_file, data=data, ids=ids, out=out, terminal=terminal)
+            target = predict_alone(run_file, data=data, ids=ids, terminal=terminal, **to)
             print_result(form, predictions=str(target))
             return
         from parties.jobs.answer_vertical import serve_passive
@@ -201,7 +208,7 @@ def predict(
         if role == "active":
             chosen = (mode or Mode.ROUTED).value
             metrics: dict[str, float] = {}
-            call |= {"ids": ids, "mode": chosen, "out": out, "reasons": reasons, "scored": metrics.update}
+            call |= {**to, "ids": ids, "mode": chosen, "reasons": reasons, "scored": metrics.update}
             target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
             print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
         else:
@@ -245,7 +252,7 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init):
+for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune, scorecard):
     app.command()(other)
 
 

@@ -22,6 +22,8 @@ from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.onboarding.key_words import keys_of
+from parties.tuning.search_space import SearchSpace
 from protocols.messages.message import PROTOCOL_VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -156,7 +158,10 @@ def test_an_example_in_yaml_is_valid(code: str, tmp_path: Path) -> None:
     if "role" in document:
         RUNS[document["role"]].model_validate(document)
         return
-    fits = {kind: {key for key in document if key in kind.model_fields} for kind in (ActiveRun, PassiveRun)}
+    if document.keys() <= SearchSpace.model_fields.keys():
+        SearchSpace.model_validate(document)
+        return
+    fits = {kind: document.keys() & {key for key, _ in keys_of(kind)} for kind in (ActiveRun, PassiveRun)}
     assert set(document) == fits[ActiveRun] | fits[PassiveRun], "an example has a key that no run file knows"
     for kind, base in ((ActiveRun, ACTIVE), (PassiveRun, PASSIVE)):
         kind.model_validate({**base, **{key: document[key] for key in fits[kind]}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from opboost.errors import ParameterError
-from opboost.export.link_functions import LinkFunction, link_function
+from opboost.export.link_functions import LinkFunction, check_exportable, link_function
 from opboost.export.xgboost_features import feature_names
 from opboost.trees.tree import Ensemble, Tree
 
@@ -41,6 +41,7 @@ def to_sql(
     -----
     Privacy: thresholds on A's own columns, leaf values and the ranks of the owners' tests go with the query.
     """
+    check_exportable(ensemble)
     link, n_outputs = link_function(ensemble.loss), ensemble.loss.n_outputs
     names = feature_names(ensemble.features)
     columns = [_quoted(name) for name in names]

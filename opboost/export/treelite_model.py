@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opboost.export.link_functions import link_function
+from opboost.export.link_functions import check_exportable, link_function
 from opboost.trees.tree import LEAF, Ensemble
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def to_treelite(ensemble: Ensemble) -> treelite.Model:
             "to_treelite needs the package treelite, which is not installed; `pip install 'opboost[export]'` installs "
             "it. No model was exported"
         ) from None
+    check_exportable(ensemble)
     n_outputs, link = ensemble.loss.n_outputs, link_function(ensemble.loss)
     trees = ensemble.trees or (LEAF,) * n_outputs
     # Several outputs are classes of one target, or targets of one number each.

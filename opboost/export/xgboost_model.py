@@ -24,7 +24,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
-from opboost.export.link_functions import link_function
+from opboost.export.link_functions import check_exportable, link_function
 from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.export.xgboost_objectives import SECTIONS, objective_settings, read_objective
 from opboost.trees.losses import Logistic, Loss, Quantiles, Softmax
@@ -123,6 +123,7 @@ def from_xgboost(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Ense
 
 
 def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, Any]:
+    check_exportable(ensemble)
     loss, n_features = ensemble.loss, len(ensemble.features)
     if loss.name not in SECTIONS:
         raise ParameterError(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, is_regressor
+from sklearn.base import is_regressor
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values
-from opboost.cell_grid import DEFAULT_CELLS
-from opboost.column_positions import Bounds, ColumnKey, ColumnPositions, column_names
+from opboost.column_positions import ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
 from opboost.mechanism_settings import MechanismSettings
@@ -27,10 +26,12 @@ from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
 from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
+from opboost.sklearn.starting_scores import margins_of, named_margins
+from opboost.sklearn.vertical_parameters import VerticalParameters
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
-from opboost.trees.validation import Metric, ValidationPlan
+from opboost.trees.validation import ValidationPlan
 from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
@@ -38,59 +39,14 @@ from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.release_offer import offered_names
 from parties.vertical.simulation import serve, simulate
-from parties.vertical.training_job import ActiveJob
+from parties.vertical.training_job import ActiveJob, Earlier
 from protocols.transport.channel import Channel
 
 _ACTIVE, _PASSIVE = "active", "passive"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
-class SimulatedParties(BaseEstimator):  # type: ignore[misc]
-    """Base of the vertical estimators: the parameters, as dataclass fields, and the simulated runs."""
-
-    epsilon: float | None = None
-    mechanism: Literal["global", "local", "adj"] = "global"
-    law: str = "clamped"
-    theta: int | None = None
-    alpha: float = 1.0
-    domain_size: int | None = None
-    category_epsilon: float | None = None
-    whole_range: float | None = None
-    budgets: Mapping[ColumnKey, Mapping[str, Any]] | None = None
-    passive_columns: Sequence[ColumnKey] | None = None
-    bounds: Bounds = None
-    missing: Literal["refuse", "category"] = "refuse"
-    prediction: Literal["local", "desensitized", "routed"] = "routed"
-    answers: Literal["tests", "cells"] = "tests"
-    cells: int = DEFAULT_CELLS
-    correct_noise: bool = True
-    objective: str | Loss | None = None
-    engine: Literal["native", "xgboost"] = "native"
-    n_estimators: int | None = None
-    max_depth: int | None = None
-    max_leaves: int = 0
-    learning_rate: float | None = None
-    reg_lambda: float = 1.0
-    reg_alpha: float = 0.0
-    gamma: float = 0.0
-    min_child_weight: float = 1.0
-    max_delta_step: float | None = None
-    subsample: float | None = None
-    colsample_bytree: float = 1.0
-    colsample_bylevel: float = 1.0
-    colsample_bynode: float = 1.0
-    max_bin: int = 256
-    max_cat_to_onehot: int = 4
-    scale_pos_weight: float = 1.0
-    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
-    base_score: float | None = None
-    early_stopping_rounds: int | None = None
-    n_jobs: int | None = None
-    eval_metric: str | Metric | Sequence[str | Metric] | None = None
-    monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
-    interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
-    categorical_features: Sequence[ColumnKey] | None = None
-    random_state: int | np.random.RandomState | None = None
+class SimulatedParties(VerticalParameters):
+    """Base of the vertical estimators: the simulated runs."""
 
     def fit(
         self,
@@ -98,18 +54,28 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        base_margin: ArrayLike | None = None,
         eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        base_margin_eval_set: Sequence[ArrayLike] = (),
         on_round: OnRound | None = None,
     ) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
 
         `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
-        round. Their passive columns are released as well. `on_round` takes a `RoundReport` after every round; training
+        round. Their passive columns are released as well. `base_margin` is where each row's score starts, shape
+        ``(n_rows,)`` or one column per output, and `base_margin_eval_set` likewise; predictions then need one, too.
+        `on_round` takes a `RoundReport` after every round; training
         ends if it returns True.
         """
         self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
         matrix, targets = validate_data(
-            self, self._encoded(X), y, dtype=np.float64, ensure_all_finite="allow-nan", y_numeric=is_regressor(self)
+            self,
+            self._encoded(X),
+            y,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            y_numeric=is_regressor(self),
+            multi_output=is_regressor(self),
         )
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         loss, labels = self._learn_labels(targets)
@@ -118,18 +84,24 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             raise DataError("all sample weights are zero; there is nothing to learn from")
         if len(eval_set) > 1:
             raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
-        parts = [(matrix[is_used], labels[is_used], weights[is_used])]
-        for table, truth in eval_set:
+        margins = margins_of(base_margin, len(matrix), loss)
+        parts = [(matrix[is_used], labels[is_used], weights[is_used], margins[is_used])]
+        given = base_margin_eval_set or (None,) * len(eval_set)
+        for (table, truth), margin in zip(eval_set, given, strict=True):
             pair = self._encoded(table), truth
-            rows, truth = validate_data(self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-            parts.append((rows, self._numbered(truth), np.ones(len(rows))))
-        matrix, labels, weights = (np.concatenate(each) for each in zip(*parts, strict=True))
+            rows, truth = validate_data(
+                self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False, multi_output=True
+            )
+            parts.append((rows, self._numbered(truth), np.ones(len(rows)), margins_of(margin, len(rows), loss)))
+        if len({one[3].shape[1] for one in parts}) > 1:
+            raise ParameterError("give base_margin and base_margin_eval_set, or neither")
+        matrix, labels, weights, margins = (np.concatenate(each) for each in zip(*parts, strict=True))
         plan = (
             ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), metrics_of(self.eval_metric, loss))
             if eval_set
             else None
         )
-        self._fit(matrix, labels, weights, loss, plan, on_round or (lambda _: None))
+        self._fit(matrix, labels, weights, margins, loss, plan, on_round or (lambda _: None))
         return self
 
     @abstractmethod
@@ -160,7 +132,14 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         return with_tests(promise, self._share.router.tests.n_tests)
 
     def _fit(
-        self, X: Values, labels: Values, weights: Values, loss: Loss, plan: ValidationPlan | None, on_round: OnRound
+        self,
+        X: Values,
+        labels: Values,
+        weights: Values,
+        margins: Values,
+        loss: Loss,
+        plan: ValidationPlan | None,
+        on_round: OnRound,
     ) -> None:
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
         check_choice("answers", self.answers, "tests", "cells")
@@ -186,6 +165,8 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
             parameters=parameters,
             constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
+            margins=tuple(OwnColumn(name, one) for name, one in named_margins(margins).items()),
+            earlier=self._earlier(),
             engine=self.engine,
             # Trees on noised codes are the right predictor of noised codes.
             correct_noise=self.correct_noise and self.prediction != "desensitized",
@@ -215,13 +196,29 @@ class SimulatedParties(BaseEstimator):  # type: ignore[misc]
         self.noise_choice_ = self.model_.choice and self.model_.choice.value
         self._share, self._prediction_seed = shares[0] if shares else None, seed
 
-    def _predictions(self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict) -> Values:
+    def _earlier(self) -> Earlier | None:
+        """The model that `continue_from` names, an estimator of this kind."""
+        if self.continue_from is None:
+            return None
+        if not isinstance(self.continue_from, SimulatedParties):
+            raise ParameterError(f"continue_from is a fitted estimator; got {type(self.continue_from).__name__}")
+        check_is_fitted(self.continue_from, "model_")
+        return Earlier.of(self.continue_from.model_)
+
+    def _predictions(
+        self, X: ArrayLike, evaluate: Evaluation = Ensemble.predict, *, base_margin: ArrayLike | None = None
+    ) -> Values:
         """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
         check_is_fitted(self, "model_")
         rows: Values = validate_data(
             self, self._encoded(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )
         own, table = self._own(rows), self._encoder.decode(rows, self._names)
+        offsets, margins = self.model_.ensemble.offsets, margins_of(base_margin, len(rows), self.model_.ensemble.loss)
+        if margins.shape[1] != len(offsets):
+            with_it = "was" if offsets else "was not"
+            raise ParameterError(f"the model {with_it} trained with a base_margin, and predicts so")
+        own |= named_margins(margins)
         self._refuse_missing(rows[:, [self._names.index(one.schema.name) for one in self._mechanisms]])
         if self.prediction == "local":
             return predict_locally(self.model_, own, table, evaluate=evaluate)

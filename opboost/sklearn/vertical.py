@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,7 +17,7 @@ from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.sklearn.simulated_parties import SimulatedParties
-from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Ordinal, Several, Softmax, SquaredError, loss_by_name
 from opboost.trees.parameters import BoostingParameters
 from opboost.trees.tree import Ensemble
 
@@ -73,10 +74,11 @@ _PARAMETERS = """
         What grows the trees.
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
 max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
-scale_pos_weight, base_score, early_stopping_rounds, eval_metric, n_jobs
-        As in XGBoost; `max_leaves` grows the leaf with the largest gain first. A metric may be an
-        `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are XGBoost's
-        defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
+scale_pos_weight, base_score, early_stopping_rounds, eval_metric, booster, rate_drop, skip_drop, one_drop, \
+sample_type, normalize_type, n_jobs
+        As in XGBoost, with DART as ``booster="dart"``; `max_leaves` grows the leaf with the largest gain first. A
+        metric may be an `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are
+        XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
     class_weight : mapping of class to float, or "balanced", optional
         Weights of classes, beside those of rows; those not named have 1.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
@@ -85,6 +87,9 @@ scale_pos_weight, base_score, early_stopping_rounds, eval_metric, n_jobs
     categorical_features : sequence of int or str, optional
         Columns of the active party that hold categories, numbered 0, 1, 2, ... Columns of categories and of texts in a
         data frame (pandas, polars, Arrow) are such without being named.
+    continue_from : estimator, optional
+        A fitted estimator of the same objective, whose trees the new ones follow; `n_estimators` more rounds are grown.
+        Where it has passive columns, their release must be the very same: the same rows and the same seed.
     random_state : int, RandomState or None
         None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
 
@@ -120,6 +125,8 @@ class _Explained(SimulatedParties):
         check_is_fitted(self, "model_")
         ensemble, shares = self.model_.ensemble, np.zeros(self.n_features_in_)
         for feature, gain in zip(ensemble.features, ensemble.importance("total_gain"), strict=True):
+            if not gain:
+                continue
             shares[self._names.index(self._inputs[feature.name])] += gain
         return shares / (shares.sum() or 1)
 
@@ -135,20 +142,21 @@ class _Explained(SimulatedParties):
         check_is_fitted(self, "model_")
         return self.model_.history.best_round - 1
 
-    def apply(self, X: ArrayLike) -> NDArray[np.int64]:
+    def apply(self, X: ArrayLike, *, base_margin: ArrayLike | None = None) -> NDArray[np.int64]:
         """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, as numbers of its own per tree."""
-        return self._predictions(X, Ensemble.leaves).astype(np.int64)
+        return self._predictions(X, Ensemble.leaves, base_margin=base_margin).astype(np.int64)
 
-    def contributions(self, X: ArrayLike, *, in_pairs: bool = False) -> Values:
+    def contributions(self, X: ArrayLike, *, in_pairs: bool = False, base_margin: ArrayLike | None = None) -> Values:
         """Shapley values of the columns for raw scores, shape ``(n_rows, n_columns + 1)``, the mean score last.
 
         Of several classes the shape is ``(n_rows, n_classes, n_columns + 1)``. `in_pairs` gives what every two columns
         contribute together, with one more axis as long as the last; both are XGBoost's `pred_contribs` and
         `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
         """
-        found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs))
-        inputs, columns = self._inputs, self.model_.ensemble.columns
-        places = [*(self._names.index(inputs[column.name]) for column in columns), self.n_features_in_]
+        found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs), base_margin=base_margin)
+        places_of = {of: self._names.index(name) for of, name in self._inputs.items()}
+        last = self.n_features_in_
+        places = [*(places_of.get(column.name, last) for column in self.model_.ensemble.columns), last]
         by_column = np.eye(self.n_features_in_ + 1)[places]
         out = by_column.T @ found @ by_column if in_pairs else found @ by_column
         return out[:, 0] if out.shape[1] == 1 else out
@@ -193,21 +201,23 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
             found["class_weight"] = {i: by_class[c] for i, c in enumerate(self.classes_.tolist()) if c in by_class}
         return found
 
-    def predict_proba(self, X: ArrayLike) -> Values:
+    def predict_proba(self, X: ArrayLike, *, base_margin: ArrayLike | None = None) -> Values:
         """Probabilities of the classes, shape ``(n_rows, n_classes)``."""
-        probabilities = self._predictions(X)
+        probabilities = self._predictions(X, base_margin=base_margin)
         if probabilities.ndim == 1:
             return np.column_stack([1 - probabilities, probabilities])
         return probabilities
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike, *, base_margin: ArrayLike | None = None) -> NDArray[Any]:
         """The most probable class of every row, shape ``(n_rows,)``."""
-        probabilities = self.predict_proba(X)
+        probabilities = self.predict_proba(X, base_margin=base_margin)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
 
 
 class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
+
+    Labels of shape ``(n_rows, n_labels)`` get trees of their own each, in common bins, on the codes as released.
 {_PARAMETERS}
     Examples
     --------
@@ -219,17 +229,24 @@ class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     True
     """
 
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags
+
     def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
         loss = self.objective
         if not isinstance(loss, Loss):
             loss = loss_by_name(SquaredError.name if loss is None else loss)
         if isinstance(loss, Logistic | Ordinal | Softmax):
             raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
-        return loss, self._numbered(targets)
+        labels = self._numbered(targets)
+        return loss if labels.ndim == 1 else Several(loss, labels.shape[1]), labels
 
     def _numbered(self, targets: NDArray[Any]) -> Values:
-        return np.asarray(targets, dtype=np.float64)
+        labels = np.asarray(targets, dtype=np.float64)
+        return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
 
-    def predict(self, X: ArrayLike) -> Values:
-        """Predicted numbers, shape ``(n_rows,)``, or ``(n_rows, n_quantiles)`` of several quantiles."""
-        return self._predictions(X)
+    def predict(self, X: ArrayLike, *, base_margin: ArrayLike | None = None) -> Values:
+        """Predicted numbers, shape ``(n_rows,)``, or one column for each of several labels or quantiles."""
+        return self._predictions(X, base_margin=base_margin)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import HistogramAxes, Mask, Scores, Values
+from opboost.arrays import Mask, Scores, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import LocalHolder
-from opboost.trees.kernels.following import follow_tree
 from opboost.trees.losses import GradientGrid, Loss
+from opboost.trees.rows import FollowedTree
 from opboost.trees.tree import Tree
 
 
@@ -56,6 +56,8 @@ class AlternatingHolder(LocalHolder):
     alternates : Alternates
     labels, weights, loss, grid, initial_scores, subsample, rng
         As for `LocalHolder`.
+    n_rounds : int
+        Rounds that there were before.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class AlternatingHolder(LocalHolder):
         initial_scores: Values,
         subsample: float = 1.0,
         rng: np.random.Generator,
+        n_rounds: int = 0,
     ) -> None:
         super().__init__(
             table, labels, weights, loss=loss, grid=grid, initial_scores=initial_scores, subsample=subsample, rng=rng
@@ -78,7 +81,7 @@ class AlternatingHolder(LocalHolder):
             raise DataError(f"versions of shape {alternates.versions.shape} do not fit {table.n_rows} rows")
         self._followed = FollowedVersions(table, alternates, self._rows.scores)
         self._alternates = alternates
-        self._n_started = 0
+        self._n_started = n_rounds
         self._version = -1
 
     def start_tree(self, output: int) -> None:
@@ -93,6 +96,9 @@ class AlternatingHolder(LocalHolder):
     def finish_tree(self, tree: Tree) -> None:
         super().finish_tree(tree)
         self._followed.add(tree, self._output, but=self._version)
+
+    def add_tree(self, tree: Tree, output: int) -> None:
+        self._followed.add(tree, output)
 
 
 class FollowedVersions:
@@ -125,55 +131,6 @@ class FollowedVersions:
         """Scores of a version, with all trees so far."""
         scores, bins = self.scores[version], self._alternates.versions[version]
         for output, tree in self._waiting[version]:
-            follow_tree(
-                bins,
-                self._table.bins,
-                self._places,
-                tree.nodes,
-                tree.columns,
-                tree.cuts,
-                tree.spans,
-                tree.sets,
-                tree.lefts,
-                tree.rights,
-                tree.values,
-                scores[output],
-            )
+            tree.add_to(scores[output], bins, self._table.bins, self._places)
         self._waiting[version].clear()
         return scores
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FollowedTree:
-    """A tree in bins as `follow_tree` walks it: its inner nodes."""
-
-    nodes: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    cuts: NDArray[np.int32]
-    spans: NDArray[np.int32]
-    sets: Mask
-    lefts: NDArray[np.int32]
-    rights: NDArray[np.int32]
-    values: Values
-
-    @classmethod
-    def of(cls, tree: Tree, axes: HistogramAxes) -> FollowedTree:
-        """The walk of a tree whose thresholds are cuts of these axes."""
-        nodes = np.flatnonzero(~tree.is_leaf).astype(np.int32)
-        columns = tree.columns[nodes]
-        cuts, missing_left = tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes]
-        lefts, rights = tree.lefts[nodes], tree.rights[nodes]
-        # A cut before all bins of values becomes one behind them, its children exchanged.
-        is_before = cuts < 0
-        cuts = np.where(is_before, axes.sizes[columns] - 2, cuts).astype(np.int32)
-        lefts, rights = np.where(is_before, rights, lefts), np.where(is_before, lefts, rights)
-        # Behind the cut lie the values' bins that go right, and the missing bin.
-        spans = (axes.sizes[columns] - 1 - cuts - (missing_left ^ is_before)).astype(np.int32)
-        sets = np.zeros((len(nodes), axes.largest) if tree.left_categories else (0, 0), np.bool_)
-        for node, categories in tree.left_categories.items():
-            k = int(np.searchsorted(nodes, node))
-            sets[k, list(categories)] = True
-            sets[k, axes.sizes[columns[k]] - 1] = tree.missing_left[node]
-            spans[k] = -1
-            lefts[k], rights[k] = tree.lefts[node], tree.rights[node]
-        return cls(nodes, columns, cuts, spans, sets, lefts, rights, tree.values)

@@ -88,12 +88,13 @@ class BinnedTable:
         return replace(self, bins=bins)
 
 
-def bin_values(values: Values, *, max_bin: int) -> BinnedColumn:
-    """Bin a column of numbers; NaN is missing. Cuts lie midway between neighbouring values."""
+def bin_values(values: Values, *, max_bin: int, also: Values | None = None) -> BinnedColumn:
+    """Bin a column of numbers; NaN is missing. Cuts lie midway between neighbouring values, and behind those `also`."""
     is_missing = np.isnan(values)
     distinct, counts = np.unique(values[~is_missing], return_counts=True)
     behind = choose_cuts(counts, max_bin=max_bin - int(is_missing.any()))
     cuts = _midway(distinct[behind], distinct[behind + 1])
+    cuts = cuts if also is None else np.union1d(cuts, also)
     bins = np.empty((1, len(values)), dtype=_bin_type(len(cuts) + 1, bool(is_missing.any())))
     place_in_bins(values[:, None], cuts, np.array([0, len(cuts)]), bins)
     return BinnedColumn(bins[0], cuts)

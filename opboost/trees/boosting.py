@@ -13,7 +13,6 @@ from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError
 from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
-from opboost.trees.column_sampling import ColumnSampler, draw_columns
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder, RowHolder
@@ -22,9 +21,10 @@ from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.parameters import BoostingParameters as BoostingParameters
 from opboost.trees.refit import refit_leaves
+from opboost.trees.sampling import ColumnSampler, TreeDropout, draw_columns
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
-from opboost.trees.validation import FollowedHolder, History, Metric, ValidationRows
+from opboost.trees.validation import FollowedHolder, HeldOutRows, History, ValidationRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ def boost(
     rng: np.random.Generator,
     on_round: OnRound,
     refine: Callable[[Tree], Tree] = lambda tree: tree,
+    earlier: Sequence[Tree] = (),
+    dropout: TreeDropout | None = None,
 ) -> tuple[list[Tree], History]:
     """Train trees on a holder's rows.
 
@@ -79,6 +81,9 @@ def boost(
         Takes a RoundReport; training ends if it returns True.
     refine : callable
         Changes the leaf values of a tree before they are added to the scores.
+    earlier : sequence of Tree
+        Trees that the scores contain already, which the new ones follow.
+    dropout : TreeDropout, optional
 
     Returns
     -------
@@ -100,9 +105,10 @@ def boost(
     )
     leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha)
     followed = holder if validation is None else FollowedHolder(holder, validation)
-    trees: list[Tree] = []
+    trees = best = list(earlier)
     history, room = History(), HistogramRoom(axes.n_bins)
     for finished in range(1, parameters.n_estimators + 1):
+        factor = dropout.drop(trees) if dropout else 1.0
         for output in range(n_outputs):
             columns = draw_columns(np.arange(axes.n_columns), parameters.colsample_bytree, rng)
             followed.start_tree(output)
@@ -117,18 +123,19 @@ def boost(
                 room=room,
                 columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
             )
-            tree = refine(tree)
+            tree = refine(tree).scaled(factor)
             followed.finish_tree(tree)
             trees.append(tree)
+        if dropout:
+            dropout.bring_back(trees, factor)
         scores = validation.scores() if validation else {}
         if validation:
             history.add(scores, validation.metrics[-1])
+            best = trees.copy() if history.best_round == finished else best
         is_ended_by_caller = on_round(RoundReport(finished, parameters.n_estimators, scores))
         if is_ended_by_caller or finished - history.best_round >= (parameters.early_stopping_rounds or math.inf):
             break
-    if parameters.early_stopping_rounds is not None:
-        trees = trees[: history.best_round * n_outputs]
-    return trees, history
+    return trees if parameters.early_stopping_rounds is None else best, history
 
 
 def _holder(
@@ -138,21 +145,22 @@ def _holder(
     parameters: BoostingParameters,
     loss: Loss,
     grid: GradientGrid,
-    base_scores: Values,
+    initial_scores: Values,
     alternates: Alternates | None,
     *,
+    n_rounds: int = 0,
     rng: np.random.Generator,
 ) -> LocalHolder:
     settings: dict[str, Any] = {
         "loss": loss,
         "grid": grid,
-        "initial_scores": base_scores,
+        "initial_scores": initial_scores,
         "subsample": parameters.subsample,
         "rng": rng,
     }
     if alternates is None:
         return LocalHolder(table, labels, weights, **settings)
-    return AlternatingHolder(table, alternates, labels, weights, **settings)
+    return AlternatingHolder(table, alternates, labels, weights, n_rounds=n_rounds, **settings)
 
 
 def refit_table(
@@ -166,12 +174,14 @@ def refit_table(
     base_scores: Values,
     constraints: Constraints,
     alternates: Alternates | None = None,
+    margins: Values | float = 0.0,
     seed: int | None = None,
 ) -> list[Tree]:
     """Trees that `boost_table` grew on other labels of the same rows, with leaves that are fitted to these."""
-    grid = loss.grid(labels, weights, base_scores)
+    initial_scores = with_margins(base_scores, margins)
+    grid = loss.grid(labels, weights, initial_scores)
     row_rng, _ = np.random.default_rng(seed).spawn(2)
-    holder = _holder(table, labels, weights, parameters, loss, grid, base_scores, alternates, rng=row_rng)
+    holder = _holder(table, labels, weights, parameters, loss, grid, initial_scores, alternates, rng=row_rng)
     limits = constraints.at_root(np.arange(table.axes.n_columns))
     with threads_for(table.bins.size):
         return refit_leaves(
@@ -194,8 +204,10 @@ def boost_table(
     loss: Loss,
     base_scores: Values,
     constraints: Constraints,
-    held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    held_out: HeldOutRows | None = None,
     alternates: Alternates | None = None,
+    margins: Values | float = 0.0,
+    earlier: Sequence[Tree] = (),
     seed: int | None = None,
     on_round: OnRound = lambda _: None,
 ) -> tuple[list[Tree], History]:
@@ -209,10 +221,14 @@ def boost_table(
     loss : Loss
     base_scores : ndarray of float64, shape (n_outputs,)
     constraints : Constraints
-    held_out : tuple of BinnedTable, labels and metrics, optional
+    held_out : HeldOutRows, optional
         Validation rows, and how predictions for them are scored.
     alternates : Alternates, optional
         Versions of some columns, which trees take by turns; the table's own bins of these columns are overwritten.
+    margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
+        What is added to the base scores of each row.
+    earlier : sequence of Tree
+        Trees in bins that the new ones follow, one per output by turns.
     seed : int, optional
         For sampling; never for privacy.
     on_round : callable
@@ -222,13 +238,28 @@ def boost_table(
     trees : list of Tree
     history : History
     """
-    grid = loss.grid(labels, weights, base_scores)
-    row_rng, column_rng = np.random.default_rng(seed).spawn(2)
-    holder = _holder(table, labels, weights, parameters, loss, grid, base_scores, alternates, rng=row_rng)
+    initial_scores = with_margins(base_scores, margins)
+    grid = loss.grid(labels, weights, initial_scores)
+    row_rng, column_rng, tree_rng = np.random.default_rng(seed).spawn(3)
+    rows = table, labels, weights, parameters, loss, grid, initial_scores, alternates
+    holder = _holder(*rows, n_rounds=len(earlier) // loss.n_outputs, rng=row_rng)
     followers = None
     if held_out is not None:
-        rows, truth, metrics = held_out
-        followers = ValidationRows(rows, truth, loss=loss, initial_scores=base_scores, metrics=metrics)
+        at_start = with_margins(base_scores, held_out.margins)
+        if at_start.ndim == 2:
+            at_start = np.tile(at_start, (1, held_out.table.n_rows // at_start.shape[1]))
+        followers = ValidationRows(
+            held_out.table, held_out.labels, loss=loss, initial_scores=at_start, metrics=held_out.metrics
+        )
+
+    def add_tree(tree: Tree, output: int) -> None:
+        for rows in (holder, followers):
+            if rows is not None:
+                rows.add_tree(tree, output)
+
+    for i, tree in enumerate(earlier):
+        add_tree(tree, i % loss.n_outputs)
+    dropout = TreeDropout(parameters=parameters, n_outputs=loss.n_outputs, add_tree=add_tree, rng=tree_rng)
     with threads_for(table.bins.size) as look:
 
         def after_round(report: RoundReport) -> bool | None:
@@ -246,4 +277,11 @@ def boost_table(
             rng=column_rng,
             on_round=after_round,
             refine=lambda tree: holder.with_quantiles(tree, parameters.learning_rate),
+            earlier=earlier,
+            dropout=dropout if parameters.booster == "dart" else None,
         )
+
+
+def with_margins(base_scores: Values, margins: Values | float) -> Values:
+    """Scores at the start: those of all rows, shape ``(n_outputs,)``, or row by row where there are margins."""
+    return base_scores if isinstance(margins, float) else base_scores[:, None] + margins

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
-from opboost.trees.column_sampling import ColumnSampler
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.holder import RowHolder
 from opboost.trees.kernels.nodes import NODE, split_nodes
 from opboost.trees.leaves import NewtonLeaves
+from opboost.trees.sampling import ColumnSampler
 from opboost.trees.splitting import BestCuts, Children, GreedySplitter, Splits
 from opboost.trees.tree import Tree
 

@@ -81,7 +81,7 @@ class LocalHolder:
     loss : Loss
     grid : GradientGrid
         One grid for all holders of a model.
-    initial_scores : ndarray of float64, shape (n_outputs,)
+    initial_scores : ndarray of float64, shape (n_outputs,) or (n_outputs, n_rows)
     subsample : float
         Share of the rows that each round looks at, drawn row by row.
     rng : numpy Generator
@@ -110,7 +110,7 @@ class LocalHolder:
         self._grid = grid
         self._subsample = subsample
         self._rng = rng
-        self._rows = SortedRows(table.bins, _repeated(initial_scores, n_rows, loss.score_type), has_gradients=True)
+        self._rows = SortedRows(table.bins, repeated(initial_scores, n_rows, loss.score_type), has_gradients=True)
         # Of a single output, the rows carry the only copy.
         self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
         self._output = 0
@@ -140,6 +140,10 @@ class LocalHolder:
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree, self._output)
 
+    def add_tree(self, tree: Tree, output: int) -> None:
+        """Add the leaves' values of a tree that was grown before to the scores of all rows."""
+        self._rows.add_tree(tree, output, self._table.axes)
+
     def with_quantiles(self, tree: Tree, learning_rate: float) -> Tree:
         """The tree, not finished yet, with the quantiles of its rows' residuals as leaves, for a loss that has them."""
         if not self._loss.leaf_quantiles:
@@ -154,8 +158,10 @@ class LocalHolder:
         return replace(tree, values=values)
 
 
-def _repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:
-    """Scores of shape ``(n_outputs, n_rows)``, the same for all rows."""
+def repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:
+    """Scores of shape ``(n_outputs, n_rows)``, the same for all rows unless they are given row by row."""
+    if initial_scores.ndim == 2:
+        return np.array(initial_scores, dtype, order="C")
     return np.repeat(initial_scores.astype(dtype)[:, None], n_rows, axis=1)
 
 

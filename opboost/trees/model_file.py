@@ -8,8 +8,12 @@ A model file is one object::
      "features": [{"name": "age"}, {"name": "c3", "owner": "retailer", "rank": 17, "missing_left": false}],
      "trees": [{"columns": [0, -1, -1], "thresholds": [...], "missing_left": [...], "lefts": [...],
                 "rights": [...], "values": [...], "gains": [...], "covers": [...],
-                "left_categories": [[0, [2, 5]]]}]}
+                "left_categories": [[0, [2, 5]]]}],
+     "digest": "9f86d0..."}
 
+Where ``"offsets"`` are, they name the features that are added to the scores, one per output. The digest is the SHA-256
+of the object without it, as `save_model` writes it; it is checked where there is one, as in all files but those of
+earlier versions.
 A loss has its settings beside its name, such as ``"quantile_alpha": [0.1, 0.9]``. A tree that splits on categories
 lists these nodes, each with the categories that go left; no other tree has that entry. Numbers are written so that they
 read back to the bit. `covers` are sums of Hessians, a statistic of the labels; leave them out (``statistics=False``) of
@@ -18,6 +22,7 @@ any file that another party may see, and they read back as zeros.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +37,8 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 
 MODEL_FORMAT = "opboost-model"
 FORMAT_VERSION = 1
+
+_KEYS = {"format", "version", "loss", "base_scores", "features", "trees", "offsets", "digest"}
 
 _DTYPES: dict[str, type[np.generic]] = {
     "columns": np.int32,
@@ -62,8 +69,10 @@ def save_model(ensemble: Ensemble, path: Path | str, *, statistics: bool = True)
         "loss": {"name": loss.name, "n_classes": getattr(loss, "n_classes", 0), **loss.settings},
         "base_scores": ensemble.base_scores.tolist(),
         "features": [_feature_to_dict(feature) for feature in ensemble.features],
+        **({"offsets": list(ensemble.offsets)} if ensemble.offsets else {}),
         "trees": [_tree_to_dict(tree, statistics=statistics) for tree in ensemble.trees],
     }
+    document["digest"] = document_digest(document)
     Path(path).write_text(json.dumps(document, allow_nan=False, separators=(",", ":")))
 
 
@@ -73,7 +82,8 @@ def load_model(path: Path | str) -> Ensemble:
     Raises
     ------
     ModelFileError
-        If the file is not JSON, of another format or version, or describes trees that could not be walked.
+        If the file is not JSON, of another format or version, has another digest than it says, or describes trees that
+        could not be walked.
     """
     try:
         document = json.loads(Path(path).read_text())
@@ -85,12 +95,21 @@ def load_model(path: Path | str) -> Ensemble:
         raise ModelFileError(
             f"{path} has version {document.get('version')!r}; this package reads version {FORMAT_VERSION}"
         )
+    if unknown := sorted(document.keys() - _KEYS):
+        raise ModelFileError(f"{path} is malformed: it has {len(unknown)} entries that no {MODEL_FORMAT} file has")
+    if document.pop("digest", None) not in (None, document_digest(document)):
+        raise ModelFileError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")
     try:
         return _ensemble_from_dict(document)
     except OpBoostError as error:
         raise ModelFileError(f"{path} is malformed: {error}") from None
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelFileError(f"{path} is malformed: {type(error).__name__} in its structure") from None
+
+
+def document_digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 of a JSON object, as hexadecimal digits; spaces between its parts do not count."""
+    return hashlib.sha256(json.dumps(document, separators=(",", ":")).encode()).hexdigest()
 
 
 def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
@@ -102,6 +121,7 @@ def _ensemble_from_dict(document: Mapping[str, Any]) -> Ensemble:
         _floats(base_scores),
         loss_by_name(**loss),
         tuple(Feature(**feature) for feature in features),
+        tuple(document.get("offsets", ())),
     )
 
 

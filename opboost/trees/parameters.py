@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.errors import ParameterError, is_integer, is_number
+from opboost.errors import ParameterError, check_choice, is_integer, is_number
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 
 # Rows of one class alone must leave gradients that a grid holds.
@@ -57,6 +57,16 @@ class BoostingParameters:
         First prediction; by default the best constant.
     early_stopping_rounds : int, optional
         Stop when so many rounds brought the validation rows nothing, and keep the rounds up to the best one.
+    booster : {"gbtree", "dart"}
+        Whether each round leaves out random trees of those before (DART).
+    rate_drop, skip_drop : float
+        With DART: the share of the trees that a round leaves out, and the share of the rounds that leave out none.
+    one_drop : bool
+        Whether a round leaves out at least one tree, unless it is skipped.
+    sample_type : {"uniform", "weighted"}
+        Whether heavier trees are left out more often.
+    normalize_type : {"tree", "forest"}
+        Whether new trees weigh as much as each of those left out, or as all of them.
     n_jobs : int, optional
         Most threads of training; by default, and for -1, as many as there are cores. Trees do not depend on it.
 
@@ -85,6 +95,12 @@ class BoostingParameters:
     class_weight: Mapping[int, float] | Literal["balanced"] | None = None
     base_score: float | None = None
     early_stopping_rounds: int | None = None
+    booster: Literal["gbtree", "dart"] = "gbtree"
+    rate_drop: float = 0.0
+    skip_drop: float = 0.0
+    one_drop: bool = False
+    sample_type: Literal["uniform", "weighted"] = "uniform"
+    normalize_type: Literal["tree", "forest"] = "tree"
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -109,12 +125,22 @@ class BoostingParameters:
             _check(name, getattr(self, name), 0.0, math.inf)
         for name in ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode"):
             _check(name, getattr(self, name), math.ulp(0.0), 1.0)
+        self._check_dropout()
         if self.max_delta_step is not None:
             _check("max_delta_step", self.max_delta_step, 0.0, math.inf)
         if self.base_score is not None:
             _check("base_score", self.base_score, -sys.float_info.max, sys.float_info.max)
         if self.early_stopping_rounds is not None:
             _check("early_stopping_rounds", self.early_stopping_rounds, 1, 10**6, counts=True)
+
+    def _check_dropout(self) -> None:
+        for name in ("rate_drop", "skip_drop"):
+            _check(name, getattr(self, name), 0.0, 1.0)
+        check_choice("booster", self.booster, "gbtree", "dart")
+        check_choice("sample_type", self.sample_type, "uniform", "weighted")
+        check_choice("normalize_type", self.normalize_type, "tree", "forest")
+        if self.booster == "gbtree" and (self.rate_drop or self.one_drop):
+            raise ParameterError("rate_drop and one_drop leave trees out, which only booster: dart does; got gbtree")
 
     def _check_class_weight(self) -> None:
         if not (self.class_weight in (None, "balanced") or isinstance(self.class_weight, Mapping)):
@@ -127,6 +153,7 @@ class BoostingParameters:
 
     def check_objective(self, loss: Loss) -> None:
         """Refuse weights of classes where labels are none, or others."""
+        loss = loss.singles[0]
         if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
             raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
         n_classes = _n_classes(loss)
@@ -135,8 +162,14 @@ class BoostingParameters:
         if unknown := sorted(number for number in self._weight_by_class if number >= n_classes):
             raise ParameterError(f"class_weight names class {unknown[0]}; there are classes 0 to {n_classes - 1}")
 
+    def delta_step_of(self, loss: Loss) -> float:
+        """The bound of the leaves' magnitude: the given one, or what suits the loss."""
+        return loss.singles[0].max_delta_step if self.max_delta_step is None else self.max_delta_step
+
     def weighted(self, labels: Values, weights: Values, loss: Loss) -> Values:
-        """Weights of rows, multiplied by those of their classes."""
+        """Weights of rows, multiplied by those of their classes, where a row has one label."""
+        if labels.ndim > 1:
+            return weights
         if self.scale_pos_weight != 1:
             weights = np.where(labels == 1, weights * self.scale_pos_weight, weights)
         if self.class_weight is None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, Nodes, Scores, Sums
+from opboost.arrays import Bins, HistogramAxes, Mask, Nodes, Scores, Sums, Values
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes, number_rows
+from opboost.trees.kernels.following import follow_tree
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -108,6 +110,11 @@ class SortedRows:
         if len(leaves):
             add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves])
 
+    def add_tree(self, tree: Tree, output: int, axes: HistogramAxes) -> None:
+        """Add the leaves' values of a tree that was grown before, in the bins of these axes, to the scores."""
+        nothing, places = np.empty((0, len(self.numbers)), np.uint8), np.full(axes.n_columns, -1, np.int32)
+        FollowedTree.of(tree, axes).add_to(self.scores[output], nothing, self._bins, places)
+
     def _divide(self) -> None:
         if self._waiting is None:
             return
@@ -127,4 +134,57 @@ class SortedRows:
             splits.columns,
             splits.goes_left,
             splits.lefts,
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FollowedTree:
+    """A tree in bins as `follow_tree` walks it: its inner nodes."""
+
+    nodes: NDArray[np.int32]
+    columns: NDArray[np.int32]
+    cuts: NDArray[np.int32]
+    spans: NDArray[np.int32]
+    sets: Mask
+    lefts: NDArray[np.int32]
+    rights: NDArray[np.int32]
+    values: Values
+
+    @classmethod
+    def of(cls, tree: Tree, axes: HistogramAxes) -> FollowedTree:
+        """The walk of a tree whose thresholds are cuts of these axes."""
+        nodes = np.flatnonzero(~tree.is_leaf).astype(np.int32)
+        columns = tree.columns[nodes]
+        cuts, missing_left = tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes]
+        lefts, rights = tree.lefts[nodes], tree.rights[nodes]
+        # A cut before all bins of values becomes one behind them, its children exchanged.
+        is_before = cuts < 0
+        cuts = np.where(is_before, axes.sizes[columns] - 2, cuts).astype(np.int32)
+        lefts, rights = np.where(is_before, rights, lefts), np.where(is_before, lefts, rights)
+        # Behind the cut lie the values' bins that go right, and the missing bin.
+        spans = (axes.sizes[columns] - 1 - cuts - (missing_left ^ is_before)).astype(np.int32)
+        sets = np.zeros((len(nodes), axes.largest) if tree.left_categories else (0, 0), np.bool_)
+        for node, categories in tree.left_categories.items():
+            k = int(np.searchsorted(nodes, node))
+            sets[k, list(categories)] = True
+            sets[k, axes.sizes[columns[k]] - 1] = tree.missing_left[node]
+            spans[k] = -1
+            lefts[k], rights[k] = tree.lefts[node], tree.rights[node]
+        return cls(nodes, columns, cuts, spans, sets, lefts, rights, tree.values)
+
+    def add_to(self, scores: Scores, bins: Bins, fixed: Bins, places: NDArray[np.int32]) -> None:
+        """Add the leaves' values to the scores of rows; the arrays of bins are those of `follow_tree`."""
+        follow_tree(
+            bins,
+            fixed,
+            places,
+            self.nodes,
+            self.columns,
+            self.cuts,
+            self.spans,
+            self.sets,
+            self.lefts,
+            self.rights,
+            self.values,
+            scores,
         )

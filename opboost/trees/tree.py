@@ -181,18 +181,27 @@ class Ensemble:
     loss : Loss
     features : tuple of Feature
         What the columns of a feature matrix mean. An owner's test holds 0 for left and 1 for right.
+    offsets : tuple of int
+        Per output, the feature whose value is added to the score; empty for none.
     """
 
     trees: tuple[Tree, ...]
     base_scores: Values
     loss: Loss
     features: tuple[Feature, ...] = field(default=())
+    offsets: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.base_scores.shape != (self.loss.n_outputs,) or not np.isfinite(self.base_scores).all():
             raise ModelFileError(f"an ensemble needs {self.loss.n_outputs} finite base scores")
         if len(self.trees) % self.loss.n_outputs:
             raise ModelFileError(f"{len(self.trees)} trees do not divide into rounds of {self.loss.n_outputs}")
+        if len(self.offsets) not in (0, self.loss.n_outputs) or not all(
+            type(i) is int and 0 <= i < len(self.features) for i in self.offsets
+        ):
+            raise ModelFileError(
+                f"an ensemble needs one of its features to add to each of {self.loss.n_outputs} scores"
+            )
         highest = max((int(tree.columns.max()) for tree in self.trees), default=-1)
         if highest >= len(self.features):
             raise ModelFileError(f"a tree splits on column {highest}, but there are {len(self.features)} features")
@@ -230,7 +239,7 @@ class Ensemble:
         # A walk looks at a few cells of a row, however many columns there are.
         with threads_for(3 * len(features) * len(self.trees)):
             predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self.flat[:-1], out)
-        return out
+        return out + features[:, self.offsets] if self.offsets else out
 
     def contributions(self, features: Values, *, in_pairs: bool = False) -> Values:
         """Shapley values of the columns for the scores of rows, shape ``(n_rows, n_outputs, n_columns + 1)``.
@@ -240,7 +249,10 @@ class Ensemble:
         """
         self._check(features)
         players = np.array([self.columns[feature.column] for feature in self.features], np.int64)
-        return shapley_values(features, self.flat, players, self.base_scores, in_pairs=in_pairs)
+        found = shapley_values(features, self.flat, players, self.base_scores, in_pairs=in_pairs)
+        if self.offsets:
+            found[(..., -1, -1) if in_pairs else (..., -1)] += features[:, self.offsets]
+        return found
 
     def leaves(self, features: Values) -> Values:
         """The leaf that each row reaches in each tree, shape ``(n_rows, n_trees)``, by its place in a flat tree."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
-from opboost.trees.holder import ForwardingHolder, RowHolder
+from opboost.trees.holder import ForwardingHolder, RowHolder, repeated
 from opboost.trees.losses import Loss
 from opboost.trees.rows import SortedRows
 from opboost.trees.splitting import Splits
-from opboost.trees.tree import Tree
+from opboost.trees.tree import LEAF, Tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,40 +36,23 @@ class Metric:
     is_higher_better: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ValidationPlan:
-    """Which rows are held out of training, and how predictions for them are scored.
+class HeldOutRows(NamedTuple):
+    """Rows that are not trained on.
 
     Attributes
     ----------
-    is_held_out : ndarray of bool, shape (n_rows,)
+    table : BinnedTable
+        As `ValidationRows` takes it.
+    labels : ndarray of float64, shape (n_rows,)
     metrics : tuple of Metric
-        The last one decides when to stop early.
+    margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
+        What is added to the base scores.
     """
 
-    is_held_out: Mask
+    table: BinnedTable
+    labels: Values
     metrics: tuple[Metric, ...]
-
-    @classmethod
-    def of_share(
-        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
-    ) -> ValidationPlan:
-        """Hold out a random share of the rows.
-
-        Raises
-        ------
-        ParameterError
-            If none would be held out, or all.
-        """
-        n_held_out = round(share * n_rows)
-        if not 0 < n_held_out < n_rows:
-            raise ParameterError(
-                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
-                "to validate; both need one. Nothing was released"
-            )
-        is_held_out = np.zeros(n_rows, dtype=np.bool_)
-        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
-        return cls(is_held_out, metrics)
+    margins: Values | float = 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,14 +63,24 @@ class KnownRows:
     ----------
     columns : tuple of ndarray of float64, each of shape (n_rows,)
         As the training columns: values, or ranks between the same cuts as the row's; NaN for missing.
-    labels : ndarray of float64, shape (n_rows,)
+    labels : ndarray of float64, shape (n_rows,) or (n_rows, n_outputs)
     metrics : tuple of Metric
         The last one decides when to stop early; none if these rows do not.
+    margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
+        What is added to the base scores.
     """
 
     columns: tuple[Values, ...]
     labels: Values
     metrics: tuple[Metric, ...] = ()
+    margins: Values | float = 0.0
+
+    def held_out(self, table: BinnedTable, output: int | None) -> HeldOutRows:
+        """These rows in the bins of the training table, to stop the trees of one output by, or of all."""
+        labels, margins = self.labels, self.margins
+        if output is not None:
+            labels, margins = labels[:, output], margins if isinstance(margins, float) else margins[output, None]
+        return HeldOutRows(self.binned(table), labels, self.metrics, margins)
 
     def binned(self, table: BinnedTable) -> BinnedTable:
         """These rows in the bins of the training table; a category that it lacks counts as missing."""
@@ -116,7 +109,7 @@ class ValidationRows:
         in several versions. Raw scores are then averaged over the versions.
     labels : ndarray of float64, shape (n_rows,)
     loss : Loss
-    initial_scores : ndarray of float64, shape (n_outputs,)
+    initial_scores : ndarray of float64, shape (n_outputs,) or (n_outputs, n_rows)
     metrics : tuple of Metric
         The last one decides when to stop.
     """
@@ -126,8 +119,8 @@ class ValidationRows:
     ) -> None:
         self._labels = labels
         self._loss = loss
-        scores = np.repeat(initial_scores[:, None], table.n_rows, axis=1)
-        self._rows = SortedRows(table.bins, scores, has_gradients=False)
+        scores = repeated(initial_scores, table.n_rows, np.float64)
+        self._rows, self._axes = SortedRows(table.bins, scores, has_gradients=False), table.axes
         self._output = 0
         self.metrics = metrics
 
@@ -149,6 +142,10 @@ class ValidationRows:
     def finish_tree(self, tree: Tree) -> None:
         """Add the leaves' values to the scores."""
         self._rows.finish_tree(tree, self._output)
+
+    def add_tree(self, tree: Tree, output: int) -> None:
+        """Add the leaves' values of a tree that was grown before."""
+        self._rows.add_tree(tree, output, self._axes)
 
 
 class FollowedHolder(ForwardingHolder):
@@ -193,3 +190,54 @@ class History:
         past, sign = self.scores[deciding.name], 1 if deciding.is_higher_better else -1
         if self.best_round == 0 or sign * past[-1] > sign * past[self.best_round - 1]:
             self.best_round = len(past)
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationPlan:
+    """Which rows are held out of training, and how predictions for them are scored.
+
+    Attributes
+    ----------
+    is_held_out : ndarray of bool, shape (n_rows,)
+    metrics : tuple of Metric
+        The last one decides when to stop early.
+    """
+
+    is_held_out: Mask
+    metrics: tuple[Metric, ...]
+
+    @classmethod
+    def of_share(
+        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
+    ) -> ValidationPlan:
+        """Hold out a random share of the rows.
+
+        Raises
+        ------
+        ParameterError
+            If none would be held out, or all.
+        """
+        n_held_out = round(share * n_rows)
+        if not 0 < n_held_out < n_rows:
+            raise ParameterError(
+                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
+                "to validate; both need one. Nothing was released"
+            )
+        is_held_out = np.zeros(n_rows, dtype=np.bool_)
+        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
+        return cls(is_held_out, metrics)
+
+
+def combined(grown: Sequence[tuple[list[Tree], Values, History]]) -> tuple[list[Tree], Values, History]:
+    """Trees of several outputs round by round, their base scores, and their histories, each metric with its output."""
+    if len(grown) == 1:
+        return grown[0]
+    n_rounds = max(len(trees) for trees, _, _ in grown)
+    hands = [[*trees, *[LEAF] * (n_rounds - len(trees))] for trees, _, _ in grown]
+    scores = {f"{name}-{k}": each for k, (_, _, one) in enumerate(grown) for name, each in one.scores.items()}
+    history = History(scores, max(one.best_round for _, _, one in grown))
+    return (
+        [tree for dealt in zip(*hands, strict=True) for tree in dealt],
+        np.concatenate([b for _, b, _ in grown]),
+        history,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +14,22 @@ from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedTable
-from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
+from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport, with_margins
 from opboost.trees.constraints import Constraints
+from opboost.trees.holder import repeated
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Custom, Loss, Ordinal, Softmax
+from opboost.trees.rows import SortedRows
 from opboost.trees.tree import Tree
-from opboost.trees.validation import History, Metric
+from opboost.trees.validation import HeldOutRows, History, Metric
 from opboost.trees.xgboost_trees import tree_from_dict
 
 if TYPE_CHECKING:
     import xgboost
 
 _VALIDATION = "validation"
+
+_OF_DART = ("booster", "rate_drop", "skip_drop", "one_drop", "sample_type", "normalize_type")
 
 # Versions of the rows in one matrix, at most.
 MOST_STACKED = 4
@@ -40,8 +44,10 @@ def boost_with_xgboost(
     loss: Loss,
     base_scores: Values,
     constraints: Constraints,
-    held_out: tuple[BinnedTable, Values, tuple[Metric, ...]] | None = None,
+    held_out: HeldOutRows | None = None,
     alternates: Alternates | None = None,
+    margins: Values | float = 0.0,
+    earlier: Sequence[Tree] = (),
     seed: int | None,
     on_round: OnRound,
 ) -> tuple[list[Tree], History]:
@@ -55,11 +61,13 @@ def boost_with_xgboost(
     loss : Loss
     base_scores : ndarray of float64, shape (n_outputs,)
     constraints : Constraints
-    held_out : tuple of BinnedTable, labels and metrics, optional
+    held_out : HeldOutRows, optional
         Validation rows, and how predictions for them are scored.
     alternates : Alternates, optional
         Versions of some columns. XGBoost grows trees on one matrix, so the first `MOST_STACKED` turns are stacked in
         it, each row with its share of the weight.
+    margins, earlier
+        As for `boost_table`. XGBoost starts at the scores of the earlier trees.
     seed : int, optional
         For sampling.
     on_round : callable
@@ -86,13 +94,15 @@ def boost_with_xgboost(
         raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
     if alternates is not None:
         table, labels, weights = _stacked(table, labels, weights, alternates)
-    matrix = _matrix(xgboost, table, loss.labels_of_xgboost(labels), weights, base_scores)
-    evals, metrics = [], held_out[2] if held_out else ()
+    starts = _starts(table, base_scores, margins, earlier)
+    matrix = _matrix(xgboost, table, loss.labels_of_xgboost(labels), weights, starts)
+    evals: list[tuple[Any, str]] = []
+    metrics = held_out.metrics if held_out else ()
     if held_out is not None:
-        rows, truth, _ = held_out
-        truth = np.tile(truth, rows.n_rows // len(truth))
-        of = loss.labels_of_xgboost(truth)
-        evals = [(_matrix(xgboost, rows, of, np.ones(len(truth)), base_scores, like=matrix), _VALIDATION)]
+        rows = held_out.table
+        truth = np.tile(held_out.labels, rows.n_rows // len(held_out.labels))
+        of, starts = loss.labels_of_xgboost(truth), _starts(rows, base_scores, held_out.margins, earlier)
+        evals = [(_matrix(xgboost, rows, of, np.ones(len(truth)), starts, like=matrix), _VALIDATION)]
     watch = _watch(xgboost, on_round, parameters.n_estimators)
     booster = xgboost.train(
         {
@@ -111,14 +121,17 @@ def boost_with_xgboost(
         callbacks=[watch],
         verbose_eval=False,
     )
-    document = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]["trees"]
+    grown = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    document = grown.get("gbtree", grown)["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
+    if parameters.booster == "dart":
+        trees = [tree.scaled(float(weight)) for tree, weight in zip(trees, grown["weight_drop"], strict=True)]
     history = History()
     for scores in zip(*watch.scores.values(), strict=True):
         history.add(dict(zip(watch.scores, scores, strict=True)), metrics[-1])
     if parameters.early_stopping_rounds is not None:
         trees = trees[: history.best_round * loss.n_outputs]
-    return trees, history
+    return [*earlier, *trees], history
 
 
 def _stacked(
@@ -137,7 +150,7 @@ def _matrix(
     table: BinnedTable,
     labels: Mapping[str, Values],
     weights: Values,
-    base_scores: Values,
+    margins: Values,
     *,
     like: xgboost.QuantileDMatrix | None = None,
 ) -> xgboost.QuantileDMatrix:
@@ -145,17 +158,27 @@ def _matrix(
     rows = table.bins.T.astype(np.float32)
     rows[table.axes.sizes - 1 == table.bins.T] = np.nan
     kinds = ["c" if is_categorical else "q" for is_categorical in table.axes.is_categorical]
-    margins = np.tile(base_scores, (len(rows), 1))
     return library.QuantileDMatrix(
         rows,
         **labels,
         weight=weights,
-        base_margin=margins if margins.shape[1] > 1 else margins[:, 0],
+        base_margin=margins.T if len(margins) > 1 else margins[0],
         feature_types=kinds,
         enable_categorical=True,
         max_bin=_max_bin(table),
         ref=like,
     )
+
+
+def _starts(table: BinnedTable, base_scores: Values, margins: Values | float, earlier: Sequence[Tree]) -> Values:
+    """Scores at the start, shape ``(n_outputs, n_rows)``; of several versions of the rows, of each."""
+    starts = with_margins(base_scores, margins)
+    if starts.ndim == 2:
+        starts = np.tile(starts, (1, table.n_rows // starts.shape[1]))
+    rows = SortedRows(table.bins, repeated(starts, table.n_rows, np.float64), has_gradients=False)
+    for i, tree in enumerate(earlier):
+        rows.add_tree(tree, i % len(base_scores), table.axes)
+    return np.asarray(rows.scores, np.float64)
 
 
 def _max_bin(table: BinnedTable) -> int:
@@ -184,6 +207,7 @@ def training_settings(
         "colsample_bytree": parameters.colsample_bytree,
         "colsample_bylevel": parameters.colsample_bylevel,
         "colsample_bynode": parameters.colsample_bynode,
+        **({key: getattr(parameters, key) for key in _OF_DART} if parameters.booster == "dart" else {}),
         "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
         "disable_default_eval_metric": True,
         "nthread": n_threads(),

@@ -108,7 +108,7 @@ class PartitionedActive:
             parameters=self.parameters,
             constraints=run.model.constraints,
             engine="xgboost",
-            grow=_Grower(self, seed),
+            grow=_Grower(self, seed, None if journal is None else journal.path),
             held_out_share=run.held_out,
             by_cells=run.answers == "cells",
             seed=seed,
@@ -137,7 +137,7 @@ class PartitionedActive:
         return replace(
             job,
             id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),
-            grow=_Grower(self, job.seed, tuple(out)),
+            grow=_Grower(self, job.seed, journal.path, tuple(out)),
             held_out=own_records(self.found, out, self.schema, client=self.client),
         )
 
@@ -148,6 +148,7 @@ class _Grower:
 
     prepared: PartitionedActive
     seed: int | None
+    journal: Path | None
     out: tuple[Rows, ...] = ()
 
     @property
@@ -182,6 +183,7 @@ class _Grower:
                 client=prepared.client,
                 constraints=constraints,
                 seed=self.seed,
+                journal=self.journal,
             )
 
 
@@ -196,6 +198,10 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
     schema, ignore = read_schema(run.table_schema)
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
+    if len(schema.of_training) > 1:
+        raise ConfigError(
+            f"{run.table_schema}: engine: dask takes one `label`, and no `weight` and `base_margin`. Nothing was sent"
+        )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
         OwnPartitions((), schema.columns, schema.label)

@@ -6,6 +6,7 @@ from there on everything is as with one machine: the owners resolve the listed t
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +28,11 @@ from opboost.trees.losses import Loss
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from parties.cluster.kept_trees import KeptTrees
 from parties.cluster.tree_cuts import by_cuts
 from parties.errors import PartyError
+from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
-from parties.tables.party_table import read_labels
 from parties.vertical.release_offer import rank_type
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ NOTICE_S = 5.0
 
 # Of whole numbers, float32 holds these.
 MAX_RANKS = 2**24
+
+# Trees are grown in at most so many parts, of at least so many rounds each; what is lost with a process is one part.
+MOST_PARTS, LEAST_AT_ONCE = 10, 10
 
 _LABEL = "label"
 
@@ -112,8 +117,9 @@ def train_on_partitions(
     client: Client,
     constraints: ColumnConstraints | None = None,
     seed: int | None = None,
+    journal: Path | None = None,
 ) -> TrainedTrees:
-    """Grow trees with XGBoost on a cluster; begin again with the remaining workers if some die.
+    """Grow trees with XGBoost on a cluster; go on with the remaining workers if some die.
 
     Parameters
     ----------
@@ -126,6 +132,8 @@ def train_on_partitions(
     constraints : ColumnConstraints, optional
     seed : int, optional
         For row and column sampling.
+    journal : Path, optional
+        Folder in which finished trees are kept; another process that is given the same goes on after them.
 
     Returns
     -------
@@ -155,7 +163,9 @@ def train_on_partitions(
     settings |= {"max_bin": parameters.max_bin, "scale_pos_weight": parameters.scale_pos_weight, "nthread": None}
     if parameters.base_score is not None:
         settings["base_score"] = parameters.base_score
-    booster = _survive(client, own, released, loss, settings, parameters.n_estimators)
+    key = repr((sorted(settings.items()), own.columns, [(one.owner, one.n_ranks, one.cuts) for one in released]))
+    kept = KeptTrees(None if journal is None else journal / f"trees-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
+    booster = _survive(client, own, released, loss, settings, parameters.n_estimators, kept)
     ensemble = from_xgboost(booster)
     trees, cuts = by_cuts(ensemble.trees, columns)
     return TrainedTrees(trees, ensemble.base_scores, loss, columns, cuts, History())
@@ -168,12 +178,13 @@ def _survive(
     loss: Loss,
     settings: Mapping[str, Any],
     n_rounds: int,
+    kept: KeptTrees,
 ) -> Any:
     """Train; if that fails and a worker is gone, once more. Partitions are read anew, nothing else is lost."""
     for attempt in range(1, ATTEMPTS + 1):
         workers = set(client.nthreads())
         try:
-            return _train(client, own, released, loss, settings, n_rounds)
+            return _train(client, own, released, loss, settings, n_rounds, kept)
         except (OpBoostError, PartyError):
             raise
         except Exception:  # XGBoost, Dask and sockets each tell a lost worker in their own way
@@ -190,6 +201,7 @@ def _train(
     loss: Loss,
     settings: Mapping[str, Any],
     n_rounds: int,
+    kept: KeptTrees,
 ) -> Any:
     try:
         import dask.dataframe as dd
@@ -207,7 +219,15 @@ def _train(
             partition.result()
     features = [name for name in rows.columns if name != _LABEL]
     matrix = distributed_xgboost.DaskQuantileDMatrix(client, rows[features], rows[_LABEL], max_bin=settings["max_bin"])
-    return distributed_xgboost.train(client, dict(settings), matrix, num_boost_round=n_rounds)["booster"]
+    booster, at_once = kept.load(), max(LEAST_AT_ONCE, -(-n_rounds // MOST_PARTS))
+    while (n_done := 0 if booster is None else booster.num_boosted_rounds()) < n_rounds:
+        # Sampling begins anew with every part, which must not draw the same rows and columns.
+        of_part = {**settings, "seed": settings["seed"] + n_done}
+        n_more = min(at_once, n_rounds - n_done)
+        found = distributed_xgboost.train(client, of_part, matrix, num_boost_round=n_more, xgb_model=booster)
+        booster = found["booster"]
+        kept.save(booster)
+    return booster
 
 
 def _has_lost(client: Client, workers: set[str]) -> bool:

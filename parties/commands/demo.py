@@ -15,9 +15,8 @@ import pandas as pd
 import yaml
 
 from opboost import rng
-from opboost.arrays import Values
+from opboost.fit_quality import fit_quality
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
-from opboost.metrics import evaluate
 from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
@@ -28,6 +27,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
 from parties.jobs.life_cycle import Terminal
 from parties.onboarding.project import free_port
+from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
@@ -284,8 +284,12 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         name=BANK,
     )
     central_scores = predict_locally(model, test_own, split["test"][RETAILER].frame)
-    return _auc(job, test.labels, alone_scores), _auc(job, test.labels, central_scores)
-
-
-def _auc(job: ActiveJob, labels: Values, predictions: Values) -> float:
-    return evaluate(job.loss, labels, predictions)["auc"]
+    folder, found = _run_folder(folders, BANK), []
+    for basis, scores in (("by the bank alone", alone_scores), ("without privacy", central_scores)):
+        fit = fit_quality(job.loss, test.labels, scores, basis=f"records scored {basis}", metric="auc")
+        assert fit is not None
+        folder.note_fit(fit)
+        found.append(fit.metrics["auc"])
+    # The report, once more, with both beside the joint scores of the same records.
+    finished_report(folders[BANK] / "run.yaml").write()
+    return found[0], found[1]

@@ -11,7 +11,7 @@ from opboost.errors import nearest
 from opboost.privacy.laws import Law
 from parties.commands.printing import print_page
 from parties.errors import ConfigError
-from parties.reports.choices import MECHANISMS, MechanismGrid
+from parties.reports.plan.choices import MECHANISMS, MechanismGrid
 from parties.reports.writing import Report
 from parties.storage.atomic_files import write_text
 

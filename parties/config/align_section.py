@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from parties.config.section import Section
 from parties.tables.sorted_ids import Duplicates
 
-Method = Literal["psi", "hashed", "prealigned"]
+Method = Literal["psi", "psi-dh", "hashed", "prealigned"]
 
 
 class AlignSection(Section):

@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import Field
 
 from opboost.metrics import default_metric, metric_by_name
+from opboost.outputs import Engine
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.validation import Metric, ValidationPlan
-from opboost.vertical import Engine
 from parties.config.section import Section
 
 _OF_LOSSES = {
@@ -47,7 +47,6 @@ class ModelSection(Section):
             ("verbose", "verbosity", "silent"), "is no key: a command is silent but on a terminal, and logs to log.txt"
         ),
         **dict.fromkeys(("tree_method", "device"), "is no key: trees grow from histograms on the processor"),
-        "booster": "is no key: all models are trees",
     }
 
     objective: Objective = Field("binary:logistic", description="The loss.")
@@ -89,6 +88,16 @@ class ModelSection(Section):
         description="Stop after so many rounds without a better score of the rows held out, or with `answers: cells` "
         "of held-out records.",
     )
+    booster: Literal["gbtree", "dart"] = Field("gbtree", description="`dart` leaves random trees out of each round.")
+    rate_drop: float = Field(0.0, description="Share of the trees that a round leaves out, for `dart`.")
+    skip_drop: float = Field(0.0, description="Share of the rounds that leave out none.")
+    one_drop: bool = Field(False, description="Whether a round leaves out at least one tree.")
+    sample_type: Literal["uniform", "weighted"] = Field(
+        "uniform", description="Whether heavier trees are left out more often."
+    )
+    normalize_type: Literal["tree", "forest"] = Field(
+        "tree", description="Whether new trees weigh as much as each of those left out, or as all of them."
+    )
     n_jobs: int | None = Field(None, description="Most threads of training; by default as many as there are cores.")
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Share of the training records held out, in place of held-out records."
@@ -111,6 +120,8 @@ class ModelSection(Section):
         """
         if self.objective not in _ON_PARTITIONS:
             raise ValueError(f"engine: dask has the objectives {', '.join(_ON_PARTITIONS)}; found {self.objective}")
+        if self.booster != "gbtree":
+            raise ValueError(f"engine: dask leaves no trees out: leave model.booster out; found {self.booster}")
         if self.class_weight is not None:
             raise ValueError("engine: dask weighs no classes but by model.scale_pos_weight: leave class_weight out")
         held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
@@ -149,7 +160,7 @@ class ModelSection(Section):
         rng = np.random.default_rng(self.seed)
         return ValidationPlan.of_share(self.validation_fraction, n_rows, self.metrics(), rng=rng)
 
-    def loss(self) -> Loss:
-        """The objective."""
+    def loss(self, n_labels: int = 1) -> Loss:
+        """The objective, of so many labels."""
         given = self.model_dump(include=_OF_LOSSES, exclude_none=True)
-        return loss_by_name(self.objective, self.n_classes, **given)
+        return loss_by_name(self.objective, self.n_classes, n_labels=n_labels, **given)

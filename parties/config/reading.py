@@ -17,7 +17,7 @@ from parties.errors import ConfigError, naming
 from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
-SCHEMA_KEYS = {"id", "label", "columns", "ignore"} | READING_KEYS
+SCHEMA_KEYS = {"id", "label", "weight", "base_margin", "columns", "ignore"} | READING_KEYS
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -92,21 +92,34 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
         check_complete(columns)
         keys = read_section(ReadingSection, {key: document[key] for key in READING_KEYS & document.keys()})
         described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]
-        ids, label = document.get("id", "id"), document.get("label")
+        ids, labels = document.get("id", "id"), _names(document.get("label"), "`label`")
+        label = labels[0] if labels else None
         schema = TableSchema(
             columns=tuple(column for column, _ in described),
             id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
-            label=None if label is None else _name(label, "`label`"),
+            label=label,
+            more_labels=labels[1:],
+            weight=None if document.get("weight") is None else _name(document["weight"], "`weight`"),
+            base_margin=_names(document.get("base_margin"), "`base_margin`"),
             format=keys.format({column.name: form for column, form in described}),
         )
         check_words(schema)
         if label is None and (of_label := sorted(keys.model_fields_set - {"reader"})):
             raise ConfigError(f"{', '.join(of_label)}: the schema names no `label`")
         left_out = tuple(_name(name, "`ignore`") for name in ignore)
-        for key, names in (("columns", schema.names), ("id", schema.id_columns), ("label", (schema.label,))):
-            if both := sorted({name for name in names if name in left_out and name is not None}):
+        for key, names in (
+            ("columns", schema.names),
+            ("id", schema.id_columns),
+            *((what.replace(" ", "_"), (name,)) for what, name in schema.of_training),
+        ):
+            if both := sorted({name for name in names if name in left_out}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
     return schema, left_out
+
+
+def _names(found: object, what: str) -> tuple[str, ...]:
+    """No name, one, or a list of them."""
+    return tuple(_name(one, what) for one in (found if isinstance(found, list) else [found]) if found is not None)
 
 
 def _name(found: object, what: str) -> str:

@@ -92,9 +92,8 @@ class RevealSection(Section):
             With `top`, its rows are in the order of the rank; equal written scores share a rank, and of records with
             equal exact scores those that come first are kept.
         """
-        scores = [name for name in predictions.columns if name.startswith(("probability_", "quantile_"))] or [
-            "prediction"
-        ]
+        several = ("probability_", "quantile_", "prediction_")
+        scores = [name for name in predictions.columns if name.startswith(several)] or ["prediction"]
         if self.top is not None:
             predictions = predictions[predictions["status"] == "ok"]
             predictions = predictions.nlargest(self.top, "prediction", keep="first")

@@ -18,8 +18,8 @@ from opboost.trees.validation import Metric
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
+from parties.config.data_section import Data, DataSource
 from parties.config.desensitize_section import DesensitizeSection
-from parties.config.http_section import HttpSection
 from parties.config.model_section import ModelSection
 from parties.config.party_run import ROLE_ALIASES, PartyRun, Peer, Wiring
 from parties.config.protection import (
@@ -33,7 +33,7 @@ from parties.config.protection import (
 )
 from parties.config.score_policy import RevealSection
 from parties.config.section import Section
-from parties.config.serve_section import RoutedSection, ServeSection
+from parties.config.serve_section import HttpSection, RoutedSection, ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
 
@@ -85,13 +85,20 @@ class LedgerSection(Section):
 
 
 class _Run(PartyRun):
-    data: Path = Field(description="Data file, CSV or Parquet, or a folder of Parquet files.")
+    source: Data = Field(
+        alias="data", description="Data file, CSV or Parquet, a folder of Parquet files, or what is elsewhere."
+    )
     ids: Path | None = Field(None, description="File that lists the records to use, the same at all parties.")
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
     held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.2,
         description="Share of the common records that is never released, to score the model on; the same at all "
         "parties. 0: none; 20,000 records at most.",
+    )
+    continue_from: Path | None = Field(
+        None,
+        description="Run folder of a finished run on the same records, the same at all parties: the active party's new "
+        "trees follow that model's, and the same records are held out. The release is that run's, and costs nothing.",
     )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     answers: Literal["cells", "tests"] = Field(
@@ -100,6 +107,16 @@ class _Run(PartyRun):
         "agreed on before training and depends on no label, or the split `tests` of the trees, which do.",
     )
     dask: DaskSection = Field(DaskSection(), validate_default=True, description="The cluster, with `engine: dask`.")
+
+    @property
+    def data(self) -> Path:
+        """The data file; what is elsewhere is fetched at the first use.
+
+        Raises
+        ------
+        ConfigError, TableError
+        """
+        return self.source.file() if isinstance(self.source, DataSource) else self.source
 
     @field_validator("dask")
     @classmethod
@@ -110,8 +127,12 @@ class _Run(PartyRun):
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
+        if self.engine == "dask" and self.continue_from is not None:
+            raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
+        if self.engine == "dask" and isinstance(self.source, DataSource):
+            raise ValueError("engine: dask reads files that all cluster processes see; `data` must be one, or a folder")
         if self.engine == "dask" and self.align.method_for(self.ids) != "prealigned":
             raise ValueError(
                 "engine: dask takes records that all parties have in common already: give `align: {method: prealigned}`"
@@ -169,6 +190,8 @@ class ActiveRun(_Run):
             )
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.label_epsilon is not None and self.continue_from is not None:
+            raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
         is_native = self.engine is None and self.model.engine == "native"

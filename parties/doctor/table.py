@@ -15,17 +15,10 @@ from opboost.table_format import TableFormat
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
+from parties.tables.labels import read_labels
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import (
-    LABEL_OF_PASSIVE,
-    check_columns,
-    is_constant,
-    read_frame,
-    read_labels,
-    read_table,
-    select,
-)
+from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, is_constant, read_frame, read_table, select
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.sorted_ids import Duplicates
 

@@ -14,17 +14,27 @@ from parties.horizontal.row_partitions import one_table
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
+from parties.tables.destinations import Destination
 from parties.tables.party_table import own_columns, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
-from parties.vertical.prediction_output import prediction_table, score, write_predictions
+from parties.vertical.prediction_output import prediction_table, score
 
 # Name of this mode in logs and scores.
 MODE = "alone"
 
 
-def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path | None, terminal: Terminal) -> Path:
-    """Score records with the model in a run folder; returns the file of predictions.
+def predict_alone(
+    path: Path,
+    *,
+    data: Path | None,
+    ids: Path | None,
+    out: Path | str | None,
+    overwrite: bool = False,
+    append: bool = False,
+    terminal: Terminal,
+) -> Path | str:
+    """Score records with the model in a run folder; returns where the predictions are.
 
     Parameters
     ----------
@@ -34,8 +44,10 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
         The records; a worker's or an owner's own by default. Labels are compared with where the file has them.
     ids : Path, optional
         Score these records only.
-    out : Path, optional
+    out : Path or str, optional
         ``predictions.csv`` in the run folder by default.
+    overwrite, append : bool
+        What becomes of predictions that are there.
     terminal : Terminal
 
     Raises
@@ -56,15 +68,13 @@ def predict_alone(path: Path, *, data: Path | None, ids: Path | None, out: Path 
     table = read_table(source, schema, ignore=ignore, needs_label=False)
     if ids is not None:
         table = select(table, ids, source)
-    target = out or folder.path / "predictions.csv"
-    if target.exists():
-        raise ConfigError(f"{target} exists; give another file with --out. Nothing was written")
+    target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
     with reporting_afterwards(path, run, terminal), logged(folder, terminal) as log:
         own = {column.name: column.values for column in own_columns(table, schema)}
         predictions = predict_locally(model, own, table.frame)
         everybody = np.zeros(table.n_rows, np.uint8)
         written = with_parts(prediction_table(table.index, predictions, everybody), schema.id_columns)
-        write_predictions(written, target)
+        target.write(written)
         log.step("predicted", f"wrote {len(written)} predictions ({MODE}) to {target.name}", records=len(written))
         score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE)
-    return target
+    return target.place

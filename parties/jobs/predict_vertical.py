@@ -22,8 +22,9 @@ from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
+from parties.tables.destinations import Destination
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import PartyTable, own_columns, read_table, select
+from parties.tables.party_table import PartyTable, model_inputs, read_table, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,
@@ -33,7 +34,7 @@ from parties.vertical.prediction_client import (
     predict_locally,
     session,
 )
-from parties.vertical.prediction_output import prediction_table, score, status_word, write_predictions
+from parties.vertical.prediction_output import prediction_table, score, status_word
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from protocols.messages.prediction import RecordStatus
 
@@ -44,13 +45,15 @@ def predict_active(
     data: Path | None,
     ids: Path | None,
     mode: str,
-    out: Path | None,
+    out: Path | str | None,
+    overwrite: bool = False,
+    append: bool = False,
     reasons: int = 0,
     insecure: bool,
     terminal: Terminal,
     scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
-) -> Path:
-    """Score records with the run's model, with so many `reasons` each; returns the file of predictions.
+) -> Path | str:
+    """Score records with the run's model, with so many `reasons` each; returns where the predictions are.
 
     `scored` takes the metrics, where labels are known.
 
@@ -68,8 +71,11 @@ def predict_active(
         evaluate = predicted_and_explained
     source = data or run.data
     if is_partitioned(run, source):
-        if reasons:
-            raise ConfigError(f"--reasons are for one file, and {source} is a folder of partitions. Nothing was sent")
+        if reasons or overwrite or append:
+            raise ConfigError(
+                f"--reasons, --overwrite and --append are for one file, and {source} is a folder of partitions. "
+                "Nothing was sent"
+            )
         return _predict_partitions(
             run,
             folder,
@@ -86,10 +92,8 @@ def predict_active(
     known = _with_passive_columns(schema, model) if mode == "local" else schema
     with showing_misfits(source, known):
         table = _records(run, source, known, ignore, ids)
-        own = {column.name: column.values for column in own_columns(table, schema)}
-    target = out or folder.path / "predictions.csv"
-    if target.exists():
-        raise ConfigError(f"{target} exists; give another file with --out. Nothing was sent")
+        own = model_inputs(table, schema)
+    target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
@@ -124,13 +128,13 @@ def predict_active(
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
         if reasons:
             written = written.join(reason_table(model.ensemble, contributions, reasons))
-        write_predictions(with_parts(written, schema.id_columns), target)
+        target.write(with_parts(written, schema.id_columns))
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
             scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
-        _note_unanswered(status, log, target)
-    return target
+        _note_unanswered(status, log, target.name)
+    return target.place
 
 
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
@@ -149,10 +153,10 @@ def _predict_partitions(
     source: Path,
     ids: Path | None,
     mode: str,
-    out: Path | None,
+    out: Path | str | None,
     insecure: bool,
     terminal: Terminal,
-) -> Path:
+) -> Path | str:
     """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
@@ -161,9 +165,9 @@ def _predict_partitions(
             f"{source} is a folder of partitions, each scored by itself: --ids, --mode local and `reveal.top` are for "
             "one file; give it with --data. Nothing was sent"
         )
-    target = out or folder.path / "predictions"
-    if target.exists():
-        raise ConfigError(f"{target} exists; give another folder with --out. Nothing was sent")
+    target = Path(out or folder.path / "predictions")
+    if target.exists() or "://" in str(out):
+        raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
         log = stack.enter_context(logged(folder, terminal))
@@ -171,7 +175,7 @@ def _predict_partitions(
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
-        _note_unanswered(status, log, target)
+        _note_unanswered(status, log, target.name)
     return target
 
 
@@ -179,7 +183,7 @@ def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
     return run.engine == "dask" and is_folder(source)
 
 
-def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
+def _note_unanswered(status: Statuses, log: RunLog, name: str) -> None:
     """Log the number of records without a prediction, and the reasons.
 
     Raises
@@ -193,7 +197,7 @@ def _note_unanswered(status: Statuses, log: RunLog, target: Path) -> None:
     refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
     if refused:
         raise RecordsRefused(
-            f"a passive party refused {', '.join(refused)} of {len(status)} records; {target.name} holds the others "
+            f"a passive party refused {', '.join(refused)} of {len(status)} records; {name} holds the others "
             "and says which"
         )
 

@@ -23,7 +23,7 @@ LEDGER_AGE_S = 60.0
 
 # Connections at the same time, and how long one may say nothing. Each has a thread and a descriptor of the job, which
 # anybody on this machine could use up.
-MAX_CONNECTIONS, QUIET_S = 16, 5.0
+MAX_READERS, QUIET_S = 16, 5.0
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0)
 
@@ -113,7 +113,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
     def __init__(self, place: tuple[str, int]) -> None:
         self.address_family = socket.AF_INET6 if ":" in place[0] else socket.AF_INET
-        self._free = BoundedSemaphore(MAX_CONNECTIONS)
+        self._free = BoundedSemaphore(MAX_READERS)
         super().__init__(place, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:

@@ -18,8 +18,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from parties.config.addresses import host_and_port
-from parties.config.http_section import HttpSection
 from parties.config.reading import read_run, read_schema
+from parties.config.serve_section import HttpSection
 from parties.config.vertical import ActiveRun
 from parties.errors import EXPECTED_ERRORS, ConfigError, Stopped, Unavailable
 from parties.jobs.life_cycle import Terminal, logged

@@ -44,7 +44,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(resuming=_RESUMING) as log,
     ):
-        journal, place = Journal(folder.path, seed=run.model.seed), AlignmentPlace(folder.path, log, log.progress)
+        journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
         # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
             prepared.take_up(journal)
@@ -59,7 +59,7 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         n_rows = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, seed=journal.seed)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
-            journal.remove()
+            journal.close()
     return life.report()
 
 
@@ -106,6 +106,13 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolde
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=n_rows)
     return life.report()
+
+
+def _seed(run: ActiveRun) -> int | None:
+    """The seed that is given, or that of the run that is continued; None to draw one."""
+    if run.model.seed is not None or run.continue_from is None:
+        return run.model.seed
+    return int(RunFolder(run.continue_from).read_json("meta.json").get("seed", 0))
 
 
 def _agree(

@@ -88,8 +88,9 @@ def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Ax
     for k, (name, values) in enumerate(others, start=1):
         edges = [place - 0.5 for place in (*places, len(labels))]
         drawing.axes.stairs(values, edges, color=_SERIES[k], linewidth=1.5, label=name)
-    step = max(1, len(labels) // 6)
-    drawing.axes.set_xticks(list(places)[::step], [labels[k] for k in places][::step])
+    named = [place for place in places if labels[place]]
+    named = named[:: max(1, len(named) // 6)]
+    drawing.axes.set_xticks(named, [labels[place] for place in named])
     return drawing.svg(alt, legend=bool(others))
 
 

@@ -7,7 +7,7 @@ horizontal run can hold this section.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,6 +38,7 @@ from opboost.privacy.releases import (
 from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
+from parties.reports.sentences import odds
 from parties.reports.words import loss, number
 
 # Orders and deltas at which the curves are shown.
@@ -180,6 +181,25 @@ def uncertified(promise: RecordGuarantee) -> str:
     return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"
 
 
+def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
+    """The promise in plain words: odds, and how often a guess is right that would be right half of the time."""
+    if promise.notion == "none":
+        yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
+    else:
+        but = f", but for a chance of {promise.delta:.3g}" if promise.delta else ""
+        right = (1 - promise.delta) / (1 + math.exp(-promise.epsilon)) + promise.delta
+        yield Prose(
+            f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"
+            f"{but}, whatever else is known. Guessing that, one is right in 50 of 100 cases without the model, and in "
+            f"at most {math.ceil(100 * right - 1e-9)} with it.",
+            is_strong=True,
+        )
+        for one in promise.weaker:
+            yield Prose(f"Against {one.against}, the odds are at most {odds(one.epsilon)}.", is_strong=True)
+    if why := uncertified(promise):
+        yield Prose(f"Not certified: {why}.", is_strong=True)
+
+
 def account_section(facts: AccountFacts) -> PageSection:
     """Privacy accounting as a section of a page."""
     promise = facts.guarantee
@@ -196,7 +216,7 @@ def account_section(facts: AccountFacts) -> PageSection:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
     blocks: list[PageBlock] = [
         Prose(str(promise), is_strong=True),
-        FigureGrid("The promise", ("", "value"), tuple(rows)),
+        FigureGrid("The promise", ("what", "value"), tuple(rows)),
     ]
     if facts.queries:
         queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
@@ -231,7 +251,7 @@ def account_section(facts: AccountFacts) -> PageSection:
         )
         if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
             blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
-    return PageSection("Account", tuple(blocks))
+    return PageSection("Account", tuple(blocks), is_folded=True)
 
 
 def _order_grid(facts: AccountFacts) -> FigureGrid:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parties.reports.horizontal_account import account_section
+from parties.reports.horizontal_account import account_section, promise_blocks
 from parties.reports.horizontal_facts import RecordFacts
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
 from parties.reports.page import FigureGrid, Page, PageBlock, PageSection, Prose
-from parties.reports.run_page import fit_sections, history_sections, importance_blocks
+from parties.reports.result_section import fit_sections, result_sections
+from parties.reports.run_page import history_sections, importance_blocks
 from parties.reports.words import number, size
 
 
@@ -31,16 +32,29 @@ def record_page(facts: RecordFacts) -> Page:
         title=title,
         lead=lead,
         sections=(
+            PageSection("In plain words", (Prose(_told(facts)), *promise_blocks(facts.account.guarantee))),
+            *result_sections(facts.fits, party=history.party),
+            *([_no_rows()] if facts.role == "coordinator" and not facts.fits else []),
+            PageSection("What the trees use", tuple(importance_blocks(facts.importance, has_gains=facts.has_gains))),
             account_section(facts.account),
             observers_section(facts.observers, facts.account.guarantee),
             *([position_section(facts.ledger, is_over=True)] if facts.ledger else []),
-            PageSection("Who took part", tuple(_part_blocks(facts))),
+            PageSection("Who took part", tuple(_part_blocks(facts)), is_folded=True),
             *fit_sections(facts.fits),
-            *([_no_rows()] if facts.role == "coordinator" and not facts.fits else []),
-            PageSection("What the trees use", tuple(importance_blocks(facts.importance, has_gains=facts.has_gains))),
             settings_section(facts.settings, facts.n_trees),
             *history_sections(history),
         ),
+    )
+
+
+def _told(facts: RecordFacts) -> str:
+    history = facts.history
+    others = ", ".join(history.peers)
+    if facts.role == "coordinator":
+        return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw no record."
+    return (
+        f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of "
+        f"{facts.n_trees} trees with {others}."
     )
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from parties.horizontal.traffic_estimate import EstimatedTraffic
 from parties.reports.figures import Axis, Series, bars, lines
-from parties.reports.horizontal_account import account_section, uncertified
+from parties.reports.horizontal_account import account_section, promise_blocks
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
-from parties.reports.sentences import odds
 from parties.reports.words import number, size
 
 
@@ -29,9 +28,13 @@ def record_plan_page(plan: RecordPlan) -> Page:
             PageSection("In plain words", tuple(_plain_blocks(plan))),
             observers_section(plan.observers, plan.account.guarantee),
             account_section(plan.account),
-            *([PageSection("Noise", tuple(_noise_blocks(plan)))] if plan.noises else []),
+            *([PageSection("Noise", tuple(_noise_blocks(plan)), is_folded=True)] if plan.noises else []),
             *([position_section(plan.ledger, is_over=False)] if plan.ledger else []),
-            *([PageSection("Rounds and bytes", tuple(_traffic_blocks(plan.traffic)))] if plan.traffic else []),
+            *(
+                [PageSection("Rounds and bytes", tuple(_traffic_blocks(plan.traffic)), is_folded=True)]
+                if plan.traffic
+                else []
+            ),
             settings_section(plan.settings, plan.n_trees),
         ),
     )
@@ -43,19 +46,7 @@ def _plain_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     kind = "adds up answers" if plan.role == "coordinator" else "answers" if plan.role == "worker" else "trains in turn"
     others = f"{', '.join(plan.peers)}"
     yield Prose(f"{plan.party} {kind} in run {plan.run_id} with {others}{rows}. {_size(plan)}")
-    if promise.notion == "none":
-        yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
-    else:
-        but = f", but for a chance of {promise.delta:.3g}" if promise.delta else ""
-        yield Prose(
-            f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"
-            f"{but}, whatever else is known.",
-            is_strong=True,
-        )
-        for one in promise.weaker:
-            yield Prose(f"Against {one.against}, the odds are at most {odds(one.epsilon)}.", is_strong=True)
-    if why := uncertified(promise):
-        yield Prose(f"Not certified: {why}.", is_strong=True)
+    yield from promise_blocks(promise)
 
 
 def _size(plan: RecordPlan) -> str:
@@ -135,4 +126,4 @@ def _traffic_blocks(traffic: EstimatedTraffic) -> Iterator[PageBlock]:
             ("rounds, as the publication counts (appendix B)", str(traffic.paper_rounds)),
             ("bytes of an owner's answers, likewise", size(traffic.paper_bytes or 0)),
         ]
-    yield FigureGrid("What the run will take", ("", "per worker"), tuple(rows))
+    yield FigureGrid("What the run will take", ("what", "per worker"), tuple(rows))

@@ -134,6 +134,7 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
             ),
             Prose(f"Not protected: {'; '.join((*promise.not_protected, 'who takes part, when, and who drops out'))}."),
         ),
+        is_folded=True,
     )
 
 
@@ -144,7 +145,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
         f"{position.path.name} has {position.n_runs} runs; this one {charged}. Losses of several models on the same "
         "records add up. The account knows the runs that went through it and nothing else."
     )
-    headings = ("", "spent over all runs", "cost of this run", "remaining with it")
+    headings = ("what", "spent over all runs", "cost of this run", "remaining with it")
     rows = tuple(
         (name, number(spent), number(cost), _left(left))
         for name, spent, cost, left in zip(
@@ -154,7 +155,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
     blocks: list[PageBlock] = [Prose(told), FigureGrid("Spent, and remaining", headings, rows)]
     if not is_over and any(left is not None and left < 0 for left in position.remaining):
         blocks.append(Prose("The run would be refused: it is over the budget.", is_strong=True))
-    return PageSection("Ledger", tuple(blocks))
+    return PageSection("Ledger", tuple(blocks), is_folded=True)
 
 
 def _left(remaining: float | None) -> str:
@@ -164,7 +165,7 @@ def _left(remaining: float | None) -> str:
 def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
     """Section on the agreed settings, parameters of the recipe one by one."""
     rows = (("trees", str(n_trees)), *((name, str(value)) for name, value in flat(settings).items()))
-    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),))
+    return PageSection("Settings", (FigureGrid("What was agreed", ("setting", "value"), rows),), is_folded=True)
 
 
 def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -> str:

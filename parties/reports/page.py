@@ -1,18 +1,46 @@
 """Page: a report as headings, prose, tables and figures, and its forms (one HTML file, Markdown, CSV).
 
-The HTML file is whole in itself: its style and its figures stand in it, it asks no network for anything, and it has no
-script.
+The HTML file is whole in itself: its style and its figures stand in it, and it asks no network for anything. The only
+script is that of `WhatIf`, which its content security policy names by its digest; other pages have none.
 """
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from parties.storage.csv_cells import as_text
+
+# Terms that a page explains where they stand in prose and headings.
+GLOSSARY = {
+    "epsilon": "The privacy budget: the odds between two possibilities grow by at most e to this number. Smaller is "
+    "more private.",
+    "mapped domain": "The whole numbers that a column's public range is divided into before noise is added; each is a "
+    "point.",
+    "weighted kendall": "How much of a column's order is kept: 1 is all of it, 0 none. Pairs far apart weigh more.",
+    "partition-dldp": "A bound on the loss between two values by how far apart they are, for mechanisms with cells.",
+    "ldp": "Local differential privacy: a bound on the loss between any two values, however far apart.",
+    "gamma(t)": "The least chance that two values t points apart come out in the same order.",
+    "beta": "The chance that no record of a small group comes out on the wrong side of a split.",
+    "exact loss": "The natural logarithm of the worst odds by which a release tells two values apart.",
+    "split test": "A question of the model about one column: is the value at most this rank? The answer is one bit.",
+    "auc": "The chance that a random case with label 1 is scored above one with label 0; 0.5 is guessing.",
+    "ks": "The largest distance between the scores' distributions of the two labels; 0 is guessing, 1 is perfect.",
+    "gini": "2 AUC - 1; 0 is guessing, 1 is perfect.",
+    "uplift": "By how much the joint model scores better than the active party's own.",
+    "calibration": "Whether predicted shares come true.",
+    "lift": "How many times as many cases as in the whole are among the records with the highest scores.",
+}
+_TERMS = re.compile(rf"(?<![\w-])({'|'.join(sorted(map(re.escape, GLOSSARY), key=len, reverse=True))})(?![\w-])", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +88,76 @@ class Figure:
     caption: str
 
 
-PageBlock = Prose | FigureGrid | Figure
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictRow:
+    """A column's verdict, for people who sign.
+
+    Attributes
+    ----------
+    column : str
+    grade : int
+        Its colour, 0 for the best.
+    word, guess, example, action : str
+    strip : tuple of float
+        Where an example value lies on its range, and from where to where its release, as shares of the range.
+    """
+
+    column: str
+    grade: int
+    word: str
+    guess: str
+    example: str
+    action: str
+    strip: tuple[float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Verdicts of all columns, with a strip for an example of each."""
+
+    caption: str
+    rows: tuple[VerdictRow, ...]
+
+    @property
+    def grid(self) -> FigureGrid:
+        """The same as a plain table."""
+        headings = ("column", "verdict", "the attacker's exact guess", "an example person", "recommended")
+        rows = tuple((one.column, one.word, one.guess, one.example, one.action) for one in self.rows)
+        return FigureGrid(self.caption, headings, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Blanks:
+    """Lines to fill in by hand."""
+
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """Controls that choose among results computed before; without a script, the table serves.
+
+    Attributes
+    ----------
+    data : mapping
+        What `what_if.js` reads.
+    grid : FigureGrid
+    """
+
+    data: Mapping[str, Any]
+    grid: FigureGrid
+
+
+PageBlock = Prose | FigureGrid | Figure | Verdicts | Blanks | WhatIf
 
 
 @dataclass(frozen=True, slots=True)
 class PageSection:
-    """A section of a page: a heading and its blocks."""
+    """A section of a page: a heading and its blocks; a folded one is opened by who wants to see it."""
 
     heading: str
     blocks: tuple[PageBlock, ...]
+    is_folded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +178,10 @@ class Page:
     def grids(self) -> tuple[tuple[str, FigureGrid], ...]:
         """Tables of the page, each with the heading of its section."""
         return tuple(
-            (one.heading, block) for one in self.sections for block in one.blocks if isinstance(block, FigureGrid)
+            (one.heading, block if isinstance(block, FigureGrid) else block.grid)
+            for one in self.sections
+            for block in one.blocks
+            if isinstance(block, FigureGrid | Verdicts | WhatIf)
         )
 
 
@@ -104,9 +196,33 @@ def to_html(page: Page) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    kinds = {Prose: "prose", FigureGrid: "grid", Figure: "figure"}
-    environment.globals["kind_of"] = lambda block: kinds[type(block)]
-    return environment.get_template("page.html.j2").render(page=page)
+    environment.globals["kind_of"] = lambda block: type(block).__name__
+    used: dict[str, int] = {}
+    environment.filters["explained"] = partial(_explained, used)
+    data = next((one.data for section in page.sections for one in section.blocks if isinstance(one, WhatIf)), None)
+    script = Path(__file__).with_name("what_if.js").read_text() if data is not None else ""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template("page.html.j2").render(
+        page=page,
+        script=script,
+        policy=f"'sha256-{digest}'" if script else "'none'",
+        # No name can end the element that holds it.
+        data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        used=used,
+        glossary=GLOSSARY,
+    )
+
+
+def _explained(used: dict[str, int], text: str) -> str:
+    """The text with a button at every term of the glossary, which shows what it means; notes the terms in `used`."""
+    from markupsafe import Markup, escape
+
+    def button(found: re.Match[str]) -> str:
+        key = found[0].lower()
+        place, told = used.setdefault(key, len(used)), escape(GLOSSARY[key])
+        return f'<button type="button" class="term" popovertarget="term-{place}" title="{told}">{found[0]}</button>'
+
+    return Markup(_TERMS.sub(button, str(escape(text))))
 
 
 def to_markdown(page: Page) -> str:
@@ -125,6 +241,10 @@ def _markdown_of(block: PageBlock) -> list[str]:
             return [f"**{_escaped(text)}**" if is_strong else _escaped(text)]
         case Figure(caption=caption):
             return [f"*Figure: {_escaped(caption)}*"]
+        case Verdicts() | WhatIf():
+            return _markdown_of(block.grid)
+        case Blanks(labels):
+            return ["  ".join(f"{_escaped(one)}: ____________" for one in labels)]
         case FigureGrid(caption, headings, rows):
             cells = [list(map(_escaped, row)) for row in (headings, *rows)]
             cells.insert(1, ["---"] * len(headings))

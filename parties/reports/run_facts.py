@@ -7,6 +7,7 @@ B's hold its columns' names and how many thresholds are used, and nothing else o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         settings=run.model.model_dump(exclude_unset=True),
         uplift=load_uplift(folder),
         fits=folder.load_fits(),
-        importance=importance_of(model.ensemble)[0],
+        importance=importance_of(model.ensemble, model.guarantees)[0],
         noise=_words_on_noise(folder),
         shares_thresholds=tuple(sorted(model.routers)),
         by_cells=by_cells,
@@ -247,11 +248,15 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     )
 
 
-def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
+def importance_of(
+    ensemble: Ensemble, guarantees: Mapping[str, Guarantee] | None = None
+) -> tuple[tuple[Importance, ...], bool]:
     """Importance of columns by gain and splits; and whether the trees know gains.
 
-    Where they do not, shares are of the splits.
+    Where they do not, shares are of the splits. The categories of one column count together, where the passive
+    parties' guarantees say which these are.
     """
+    grouped = {peer: _column_names(guarantee.columns) for peer, guarantee in (guarantees or {}).items()}
     has_gains = any(tree.gains.any() for tree in ensemble.trees)
     gains: dict[tuple[str, str], list[float]] = {}
     pairs = zip(
@@ -260,7 +265,8 @@ def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
         strict=True,
     )
     for feature, (gain, n_splits) in zip(ensemble.features, pairs, strict=True):
-        sums = gains.setdefault((feature.name, feature.owner or ""), [0.0, 0.0])
+        owner = feature.owner or ""
+        sums = gains.setdefault((grouped.get(owner, _as_it_is)(feature.name), owner), [0.0, 0.0])
         sums[0] += gain
         sums[1] += n_splits
     total = sum(gain for gain, _ in gains.values()) or 1.0
@@ -269,3 +275,24 @@ def importance_of(ensemble: Ensemble) -> tuple[tuple[Importance, ...], bool]:
         for (name, owner), (gain, n_splits) in gains.items()
     )
     return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains
+
+
+def _as_it_is(name: str) -> str:
+    return name
+
+
+def _column_names(columns: Sequence[ColumnGuarantee]) -> Callable[[str], str]:
+    """From the name of an offered column to that of the column it belongs to: categories are offered one by one."""
+    names: dict[str, str] = {}
+    first = 0
+    for promise in columns:
+        width = round(promise.parameters.get("n_categories", 1))
+        if width > 1:
+            names |= {f"c{c}": f"c{first} to c{first + width - 1}" for c in range(first, first + width)}
+        first += width
+    unordered = [promise.column for promise in columns if "n_categories" in promise.parameters]
+
+    def name_of(offered: str) -> str:
+        return next((column for column in unordered if offered.startswith(f"{column}=")), names.get(offered, offered))
+
+    return name_of

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from opboost.fit_quality import FitQuality
-from parties.reports.figures import Axis, Series, bars, lines, ranking
-from parties.reports.held_out_section import held_out_section
+from parties.reports.figures import Axis, ranking
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
+from parties.reports.result_section import fit_sections, result_sections
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import (
@@ -38,11 +37,11 @@ def active_page(facts: ActiveFacts) -> Page:
             "the ranks with: it may be passed on to whom these statistics may be known."
         ),
         sections=(
-            *((held_out_section(facts.uplift, history.party),) if facts.uplift is not None else ()),
-            PageSection("Guarantee", tuple(_promises(facts))),
+            *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
+            PageSection("What the trees use", tuple(_importance_blocks(facts))),
+            PageSection("Guarantee", tuple(_promises(facts)), is_folded=True),
             leakage_section(by_cells=facts.by_cells),
             *fit_sections(facts.fits),
-            PageSection("What the trees use", tuple(_importance_blocks(facts))),
             _settings_section(facts),
             *history_sections(history),
         ),
@@ -71,7 +70,9 @@ def passive_page(facts: PassiveFacts) -> Page:
                 "In plain words",
                 (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
-            PageSection("Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns))),
+            PageSection(
+                "Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns)), is_folded=True
+            ),
             leakage_section(by_cells=facts.by_cells),
             ledger_section(facts.ledger),
             *history_sections(history),
@@ -112,67 +113,6 @@ def _label_words(facts: ActiveFacts) -> str:
         "records have a label shows, and that a label was changed between two runs, whatever the epsilon. Leaves are "
         "fitted to the true labels, which stay here with them."
     )
-
-
-def fit_sections(fits: Iterable[FitQuality]) -> Iterator[PageSection]:
-    """Sections on the quality of a model, one per set of rows."""
-    return (PageSection(f"Quality: {fit.basis}", tuple(_fit_blocks(fit))) for fit in fits)
-
-
-def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
-    rows = (("rows", f"{fit.n_rows:,}"), *((name, number(value)) for name, value in fit.metrics.items()))
-    yield FigureGrid(f"Metrics, {fit.basis}", ("metric", "value"), rows)
-    if fit.basis.endswith("training rows"):
-        yield Prose("Training scores: scores of rows that the trees were grown on flatter the model.")
-    if len(fit.curve) > 1:
-        rounds, scores = zip(*fit.curve, strict=True)
-        yield Figure(
-            lines(
-                [Series(fit.metric, rounds, scores)],
-                x=Axis(label="rounds"),
-                y=Axis(label=fit.metric),
-                alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}",
-            ),
-            f"{fit.metric} after each round, {fit.basis}.",
-        )
-    if fit.roc:
-        x, y = zip(*fit.roc, strict=True)
-        area = fit.metrics["auc"]
-        yield Figure(
-            lines(
-                [Series("model", x, y)],
-                x=Axis(label="false positive rate"),
-                y=Axis(label="true positive rate"),
-                alt=f"ROC curve, {fit.basis}, area {area:.4f}",
-                diagonal=True,
-            ),
-            f"ROC curve, {fit.basis}; the area under it is {area:.4f}. Dotted: guessing.",
-        )
-    if fit.calibration:
-        predicted, observed, _ = zip(*fit.calibration, strict=True)
-        yield Figure(
-            lines(
-                [Series("tenths of the rows", predicted, observed)],
-                x=Axis(label="mean prediction"),
-                y=Axis(label="share of label 1"),
-                alt=f"Calibration, {fit.basis}",
-                diagonal=True,
-            ),
-            f"Calibration, {fit.basis}: a point per tenth of the rows. Dotted: predictions that come true.",
-        )
-    if fit.residuals:
-        edges = [f"{low:.3g}" for low, _, _ in fit.residuals]
-        heights = {"rows": [float(n) for _, _, n in fit.residuals]}
-        yield Figure(
-            bars(
-                edges,
-                heights,
-                x=Axis(label="label minus prediction"),
-                y=Axis(label="rows"),
-                alt=f"Residuals, {fit.basis}: {fit.n_rows} rows",
-            ),
-            f"Residuals, {fit.basis}.",
-        )
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
@@ -221,7 +161,7 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
         ("may score alone, with thresholds of", ", ".join(facts.shares_thresholds) or "nobody"),
         *((key, str(value)) for key, value in facts.settings.items() if key != "objective"),
     )
-    return PageSection("Model and settings", (FigureGrid("Settings", ("setting", "value"), rows),))
+    return PageSection("Model and settings", (FigureGrid("Settings", ("setting", "value"), rows),), is_folded=True)
 
 
 def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
@@ -246,7 +186,7 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
 def history_sections(history: RunHistory) -> Iterator[PageSection]:
     """Sections on prediction jobs, outgoing messages, steps, versions and seeds."""
     if history.predictions or history.n_trained < len(history.outgoing):
-        yield PageSection("Predictions", tuple(_prediction_blocks(history)))
+        yield PageSection("Predictions", tuple(_prediction_blocks(history)), is_folded=True)
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:
@@ -264,9 +204,10 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
     ]
     if len(listed) > MOST_MESSAGES:
         blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
-    yield PageSection("What left", tuple(blocks))
+    yield PageSection("What left", tuple(blocks), is_folded=True)
     steps = tuple((one.time, f"{one.seconds:.1f}", one.event, one.message) for one in history.steps)
-    yield PageSection("Time line", (FigureGrid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:]),))
+    grid = FigureGrid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:])
+    yield PageSection("Time line", (grid,), is_folded=True)
     facts = (
         ("party", history.party),
         ("others", ", ".join(history.peers)),
@@ -279,4 +220,4 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         ("randomness", history.randomness),
         *history.versions.items(),
     )
-    yield PageSection("Versions and seeds", (FigureGrid("The run", ("", "value"), facts),))
+    yield PageSection("Versions and seeds", (FigureGrid("The run", ("what", "value"), facts),), is_folded=True)

@@ -1,9 +1,10 @@
-"""Guarantee of a column in one sentence for customers, and warnings where it is weak."""
+"""Guarantee of a column in one sentence for customers, verdicts in natural frequencies, and warnings."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from opboost.desensitize import ColumnMechanism
 from opboost.order_metrics import Attack
@@ -25,6 +26,57 @@ MOST_ODDS, PERSON_PART = 10.0, 20
 
 # How much likelier than without the release a guess of the exact value may be; a warning above it.
 MOST_GUESS_RATIO = 2.0
+
+# Words of a verdict: how many times as often a guess may be right with the release as without, and in what share of all
+# cases more. A guess that is helped more than the last line allows is protected by nothing.
+GRADES = (("strong", 1.2, 0.05), ("fair", MOST_GUESS_RATIO, 0.25), ("weak", 10.0, 0.5), ("none", math.inf, 1.0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How well a column is protected against one attacker.
+
+    Attributes
+    ----------
+    success, blind : float
+        Probability of the attacker's guessing the exact code with the release, and without it.
+    knows_others : bool
+        Whether the attacker knows the record's values in all other columns.
+    """
+
+    success: float
+    blind: float
+    knows_others: bool = False
+
+    @property
+    def grade(self) -> int:
+        """Place in `GRADES`; 0 is the best."""
+        more = self.success - self.blind
+        allowed = (self.success <= times * self.blind + 1e-9 and more <= most + 1e-9 for _, times, most in GRADES)
+        return next((k for k, is_met in enumerate(allowed) if is_met), len(GRADES) - 1)
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """By what verdicts are ordered: the best first."""
+        return self.grade, self.success - self.blind
+
+    @property
+    def word(self) -> str:
+        return GRADES[self.grade][0]
+
+    @property
+    def cases(self) -> tuple[str, str]:
+        """The two probabilities as natural frequencies: "57 of 100", and "5" of as many."""
+        n = next((n for n in (100, 1_000) if self.success * n >= 9.5), 10_000)
+        right, blind = (
+            f"{round(share * n):,}" if share * n >= 0.5 else "fewer than 1" for share in (self.success, self.blind)
+        )
+        return f"{right} of {n:,}", blind
+
+    @classmethod
+    def worst(cls, found: Iterable[Verdict]) -> Verdict:
+        """The worst of several attackers' verdicts."""
+        return max(found, key=lambda one: one.order)
 
 
 def odds(loss: float) -> str:

@@ -70,6 +70,11 @@ def loss(epsilon: float) -> str:
     return number(epsilon) if math.isinf(epsilon) else rounded_up(epsilon)
 
 
+def fraction(value: float | None) -> str:
+    """Format a number between 0 and 1."""
+    return "-" if value is None else f"{value:.3f}"
+
+
 def percent(share: float) -> str:
     """Format a share in percent."""
     return f"{100 * share:.1f} %"
@@ -87,7 +92,8 @@ def leakage_section(*, by_cells: bool = False) -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
     changed = _LEAKAGE_BY_CELLS if by_cells else {}
     rows = tuple((name, *changed.get(name, sides)) for name, *sides in _LEAKAGE)
-    return PageSection("Who sees what", (FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows),))
+    grid = FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows)
+    return PageSection("Who sees what", (grid,), is_folded=True)
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
@@ -102,7 +108,7 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
             ("unit of distance", guarantee.unit),
             ("certified", "yes" if guarantee.certified else "no"),
         )
-        blocks.append(FigureGrid("The guarantee of all columns together", ("", "value"), rows))
+        blocks.append(FigureGrid("The guarantee of all columns together", ("what", "value"), rows))
         blocks.append(
             Prose(
                 "Epsilon is per unit of distance, a step of the column: t steps apart it is at most t times as much. "
@@ -141,8 +147,8 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
 def ledger_section(statement: Statement | None) -> PageSection:
     """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
-        return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),))
-    return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)))
+        return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),), is_folded=True)
+    return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)), is_folded=True)
 
 
 def spent_words(statement: Statement) -> str:

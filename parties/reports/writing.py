@@ -12,11 +12,11 @@ from parties.config.party_run import HORIZONTAL_ROLES, PartyRun
 from parties.config.reading import read_any_run, read_role
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
-from parties.reports.choices import MechanismGrid
 from parties.reports.page import Page, to_csv, to_html, to_markdown
 from parties.reports.plain import plain
-from parties.reports.plan_facts import plan_of
-from parties.reports.plan_page import plan_page
+from parties.reports.plan.choices import MechanismGrid
+from parties.reports.plan.facts import plan_of
+from parties.reports.plan.page import plan_page
 from parties.reports.run_facts import ActiveFacts, run_facts
 from parties.reports.run_page import active_page, passive_page
 from parties.runs.run_folder import RunFolder

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import hashlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+
+import numpy as np
 
 from opboost.fit_quality import FitQuality
 from opboost.noised_table import NoiseChoice
@@ -11,6 +15,9 @@ from opboost.routing import Router
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.uplift import Uplift
+from opboost.vertical import RankColumn
+
+_PIECE_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +39,9 @@ class JointModel:
     uplift : Uplift or None
         Scores of held-out records, beside those of the active party's own model.
     choice : NoiseChoice or None
-        What of noised columns the trees were grown on; None if there are none whose release is known. Not
-        read back from disk.
+        What of noised columns the trees were grown on; None if there are none whose release is known.
+    release : dict of str to str
+        Of each released column, ``owner/name``, a digest of its ranks in the order of the records.
     """
 
     ensemble: Ensemble
@@ -43,3 +51,28 @@ class JointModel:
     fits: tuple[FitQuality, ...] = ()
     uplift: Uplift | None = None
     choice: NoiseChoice | None = None
+    release: dict[str, str] = field(default_factory=dict)
+
+    def documents(self) -> dict[str, dict[str, object]]:
+        """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
+        found: dict[str, dict[str, object]] = {}
+        if self.history.scores:
+            found["history.json"] = {"best_round": self.history.best_round, "scores": self.history.scores}
+        if self.choice is not None:
+            found["noise.json"] = {"words": self.choice.sentence, "choice": self.choice.value}
+        if self.release:
+            found["release.json"] = dict(self.release)
+        if self.uplift is not None:
+            found["held_out.json"] = asdict(self.uplift)
+        return found
+
+
+def release_digests(columns: Sequence[RankColumn]) -> dict[str, str]:
+    """Digests of released columns, by ``owner/name``."""
+    found = {}
+    for column in columns:
+        digest = hashlib.sha256(f"{column.n_ranks} {np.asarray(column.cuts).tolist()}".encode())
+        for start in range(0, len(column.ranks), _PIECE_ROWS):
+            digest.update(np.asarray(column.ranks[start : start + _PIECE_ROWS], "<u4").tobytes())
+        found[f"{column.owner}/{column.name}"] = digest.hexdigest()
+    return found

@@ -8,8 +8,15 @@ and what the passive parties released to it:
                       travel, which peers confirmed that they are done
 ``common.json``       the ids that were found to be common, unless the files were aligned already
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
+``rows.npy``          which of this party's records are trained on; ``<peer>.order.npy``: in which order ranks travel
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
 ====================  ====================================================================================
+
+``journal.json`` and ``tests.json`` are kept twice, each with its digest: what a power cut or a bad sector has damaged
+is read from the other copy.
+
+When the run is over on all sides, the folder becomes ``received/``, from which `opboost tune` reads the ranks again; it
+may be removed. Of a run on a cluster nothing is kept.
 
 A passive party needs no journal beside its ledger and store, which give the same release again, and the note in
 ``meta.json`` that this run has released. The messages of both sides, sent and received, are lines of ``log.jsonl``.
@@ -18,9 +25,11 @@ A passive party needs no journal beside its ledger and store, which give the sam
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -31,10 +40,11 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
+from opboost.trees.model_file import document_digest
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import make_folder, write_json
+from parties.storage.atomic_files import make_folder, replacing, write_json
 
-FOLDER = "journal"
+FOLDER, KEPT = "journal", "received"
 
 T = TypeVar("T")
 
@@ -84,10 +94,50 @@ class Journal:
             "orders": {},
             "confirmed": [],
         }
-        if (self.path / "journal.json").exists():
+        if any(path.exists() for path in self._copies("journal.json")):
             self._facts = self._read("journal.json", _FACTS).model_dump()
         else:
             self._write("journal.json", self._facts)
+
+    @classmethod
+    def kept(cls, run_folder: Path) -> Journal:
+        """The journal of a run that is over, with what was received.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        journal = cls.__new__(cls)
+        journal.path = run_folder / KEPT
+        journal._facts = journal._read("journal.json", _FACTS).model_dump()
+        return journal
+
+    def note_rows(self, rows: NDArray[np.int64], orders: Mapping[str, NDArray[np.int64]]) -> None:
+        """Keep, once, which of this party's records are trained on, and in which order each peer's ranks travel."""
+        # Of a saved run that is concluded, records are counted among those that were common before.
+        if (self.path / "rows.npy").exists():
+            return
+        for name, numbers in (*((f"{peer}.order", order) for peer, order in orders.items()), ("rows", rows)):
+            with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
+                np.save(file, numbers)
+
+    def rows(self) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+        """What `note_rows` kept.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        try:
+            orders = {path.name.removesuffix(".order.npy"): np.load(path) for path in self.path.glob("*.order.npy")}
+            return np.load(self.path / "rows.npy"), orders
+        except (OSError, ValueError):
+            raise RunFolderError(f"{self.path / 'rows.npy'} cannot be read. Nothing was trained") from None
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """Those who sent something, in the order of their names."""
+        return tuple(sorted(path.name for path in (self.path / "from").glob("*")))
 
     def note_inputs(self, digest: str) -> None:
         """Keep the digest of this party's whole file, or compare it with that of the run's beginning.
@@ -194,21 +244,34 @@ class Journal:
         """Whether a run has received anything of a release."""
         return any((run_folder / FOLDER / "from").glob("*/offer"))
 
-    def remove(self) -> None:
-        """Remove the journal of a run that is over on all sides."""
+    def close(self) -> None:
+        """End the journal of a run that is over on all sides; what was received is kept for tuning."""
+        kept = self.path.parent / KEPT
+        if (self.path / "rows.npy").exists():
+            shutil.rmtree(kept, ignore_errors=True)
+            self.path.rename(kept)
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _write(self, name: str, document: Any) -> None:
         make_folder(self.path)
-        write_json(self.path / name, document)
+        for path in self._copies(name):
+            write_json(path, {"digest": document_digest({name: document}), name: document})
 
     def _read(self, name: str, content: TypeAdapter[T]) -> T:
-        try:
-            return content.validate_json((self.path / name).read_bytes(), strict=True)
-        except (OSError, ValueError):
-            raise RunFolderError(
-                f"{self.path / name} cannot be read; choose another run_id. Nothing was sent"
-            ) from None
+        for path in self._copies(name):
+            with suppress(OSError, ValueError, RecursionError):
+                document = json.loads(path.read_bytes())
+                if isinstance(document, dict) and name in document:
+                    if document.pop("digest", None) != document_digest(document):
+                        continue
+                    document = document[name]
+                return content.validate_json(json.dumps(document), strict=True)
+        raise RunFolderError(f"{self.path / name} cannot be read; choose another run_id. Nothing was sent")
+
+    def _copies(self, name: str) -> tuple[Path, ...]:
+        """The files in which a document lies; the ids, which may be many, are found again from the data."""
+        path = self.path / name
+        return (path,) if name == "common.json" else (path, path.with_suffix(".copy"))
 
 
 def _compare(before: Records, now: Records) -> None:

@@ -8,19 +8,18 @@ file                content
 ``log.jsonl/txt``   steps, and every outgoing message with size and digest
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
-``journal/``        A and a coordinator, while the run is on: `parties.runs.journal`, `parties.horizontal.round_journal`
+``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of the rows held out of training, round by round
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
+``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
-``metrics.json``    scores
-``report.html``     for people; ``report.json`` holds the same facts (`parties.reports`)
+``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
-``answers.json``    a worker: what it trains on, what it answered for, and while the run is on the key of its noise
-``drawing.json``    a worker: for which drawing of the public bits it revealed its random bytes
+``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
 """
@@ -44,9 +43,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from opboost.fit_quality import FitQuality
+from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
-from opboost.trees.model_file import load_model, save_model
+from opboost.trees.model_file import document_digest, load_model, save_model
 from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
@@ -217,12 +217,8 @@ class RunFolder:
         """Keep the active party's share of a model."""
         self.write_json("guarantee.json", {peer: promise.to_dict() for peer, promise in model.guarantees.items()})
         self.write_json("partners.json", {peer: router_to_dict(router) for peer, router in model.routers.items()})
-        if model.history.scores:
-            self.write_json("history.json", {"best_round": model.history.best_round, "scores": model.history.scores})
-        if model.choice is not None:
-            self.write_json("noise.json", {"words": model.choice.sentence})
-        if model.uplift is not None:
-            self.write_json("held_out.json", asdict(model.uplift))
+        for name, document in model.documents().items():
+            self.write_json(name, document)
         for fit in model.fits:
             self.note_fit(fit)
         self.save_ensemble(model.ensemble)
@@ -234,8 +230,7 @@ class RunFolder:
 
     def note_fit(self, fit: FitQuality) -> None:
         """Keep how predictions compare with labels, in place of what was noted before on the same basis."""
-        before = self.read_json("fit.json") if (self.path / "fit.json").exists() else {}
-        self.write_json("fit.json", {**before, fit.basis: asdict(fit)})
+        self.write_json("fit.json", {**self._if_there("fit.json"), fit.basis: asdict(fit)})
 
     def load_fits(self) -> tuple[FitQuality, ...]:
         """Read what `note_fit` kept.
@@ -243,36 +238,38 @@ class RunFolder:
         Raises
         ------
         RunFolderError
-            If the file is malformed.
         """
-        if not (self.path / "fit.json").exists():
-            return ()
         try:
-            return tuple(_FIT.validate_python(document) for document in self.read_json("fit.json").values())
+            return tuple(_FIT.validate_python(document) for document in self._if_there("fit.json").values())
         except (AttributeError, ValidationError):
             raise RunFolderError(f"{self.path / 'fit.json'} is malformed") from None
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
         self._require_model()
+        choice = self._if_there("noise.json").get("choice")
         return JointModel(
             ensemble=load_model(self.path / "model.json"),
             guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
+            choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
+            release=self._if_there("release.json"),
         )
 
     def save_router(self, router: Router, guarantee: Guarantee) -> None:
         """Keep a passive party's share of a model."""
         document = {"format": ROUTER_FORMAT, "version": ROUTER_VERSION, **router_to_dict(router)}
         self.write_json("guarantee.json", guarantee.to_dict())
-        self.write_json("model.json", document)
+        self.write_json("model.json", {**document, "digest": document_digest(document)})
 
     def load_router(self) -> Router:
         """Read a passive party's share of a model."""
         self._require_model()
-        document = self.read_json("model.json")
+        path, document = self.path / "model.json", self.read_json("model.json")
         if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
-            raise RunFolderError(f"{self.path / 'model.json'} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
+            raise RunFolderError(f"{path} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
+        if document.pop("digest", None) not in (None, document_digest(document)):
+            raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")
         return router_from_dict(document)
 
     def write_json(self, name: str, document: Any) -> None:
@@ -290,6 +287,9 @@ class RunFolder:
         if not isinstance(document, dict):
             raise RunFolderError(f"{self.path / name} holds no JSON object")
         return document
+
+    def _if_there(self, name: str) -> dict[str, Any]:
+        return self.read_json(name) if (self.path / name).exists() else {}
 
     def _require_model(self) -> None:
         if not self.has_model:

@@ -13,7 +13,7 @@ from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel
 
 from opboost.errors import OpBoostError
-from parties.config.http_section import HttpSection
+from parties.config.serve_section import HttpSection
 from parties.errors import PartyError, Unavailable
 from parties.service.requests import ScoresAnswer, ScoresBody
 from parties.service.versions import Versions

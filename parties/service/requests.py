@@ -15,7 +15,7 @@ from opboost.preprocess import own_features
 from opboost.schema import TableSchema
 from parties.errors import TableError
 from parties.tables.data_files import named
-from parties.tables.party_table import own_columns, read_table
+from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import canonical, join
 from parties.tables.sorted_ids import Duplicates
 
@@ -103,8 +103,7 @@ class OwnRecords:
         TableError, DataError
         """
         table = read_table(path, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        own = {column.name: column.values for column in own_columns(table, schema)}
-        return cls(schema=schema, ids=table.index, values=own)
+        return cls(schema=schema, ids=table.index, values=model_inputs(table, schema))
 
     def of(self, records: Sequence[RecordBody]) -> tuple[list[str], dict[str, Values], Mask]:
         """Ids and own columns of the records in a request, and which of them are known or came with columns.
@@ -139,6 +138,8 @@ class OwnRecords:
         return texts[0] if len(texts) == 1 else join(texts)
 
     def _parsed(self, cells: Sequence[dict[str, Cell]]) -> dict[str, Values]:
+        if self.schema.base_margin:
+            raise TableError("records of a model with a base margin are scored by id alone. Nothing was asked")
         wanted = set(self.schema.names)
         for columns in cells:
             if missing := sorted(wanted - columns.keys()):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -13,15 +13,16 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
-from opboost.privacy.guarantee import Guarantee
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
 
-_GUARANTEE = TypeAdapter(Guarantee)
+_GUARANTEE, _COLUMN = TypeAdapter(Guarantee), TypeAdapter(ColumnGuarantee)
 
-# Characters of a sentence of a guarantee.
+# Characters of a sentence of a guarantee; what it does not protect, and settings and other facts of a column.
 MAX_TEXT = 2000
+MAX_ENTRIES = 100
 
 # What reading a document of the wrong structure can raise.
 _MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
@@ -103,13 +104,26 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     """
     if not isinstance(document, Mapping) or set(document) != {part.name for part in fields(Guarantee)}:
         raise ConfigError("the guarantee is malformed: it has missing or unknown parts")
+    columns, told = document["columns"], document["not_protected"]
+    if not (isinstance(columns, list | tuple) and _is_short(told) and all(map(_is_short_column, columns))):
+        raise ConfigError(f"the guarantee is malformed, or has more than {MAX_ENTRIES} entries in one place")
     try:
-        guarantee = _GUARANTEE.validate_python(_number(document))
+        # Each for itself: of many that are wrong only the first one makes errors.
+        found = tuple(_COLUMN.validate_python(_number(column)) for column in columns)
+        guarantee = replace(_GUARANTEE.validate_python(_number({**document, "columns": []})), columns=found)
     except ValidationError as error:
         raise ConfigError(f"the guarantee is malformed in {error.error_count()} places") from None
     if any(len(text) > MAX_TEXT or not text.isprintable() for text in _texts(asdict(guarantee))):
         raise ConfigError(f"the guarantee holds a text of over {MAX_TEXT} characters, or one that cannot be printed")
     return guarantee
+
+
+def _is_short(found: object) -> bool:
+    return isinstance(found, list | tuple | Mapping) and len(found) <= MAX_ENTRIES
+
+
+def _is_short_column(column: object) -> bool:
+    return isinstance(column, Mapping) and _is_short(column) and _is_short(column.get("parameters", {}))
 
 
 def _finite(value: Any) -> float:

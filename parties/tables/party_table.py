@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import nearest
-from opboost.preprocess import Columns, holds_numbers, own_features
+from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
@@ -23,6 +23,7 @@ from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
+from parties.tables.labels import read_labels, read_weights
 from parties.tables.parquet import StoredColumns
 from parties.tables.parquet_files import read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
@@ -41,12 +42,17 @@ class PartyTable:
         Unique and sorted.
     features : Columns
         The schema's columns: a DataFrame in its order, or what reads them from a file one at a time.
-    labels : ndarray of float64 or None
+    labels : ndarray of float64, shape (n_rows,) or (n_rows, n_labels), or None
+    weights : ndarray of float64 or None
+    margins : mapping of str to ndarray of float64
+        Where the scores of records start, by column.
     """
 
     ids: Ids
     features: Columns
     labels: Values | None = None
+    weights: Values | None = None
+    margins: dict[str, Values] = field(default_factory=dict)
     _own: dict[TableSchema, tuple[OwnColumn, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -72,14 +78,16 @@ class PartyTable:
 
     def take(self, rows: NDArray[np.int64]) -> PartyTable:
         """The table of some of its rows, given in ascending order; own columns that were made are not made again."""
-        labels = None if self.labels is None else self.labels[rows]
+        labels, weights = (None if one is None else one[rows] for one in (self.labels, self.weights))
+        margins = {name: values[rows] for name, values in self.margins.items()}
         own = {
             schema: tuple(replace(column, values=column.values[rows]) for column in columns)
             for schema, columns in self._own.items()
         }
         if isinstance(self.features, StoredColumns):
-            return PartyTable(self.ids[rows], self.features.take(rows), labels, own)
-        return PartyTable(self.ids[rows], self.frame.iloc[rows].reset_index(drop=True), labels, own)
+            return PartyTable(self.ids[rows], self.features.take(rows), labels, weights, margins, own)
+        frame = self.frame.iloc[rows].reset_index(drop=True)
+        return PartyTable(self.ids[rows], frame, labels, weights, margins, own)
 
 
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
@@ -91,6 +99,11 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
             for column in schema.columns
         )
     return table._own[schema]
+
+
+def model_inputs(table: PartyTable, schema: TableSchema) -> dict[str, Values]:
+    """What a model reads of the active party's records, by name."""
+    return {column.name: column.values for column in own_columns(table, schema)} | table.margins
 
 
 def digest_of_ids(ids: Ids) -> str:
@@ -135,8 +148,8 @@ def read_table(
     stamp = stamp_of(path)
     names, frame = (stored_names(path), pd.DataFrame()) if by_column else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
-    if by_column and schema.label in names:
-        frame = read_cells(read_stored(path, [schema.label]), schema, path)
+    if by_column and (given := [name for _, name in schema.of_training if name in names]):
+        frame = read_cells(read_stored(path, given), schema, path)
     if by_column:
         kept = _stored_ids(path, schema, duplicates)
         # What is kept is the encoding of cells as they stand in the file.
@@ -153,10 +166,15 @@ def _labelled(
     table: PartyTable, path: Path, frame: pd.DataFrame, schema: TableSchema, rows: KeptNumbers, *, needs_label: bool
 ) -> PartyTable:
     """The table with the labels of its rows, as far as there are any; for training without records that have none."""
-    if schema.label is None or schema.label not in frame.columns:
+    margins = {name: read_labels(path, frame[name], name, what="base margin")[rows[:]] for name in schema.base_margin}
+    table = replace(table, margins=margins)
+    if needs_label and schema.weight is not None:
+        table = replace(table, weights=read_weights(path, frame[schema.weight], schema.weight)[rows[:]])
+    if not schema.labels or not set(schema.labels) <= set(frame.columns):
         return table
-    labels = read_labels(path, frame[schema.label], schema.label, may_miss=schema.format.drops_unlabelled)[rows[:]]
-    is_known = np.isfinite(labels)
+    columns = [read_labels(path, frame[n], n, may_miss=schema.format.drops_unlabelled)[rows[:]] for n in schema.labels]
+    labels = np.column_stack(columns) if len(columns) > 1 else columns[0]
+    is_known = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
     if not is_known.any():
         raise TableError(f"{path}: label column {schema.label!r} is empty")
     table = replace(table, labels=labels)
@@ -230,13 +248,13 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
     TableError
         If it is no table.
     """
-    known = {*schema.id_columns, *schema.names, schema.label}
+    known = {*schema.id_columns, *schema.names, *(name for _, name in schema.of_training)}
     if is_stored(path):
         names = stored_names(path)
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
-    as_text = (*schema.id_columns, *texts, *([schema.label] if schema.label and form.positive else []))
+    as_text = (*schema.id_columns, *texts, *(schema.labels if form.positive else ()))
     with reporting_faults(path, form.encoding):
         frame = read_csv(path, as_text, form)
     names = [str(name) for name in frame.columns]
@@ -250,12 +268,14 @@ def check_columns(
     for name in schema.id_columns:
         if name not in found:
             raise TableError(f"{path} has no id column {name!r}; {_instead(path, name, found, schema)}")
-    if needs_label and schema.label not in found:
-        raise TableError(f"{path} has no label column {schema.label!r}; {_instead(path, schema.label, found, schema)}")
+    for what, name in schema.of_training:
+        if name not in found and (needs_label or what == "base margin"):
+            raise TableError(f"{path} has no {what} column {name!r}; {_instead(path, name, found, schema)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
         raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}{nearest(missing, found)}")
-    unknown = sorted(set(found) - {*schema.names, *schema.id_columns, schema.label, *ignore})
+    of_training = (name for _, name in schema.of_training)
+    unknown = sorted(set(found) - {*schema.names, *schema.id_columns, *of_training, *ignore})
     if unknown:
         raise TableError(
             f"{path} has columns that the schema does not know: {named(unknown)}; describe them or list them "
@@ -271,19 +291,3 @@ def _instead(path: Path, name: str | None, found: Sequence[str], schema: TableSc
         word = "tab" if other == "\t" else other
         return f"the separator looks like {word!r}; say `reader: {{sep: {word!r}}}` in the schema"
     return f"its columns are {named(found)}{nearest(name or '', found)}"
-
-
-def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:
-    """The labels as numbers; NaN for a missing one, where one may be."""
-    if not holds_numbers(column):
-        raise TableError(f"{path}: label column {name!r} holds {column.dtype}, not numbers")
-    try:
-        labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    except (OverflowError, TypeError):
-        raise TableError(
-            f"{path}: label column {name!r} holds cells that are not numbers of double precision"
-        ) from None
-    n_bad = int((~np.isfinite(labels) & ~(may_miss & column.isna().to_numpy())).sum())
-    if n_bad:
-        raise TableError(f"{path}: label column {name!r} is missing, infinite or not a number in {n_bad} rows")
-    return labels

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
+from parties.config.align_section import Method
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.progress import Progress, no_progress
@@ -96,7 +97,7 @@ class Aligner:
     """
 
     run_id: str
-    method: str
+    method: Method
     words: str
     secret: bytes | None = field(repr=False)
 
@@ -170,7 +171,12 @@ class Aligner:
             )
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
-        common = find(AlignmentTerms(run_id=self.run_id, secret=self.secret, share=share, progress=place.progress))
+        assert self.method != "prealigned"
+        common = find(
+            AlignmentTerms(
+                run_id=self.run_id, method=self.method, secret=self.secret, share=share, progress=place.progress
+            )
+        )
         phase.enter("checking the common records")
         return Aligned(table.take(common.positions), common.orders)
 

@@ -37,7 +37,7 @@ from parties.errors import Disagreement, RunFolderError
 from parties.session.handshake import conversation, greet, greet_all
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tables.blocks import record_names
-from parties.tables.party_table import PartyTable, own_columns
+from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import Ids
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords
@@ -165,7 +165,7 @@ def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, ar
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
     """The active party's held-out records of a table."""
     assert table.labels is not None
-    return HeldOutRecords(table.index, {one.name: one.values for one in own_columns(table, schema)}, table.labels)
+    return HeldOutRecords(table.index, model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:

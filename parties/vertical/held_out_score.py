@@ -64,7 +64,8 @@ class HeldOutCells:
             cells = self.answers[column.owner][rows, place]
             is_missing = np.isnan(cells)
             found.append(np.where(is_missing, np.nan, ranks[np.where(is_missing, -1, cells).astype(np.int64)]))
-        return KnownRows(tuple(found), job.held_out.labels[rows], job.metrics) if len(rows) else None
+        margins = np.array([job.held_out.own[one.name][rows] for one in job.margins]) if job.margins else 0.0
+        return KnownRows(tuple(found), job.held_out.labels[rows], job.metrics, margins) if len(rows) else None
 
 
 def ask_cells(job: ActiveJob, columns: Sequence[Column], channels: Sequence[Channel]) -> HeldOutCells:
@@ -140,11 +141,13 @@ def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], Traine
     assert job.held_out is not None
     names, n_rows = {column.name for column in job.own}, len(job.held_out.ids)
     if not names:
-        return job.loss.predictions(np.tile(model.ensemble.base_scores, (n_rows, 1)))
+        margins = [job.held_out.own[one.name] for one in job.margins] or [np.zeros(n_rows)]
+        return job.loss.predictions(model.ensemble.base_scores + np.column_stack(margins))
     # Nobody else sees anything of this model.
     alone = replace(
         job,
         noised_labels=None,
+        earlier=None,
         parameters=job.parameters if model.choice is None else calmed(job.parameters, job.left_open),
         constraints=job.constraints.among(names),
         column_order=tuple(name for name in job.column_order if name in names),

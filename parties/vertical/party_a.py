@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
 from pydantic import JsonValue
 
@@ -18,7 +19,7 @@ from opboost.trees.boosting import OnRound, RoundReport
 from opboost.vertical import Column, RankColumn, TrainedTrees, train
 from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
-from parties.runs.joint_model import JointModel
+from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
@@ -50,12 +51,14 @@ def train_jointly(
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.released()]
+        if job.earlier is not None:
+            job.earlier.check(job.loss, received, job.margins)
         cells = None
         if job.held_out is not None and job.by_cells:
             phase.enter("asking about held-out records")
             cells = ask_cells(job, _columns(job, received), channels)
         phase.enter("growing trees")
-        trained = _grow(job, channels, received, cells, progress)
+        trained = grow_trees(job, channels, received, progress, cells=cells)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -79,12 +82,12 @@ def train_jointly(
             history=trained.history,
             fits=() if fit is None else (fit,),
             choice=trained.choice,
+            release=release_digests(received) if job.grow is None else {},
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            model = score_held_out(
-                job, model, channels, cells, lambda alone: _grow(alone, channels, (), cells, no_progress)
-            )
+            grow = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
+            model = score_held_out(job, model, channels, cells, grow)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -99,20 +102,22 @@ def _columns(job: ActiveJob, received: Sequence[RankColumn]) -> list[Column]:
     return columns
 
 
-def _grow(
+def grow_trees(
     job: ActiveJob,
     channels: Sequence[Channel],
     received: Sequence[RankColumn],
-    cells: HeldOutCells | None,
     progress: Progress,
+    *,
+    cells: HeldOutCells | None = None,
 ) -> TrainedTrees:
+    """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
     columns = _columns(job, received)
     known = None if cells is None else cells.known(job, columns)
     parameters = job.parameters
-    if job.metrics and known is None:
+    if job.metrics and known is None and job.validation is None:
         # None of the held-out records was answered.
         parameters = replace(parameters, early_stopping_rounds=None)
     # What comes before the first round, such as the fit of noise correction, reports nothing.
@@ -139,6 +144,8 @@ def _grow(
             seed=job.seed,
             on_round=on_round,
             leaf_labels=None if job.noised_labels is None else job.labels,
+            margins=job.margins,
+            earlier=None if job.earlier is None else job.earlier.model,
         )
 
 

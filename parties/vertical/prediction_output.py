@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
-from opboost.trees.losses import Loss, Quantiles
-from parties.errors import RunFolderError
+from opboost.trees.losses import Loss, Quantiles, Several
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.storage.atomic_files import replacing
-from parties.storage.csv_cells import as_text
 from parties.tables.party_table import PartyTable
 from parties.vertical.prediction_client import Statuses
 from protocols.messages.prediction import RecordStatus
@@ -42,6 +37,9 @@ def prediction_table(
     if isinstance(loss, Quantiles):
         quantiles = zip(loss.quantile_alpha, predictions.T, strict=True)
         return pd.DataFrame({"id": ids, **{f"quantile_{a:g}": column for a, column in quantiles}, "status": status})
+    if isinstance(loss, Several):
+        labels = {f"prediction_{k}": column for k, column in enumerate(predictions.T)}
+        return pd.DataFrame({"id": ids, **labels, "status": status})
     is_scored = statuses == RecordStatus.ANSWERED
     chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
     classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
@@ -54,8 +52,9 @@ def score(
     """Metrics of predictions, where the table holds labels of both classes; empty elsewhere."""
     if table.labels is None:
         return {}
-    known = known & np.isfinite(table.labels)
-    if not known.any() or len(np.unique(table.labels[known])) < 2:
+    columns = table.labels.reshape(len(known), -1)
+    known = known & np.isfinite(columns).all(axis=1)
+    if not known.any() or not np.ptp(columns[known], axis=0).all():
         return {}
     loss = model.ensemble.loss
     metrics = evaluate(loss, table.labels[known], predictions[known])
@@ -68,18 +67,3 @@ def score(
     folder.write_json("metrics.json", {**before, mode: {**metrics, "n_rows": int(known.sum())}})
     log.step("scored", ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), **metrics)
     return metrics
-
-
-def write_predictions(predictions: pd.DataFrame, path: Path) -> None:
-    """Write predictions keyed by id, as CSV or Parquet by the file's name; an existing file is never replaced.
-
-    In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
-    """
-    if path.exists():
-        raise RunFolderError(f"{path} exists; give another file with --out. Nothing was written")
-    with replacing(path) as partial:
-        if path.suffix == ".parquet":
-            predictions.to_parquet(partial, index=False)
-        else:
-            ids = predictions.filter(regex=r"^id(\.|$)").map(as_text)
-            predictions.assign(**ids).to_csv(partial, index=False)

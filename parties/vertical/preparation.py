@@ -27,6 +27,7 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
+from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.misfits import showing_misfits
@@ -44,7 +45,7 @@ from parties.vertical.held_out import (
     own_records,
 )
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.training_job import ActiveJob
+from parties.vertical.training_job import ActiveJob, Earlier, digest_of_own
 from protocols.transport.channel import Channel
 
 
@@ -63,6 +64,7 @@ class PreparedActive:
     aligner : Aligner
     loss, parameters : Loss, BoostingParameters
     label_noise : LabelNoise or None
+    earlier : Earlier or None
     """
 
     run: ActiveRun
@@ -73,6 +75,7 @@ class PreparedActive:
     loss: Loss
     parameters: BoostingParameters
     label_noise: LabelNoise | None = None
+    earlier: Earlier | None = None
     partition_words: ClassVar[None] = None
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
@@ -87,7 +90,9 @@ class PreparedActive:
             id_digest=table.id_digest if is_ready else None,
             own=own_columns(table, self.schema),
             labels=table.labels,
-            weights=np.ones(table.n_rows),
+            weights=np.ones(table.n_rows) if table.weights is None else table.weights,
+            margins=tuple(OwnColumn(name, values) for name, values in table.margins.items()),
+            earlier=self.earlier,
             loss=self.loss,
             parameters=self.parameters,
             constraints=run.model.constraints,
@@ -138,6 +143,7 @@ class PreparedActive:
         rows = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if rows is None else aligned.without(rows)
         job = self.job(aligned, journal)
+        journal.note_rows(self.table.ids.get_indexer(aligned.table.ids[:]), aligned.orders)
         if self.label_noise is None:
             return job
         noised = self.label_noise.draw(job.labels, aligned.table.ids, run_id=job.run_id, peers=hellos, to=place.folder)
@@ -210,7 +216,9 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
-        loss, parameters = run.model.loss(), run.model.parameters()
+        loss, parameters = run.model.loss(len(schema.labels)), run.model.parameters()
+        if schema.more_labels and run.label_epsilon is not None:
+            raise ConfigError("label_epsilon noises one label, and the schema names several")
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
     with showing_misfits(run.data, schema):
         whole = _whole_table(run, schema, ignore)
@@ -227,11 +235,12 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         run=run,
         schema=schema,
         table=table,
-        digest=_digest_of_own(whole, table, own),
+        digest=digest_of_own(whole, table, own),
         aligner=Aligner.of(run, schema),
         loss=loss,
         parameters=parameters,
         label_noise=noise,
+        earlier=None if run.continue_from is None else Earlier.of(RunFolder(run.continue_from).load_joint_model()),
     )
 
 
@@ -267,17 +276,9 @@ def _whole_table(
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
     """Refuse a whole file in which the label or a column holds a single value; among some of its records it may."""
-    if run.role == "active" and table.labels is not None and len(np.unique(table.labels)) < 2:
-        raise TableError(f"{run.data}: label column {schema.label!r} holds a single value")
+    if run.role == "active" and table.labels is not None and not np.ptp(table.labels, axis=0).all():
+        raise TableError(f"{run.data}: label column {', '.join(schema.labels)!r} holds a single value")
     check_varied(table, schema, run.data)
-
-
-def _digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
-    named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
-    digest = hashlib.sha256(json.dumps(named).encode())
-    for values in (whole.labels, *(column.values for column in own)):
-        digest.update(np.ascontiguousarray(values))
-    return digest.hexdigest()
 
 
 def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str:

@@ -31,9 +31,6 @@ from protocols.private_files import private_opener
 from protocols.transport.channel import Channel, receive_any
 from protocols.transport.codec import decode, encode
 
-# What a guarantee does not protect, and the settings of one mechanism.
-MAX_ENTRIES = 100
-
 RankBytes = NDArray[np.uint8] | NDArray[np.uint16] | NDArray[np.uint32]
 
 
@@ -57,9 +54,9 @@ class Receipt:
 
     Notes
     -----
-    On disk are ``offer``, the message as it came, and per column ``0.ranks``, ``1.ranks``, ...: its ranks as they came,
-    without gaps. A crash can only cut the last file short. A complete column is compared with the digest that the offer
-    names; one that differs is removed, and is asked for again.
+    On disk are ``offer``, a digest and the message as it came, and per column ``0.ranks``, ``1.ranks``, ...: its ranks
+    as they came, without gaps. A crash can only cut the last file short. A complete column is compared with the digest
+    that the offer names; one that differs is removed, and is asked for again.
     """
 
     def __init__(
@@ -155,22 +152,17 @@ class Receipt:
             self.guarantee = guarantee_from_dict(offer.guarantee)
         except ConfigError as error:
             raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
-        self._check_size(self.guarantee, len(offer.columns))
+        if len(self.guarantee.columns) > len(offer.columns):
+            raise UnexpectedMessage(
+                f"{self.peer} sent a guarantee of {len(self.guarantee.columns)} columns with {len(offer.columns)} "
+                "offered ones"
+            )
         self._releases = releases_of(offer, self.guarantee, peer=self.peer)
         if self.offer is None:
             self._keep_offer(offer)
             self.offer = offer
             self._start_column()
         self._is_offered = True
-
-    def _check_size(self, guarantee: Guarantee, n_offered: int) -> None:
-        """A guarantee has an entry per column at most, and a few words on each."""
-        n_parameters = max((len(column.parameters) for column in guarantee.columns), default=0)
-        if len(guarantee.columns) > n_offered or len(guarantee.not_protected) + n_parameters > MAX_ENTRIES:
-            raise UnexpectedMessage(
-                f"{self.peer} sent a guarantee of {len(guarantee.columns)} columns with {n_offered} offered ones, or "
-                f"more than {MAX_ENTRIES} entries"
-            )
 
     def _check(self, ranks: RankBytes, offered: OfferedColumn) -> None:
         index = len(self.columns)
@@ -232,7 +224,8 @@ class Receipt:
             return
         make_folder(self._folder)
         with replacing(self._folder / "offer") as partial:
-            partial.write_bytes(encode(offer)[0])
+            content = bytes(encode(offer)[0])
+            partial.write_bytes(hashlib.sha256(content).digest() + content)
 
     def _keep_ranks(self, index: int, ranks: RankBytes) -> None:
         """Append to a column's file; done when the operating system has it, which outlives this process."""
@@ -247,8 +240,9 @@ class Receipt:
 
     def _take_up(self, folder: Path) -> None:
         """Read what an earlier attempt kept, up to where it cannot be relied on; the peer sends the rest again."""
+        digest, content = (kept := (folder / "offer").read_bytes())[:32], kept[32:]
         try:
-            offer = decode([(folder / "offer").read_bytes()])
+            offer = decode([content]) if hashlib.sha256(content).digest() == digest else None
         except DecodeError:
             offer = None
         if not isinstance(offer, Offer):

@@ -213,7 +213,11 @@ def first_row(held: Held | None, column: int, n_rows: int) -> int:
 def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
     """The guarantee as the other side may read it: a unit tells the width of the bounds, so its words stay here."""
     columns = (
-        replace(promise, column=f"column {i}" if opaque_names else promise.column, unit="one step of the column")
+        replace(
+            promise,
+            column=f"column {i}" if opaque_names else promise.column,
+            unit=promise.unit if "n_categories" in promise.parameters else "one step of the column",
+        )
         for i, promise in enumerate(guarantee.columns)
     )
     return replace(guarantee, columns=tuple(columns))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -13,12 +15,17 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.noise_correction import calmed
+from opboost.outputs import Engine
+from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric, ValidationPlan
-from opboost.vertical import Engine, OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from parties.errors import Disagreement
+from parties.runs.joint_model import JointModel, release_digests
 from parties.runs.journal import Journal
+from parties.tables.party_table import PartyTable
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
 from protocols.messages.fields import MAX_TESTS
@@ -32,6 +39,40 @@ class HeldOutRecords:
     ids: pd.Index
     own: Mapping[str, Values]
     labels: Values
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """A finished model that training goes on from, and digests of the released columns that it was trained on."""
+
+    model: EarlierModel
+    release: Mapping[str, str]
+
+    @classmethod
+    def of(cls, model: JointModel) -> Earlier:
+        """The same of the active party's share of a model."""
+        return cls(EarlierModel(model.ensemble, model.choice), model.release)
+
+    def check(self, loss: Loss, received: Sequence[RankColumn], margins: Sequence[OwnColumn]) -> None:
+        """Refuse another release, or another objective.
+
+        Raises
+        ------
+        Disagreement, ParameterError
+        """
+        ensemble = self.model.ensemble
+        if ensemble.loss != loss or len(ensemble.offsets) != len(margins):
+            raise ParameterError(
+                f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
+                f"this run has {loss.name} with {len(margins)}. Nothing was trained"
+            )
+        found = release_digests(received)
+        asked = {f"{one.owner}/{one.name}" for one in ensemble.features if one.owner is not None}
+        if changed := sorted(name for name in asked if found.get(name) != self.release.get(name, "")):
+            raise Disagreement(
+                f"the model to continue was trained on another release of {', '.join(changed)}: it needs the same "
+                "records, values and noise. Nothing was trained"
+            )
 
 
 class Grower(Protocol):
@@ -56,6 +97,10 @@ class ActiveJob:
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
         Like the rows of `own`, empty where `grow` has them.
+    margins : tuple of OwnColumn
+        Where each record's scores start, one column per output; empty for none.
+    earlier : Earlier, optional
+        A model whose trees the new ones follow.
     noised_labels : ndarray of float64, shape (n_rows,), optional
         Labels that decide on everything but the leaves, and so on everything that peers see.
     loss : Loss
@@ -104,6 +149,8 @@ class ActiveJob:
     weights: Values
     loss: Loss
     parameters: BoostingParameters
+    margins: tuple[OwnColumn, ...] = ()
+    earlier: Earlier | None = None
     noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
@@ -134,8 +181,10 @@ class ActiveJob:
         if self.by_cells:
             return 0
         either = self.parameters, calmed(self.parameters, self.left_open)
-        n_splits = max(one.n_estimators * one.max_splits for one in either)
-        return min(n_splits * self.loss.n_outputs, MAX_TESTS)
+        n_splits = max(one.n_estimators * one.max_splits for one in either) * self.loss.n_outputs
+        if self.earlier is not None:
+            n_splits += sum(int((~tree.is_leaf).sum()) for tree in self.earlier.model.ensemble.trees)
+        return min(n_splits, MAX_TESTS)
 
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""
@@ -180,3 +229,12 @@ class ActiveJob:
             self.constraints.on(names, are_categorical=are_categorical, max_delta_step=0.0)
         except ParameterError as error:
             raise ParameterError(f"{error}. Nothing was released") from None
+
+
+def digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
+    """A digest of what the active party brings: ids, labels, weights, margins and own columns of the whole file."""
+    named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
+    digest = hashlib.sha256(json.dumps(named).encode())
+    for values in (whole.labels, whole.weights, *whole.margins.values(), *(column.values for column in own)):
+        digest.update(np.ascontiguousarray(np.empty(0) if values is None else values))
+    return digest.hexdigest()

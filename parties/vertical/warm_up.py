@@ -45,4 +45,4 @@ def warm_training(loss: Loss) -> None:
         RankColumn("peer", 0, "ranks", steps.astype(np.uint32), _N_ROWS),
     ]
     few = BoostingParameters(n_estimators=1, max_depth=2)
-    train(columns, (steps % 2).astype(np.float64), np.ones(_N_ROWS), loss=loss, parameters=few)
+    train(columns, (steps % 2).astype(np.float64), np.ones(_N_ROWS), loss=loss.singles[0], parameters=few)

@@ -1,32 +1,34 @@
 """Blinding of record ids, as points of the curve P-256 or as keyed hashes, and matching of blinded ids.
 
-Nothing else imports openmined-psi.
-The package multiplies points in compiled code and lets other threads run meanwhile. Its own protocol ends with the
-indices of common ids in the *client's* list; we also need to know which entries of the other list they are, so that
-the other side can be told. Hence both lists are put under both keys (`x -> H(x)^ab`, the same whichever key comes
-first) with the package's two operations on points, and compared: the classical protocol of Meadows (1986) and
-Huberman, Franklin and Hogg (1999), which the package is built on.
+Nothing else imports openmined-psi, which multiplies points in compiled code and lets other threads run meanwhile. Its
+own protocol ends with the indices of common ids in the *client's* list; we also need to know which entries of the other
+list they are, so that the other side can be told. Hence only its two operations on points are used
+(`protocols.alignment.curve_prf`, `protocols.alignment.id_proof`).
 """
 
 from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from protocols.alignment.id_chunks import digest_rows
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 
 # A compressed point of P-256.
 POINT_BYTES = 33
 
-# HMAC-SHA256.
-HASH_BYTES = 32
+# Number of points of P-256.
+CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+# What ids are compared by: two of 2^26 ids on each side are alike by chance with a probability below 2^-75.
+VALUE_BYTES = 16
 
 # Threads to multiply with: more than this has never been measured.
 MAX_THREADS = 8
@@ -52,12 +54,13 @@ class Cipher:
         from private_set_intersection.python import Request, client, server
 
         self._make_request = Request
-        first = client.CreateWithNewKey(True)
         # The package's objects hold scratch memory, so every thread has its own.
         n_workers = n_workers or min(os.cpu_count() or 1, MAX_THREADS)
-        key = first.GetPrivateKeyBytes()
+        key = client.CreateWithNewKey(True).GetPrivateKeyBytes()
+        root = pow(int.from_bytes(key, "big"), -1, CURVE_ORDER).to_bytes(len(key), "big")
         self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
         self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]
+        self._roots = [server.CreateFromKey(root, True) for _ in range(n_workers)]
         self._pool = ThreadPoolExecutor(n_workers)
 
     def __enter__(self) -> Self:
@@ -79,11 +82,18 @@ class Cipher:
         DecodeError
             If one of them is no point of the curve.
         """
+        return self._multiplied(self._servers, rows)
+
+    def unblind(self, rows: ByteRows) -> ByteRows:
+        """Take this key's blinding off points, in their order; raises as `reblind` does."""
+        return self._multiplied(self._roots, rows)
+
+    def _multiplied(self, workers: Sequence[Any], rows: ByteRows) -> ByteRows:
         if rows.shape[1] != POINT_BYTES:
             raise DecodeError(f"a blinded id has {POINT_BYTES} bytes; found {rows.shape[1]}")
         points = [row.tobytes() for row in rows]
         try:
-            pieces = list(self._pool.map(self._multiply, self._servers, self._split(points)))
+            pieces = list(self._pool.map(self._multiply, workers, self._split(points)))
         except RuntimeError:
             # The package's own words are dropped: they belong to its cryptographic library.
             raise DecodeError("a blinded id is not a point of the curve") from None
@@ -101,23 +111,39 @@ class Cipher:
 def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ByteRows:
     """Keyed hashes of ids, in their order: useless without the secret, a list to try ids on with it."""
     key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
-    digests = b"".join(hmac.digest(key, record_id, "sha256") for record_id in ids)
-    return np.frombuffer(digests, np.uint8).reshape(-1, HASH_BYTES)
+    return digest_rows(ids, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
 
 
-def match(mine: ByteRows, theirs: ByteRows, peer: str) -> IdPositions:
-    """Match ids: position of each own id in the peer's list, or -1."""
-    own, others = _as_words(mine), _as_words(theirs)
-    order = np.argsort(others, kind="stable")
-    others = others[order]
-    if (others[1:] == others[:-1]).any():
-        raise UnexpectedMessage(f"{peer} sent an id more than once")
-    at = np.minimum(np.searchsorted(others, own), len(others) - 1)
-    where = np.where(others[at] == own, order[at], -1)
-    met = where[where >= 0]
-    if len(np.unique(met)) < len(met):
-        raise UnexpectedMessage(f"{peer} made two ids of this party one")
+def match_ascending(mine: ByteRows, chunks: Iterable[tuple[int, ByteRows]], peer: str) -> IdPositions:
+    """Match ids: position of each own value among the peer's, which ascend and come by chunks; -1 where it is not.
+
+    Sorts the own values in place.
+
+    Raises
+    ------
+    UnexpectedMessage
+        If the peer's values do not ascend, as distinct ones that are sorted do.
+    """
+    own = _as_words(mine)
+    order = np.argsort(own)
+    own.sort()
+    where, last = np.full(len(own), -1, np.int64), np.zeros(0, own.dtype)
+    for start, rows in chunks:
+        others = _as_words(rows)
+        ascending = np.concatenate([last, others])
+        if (ascending[1:] <= ascending[:-1]).any():
+            raise UnexpectedMessage(f"{peer} sent an id more than once, or ids out of order")
+        last = others[-1:]
+        here = slice(np.searchsorted(own, others[0]), np.searchsorted(own, last[0], "right"))
+        at = np.searchsorted(others, own[here])
+        is_met = others[at] == own[here]
+        where[order[here][is_met]] = start + at[is_met]
     return where
+
+
+def ascending_order(rows: ByteRows) -> IdPositions:
+    """The order in which rows ascend."""
+    return np.argsort(_as_words(rows))
 
 
 def _rows(elements: Sequence[bytes]) -> ByteRows:

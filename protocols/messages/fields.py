@@ -8,7 +8,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import AfterValidator, Field, PlainValidator
+from pydantic import AfterValidator, BeforeValidator, FailFast, Field, JsonValue, PlainValidator
 
 # Counts of rows, columns, ranks or rounds stay below this, which is more than any table or run has.
 MAX_COUNT = 1 << 32
@@ -27,6 +27,10 @@ MAX_PARTIES = 1 << 10
 
 # Cuts of a column's agreed grid: the number of a cell, and that of a missing one, are a byte.
 MAX_CUTS = 254
+
+
+# Lists and maps within one another, in a document: guarantees and routers have four. What reads them calls itself.
+MAX_DEPTH = 16
 
 
 # Split tests that a model may ask one party for: each is a bit per record, and an entry of a list at either side.
@@ -57,11 +61,36 @@ def array_of(*dtypes: str, ndim: int = 1, width: int | None = None, max_rows: in
     return PlainValidator(checked)
 
 
+def few_cuts(cuts: object) -> object:
+    """Refuse more cuts than there can be before an error is made of each."""
+    if isinstance(cuts, list | tuple) and len(cuts) > MAX_CUTS:
+        raise ValueError(f"{len(cuts)} cuts")
+    return cuts
+
+
 def ascending(cuts: tuple[int, ...]) -> tuple[int, ...]:
     """Cuts in ascending order, no two alike."""
     if any(low >= high for low, high in pairwise(cuts)):
         raise ValueError("cuts must ascend")
     return cuts
+
+
+def document(value: object) -> object:
+    """Accept a map of plain values that are not nested too deeply; the first other one is refused."""
+    level: list[object] = [value] if isinstance(value, dict) else [b""]
+    for _ in range(MAX_DEPTH):
+        deeper: list[object] = []
+        for found in level:
+            if isinstance(found, dict) and all(isinstance(key, str) for key in found):
+                deeper.extend(found.values())
+            elif isinstance(found, list):
+                deeper.extend(found)
+            elif not isinstance(found, bool | int | float | str | None):
+                raise ValueError(f"expected plain values, found {type(found).__name__}")
+        if not deeper:
+            return value
+        level = deeper
+    raise ValueError(f"values are nested more than {MAX_DEPTH} times")
 
 
 # Characters of an `Abort`'s reason.
@@ -78,13 +107,18 @@ Word = Annotated[str, Field(max_length=200)]
 ColumnName = Annotated[Name, Field(pattern=r"^\P{Cc}+$")]
 
 
-ColumnNames = Annotated[tuple[ColumnName, ...], Field(strict=False, max_length=MAX_COLUMNS)]
+ColumnNames = Annotated[tuple[ColumnName, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
+
+
+Document = Annotated[dict[str, JsonValue], PlainValidator(document)]
 
 
 Count = Annotated[int, Field(ge=0, lt=MAX_COUNT)]
 
 
-CutRanks = Annotated[tuple[Count, ...], Field(strict=False, max_length=MAX_CUTS), AfterValidator(ascending)]
+CutRanks = Annotated[
+    tuple[Count, ...], BeforeValidator(few_cuts), Field(strict=False, max_length=MAX_CUTS), AfterValidator(ascending)
+]
 
 
 # A privacy loss: not NaN, and infinite where there is no noise.

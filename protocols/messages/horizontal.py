@@ -47,9 +47,9 @@ from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, JsonValue, model_validator
+from pydantic import FailFast, Field, model_validator
 
-from protocols.messages.fields import ByteRows, Count, FlagArray, Name, PrivacyLoss, RandomBytes, array_of
+from protocols.messages.fields import ByteRows, Count, Document, FlagArray, Name, PrivacyLoss, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
@@ -61,7 +61,7 @@ NumberRows = Annotated[NDArray[np.float64], array_of("<f8", ndim=2)]
 FlagRows = Annotated[NDArray[np.bool_], array_of("|b1", ndim=2)]
 WorkerFlags = Annotated[NDArray[np.bool_], array_of("|b1", max_rows=MAX_WORKERS)]
 Confirmations = Annotated[NDArray[np.uint8], array_of("|u1", ndim=2, width=CONFIRMATION_BYTES, max_rows=MAX_WORKERS)]
-WorkerNames = Annotated[tuple[Name, ...], Field(strict=False, max_length=MAX_WORKERS)]
+WorkerNames = Annotated[tuple[Name, ...], FailFast(), Field(strict=False, max_length=MAX_WORKERS)]
 # What nonces have room for, and one more.
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
 RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -74,7 +74,7 @@ class Join(Message):
     kind: ClassVar[str] = "join"
     party: Name
     run_id: Name
-    terms: dict[str, JsonValue]
+    terms: Document
     key: RandomBytes
     commitment: RandomBytes
     answered: Count
@@ -85,7 +85,7 @@ class Welcome(Message):
     """The coordinator's terms."""
 
     kind: ClassVar[str] = "welcome"
-    terms: dict[str, JsonValue]
+    terms: Document
 
 
 class Commitments(Message):
@@ -253,7 +253,7 @@ class TakeTurns(Message):
     kind: ClassVar[str] = "take turns"
     party: Name
     run_id: Name
-    terms: dict[str, JsonValue]
+    terms: Document
     n_held: Count
 
 

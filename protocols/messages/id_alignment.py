@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from protocols.messages.fields import MAX_PARTIES, ByteRows, Count, FlatBits, RandomBytes
 from protocols.messages.message import Message
@@ -24,8 +24,31 @@ class OrderShare(Message):
     random: RandomBytes
 
 
+class TransferPoints(Message):
+    """B's base transfers: two points each, one row per point (`protocols.alignment.random_transfers`)."""
+
+    kind: ClassVar[str] = "transfer points"
+    rows: ByteRows
+
+
+class TransferAnswer(Message):
+    """A's answer to `TransferPoints`."""
+
+    kind: ClassVar[str] = "transfer answer"
+    point: RandomBytes
+
+
+class HiddenIds(Message):
+    """A bucket of A's ids in a matrix of the transfer extension, with its check (`alignment.transfer_prf`)."""
+
+    kind: ClassVar[str] = "hidden ids"
+    number: Count
+    columns: ByteRows
+    tags: ByteRows
+
+
 class BlindedIds(Message):
-    """Some consecutive ids of the sender's list, each as a point under its key or as a keyed hash; one row each."""
+    """Some of the sender's ids, one row each: A's as points under its key, B's as values of a function, ascending."""
 
     kind: ClassVar[str] = "blinded ids"
     start: Count
@@ -41,7 +64,7 @@ class ReblindedIds(Message):
 
 
 class MoreIds(Message):
-    """Flow control: A has taken a chunk of `BlindedIds`, and B may send another one."""
+    """Flow control: the sender has taken a message of several, and the receiver may send another one."""
 
     kind: ClassVar[str] = "more ids"
 
@@ -57,4 +80,4 @@ class HeldOutShares(Message):
     """Random bytes towards the choice of the held-out records, or hashes of them (`parties.vertical.held_out`)."""
 
     kind: ClassVar[str] = "held-out shares"
-    shares: Annotated[tuple[RandomBytes, ...], Field(strict=False, min_length=1, max_length=MAX_PARTIES)]
+    shares: Annotated[tuple[RandomBytes, ...], FailFast(), Field(strict=False, min_length=1, max_length=MAX_PARTIES)]

@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from protocols.messages.fields import PackedBits, StatusArray
 from protocols.messages.message import Message
@@ -36,7 +36,7 @@ class Ask(Message):
     """Records to be scored."""
 
     kind: ClassVar[str] = "ask"
-    ids: Annotated[tuple[str, ...], Field(strict=False)]
+    ids: Annotated[tuple[str, ...], FailFast(), Field(strict=False)]
     desensitized: bool
 
 

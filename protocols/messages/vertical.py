@@ -7,10 +7,13 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ──────────── [Hello] ────────────► │
     │ ◄───────── [OrderShare] ────────── │   random bytes of both, from which the order of the ranks is made
     │ ────────── [OrderShare] ─────────► │
-    │ ────────── [BlindedIds] ─ · · · ─► │   A's ids under A's key; each chunk comes back
-    │ ◄──────── [ReblindedIds] ─ · · · ─ │   under both keys (these two for private set intersection alone)
-    │ ◄───────── [BlindedIds] ─ · · · ── │   B's ids under B's key, or hashed, in random order
-    │ ──────────── [MoreIds] ─ · · · ──► │   one per chunk that was taken, so that few wait
+    │ ◄─────── [TransferPoints] ──────── │   private set intersection: random oblivious transfers,
+    │ ──────── [TransferAnswer] ───────► │
+    │ ─────────── [HiddenIds] ─ · · · ─► │   by which A hides its ids, a bucket at a time
+    │ ────────── [BlindedIds] ─ · · · ─► │   in place of these three by Diffie-Hellman: A's ids under A's key;
+    │ ◄──────── [ReblindedIds] ─ · · · ─ │   each chunk comes back under both keys
+    │ ◄───────── [BlindedIds] ─ · · · ── │   values of B's ids under a keyed function, in ascending order
+    │ ◄─────────── [MoreIds] ─ · · · ──► │   one per table or chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
     │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
@@ -43,7 +46,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, ClassVar, Self
 
-from pydantic import Field, JsonValue, model_validator
+from pydantic import FailFast, Field, model_validator
 
 from protocols.messages.fields import (
     MAX_CODE_BYTES,
@@ -55,6 +58,7 @@ from protocols.messages.fields import (
     CurvePoint,
     CutRanks,
     Digest,
+    Document,
     IndexArray,
     Name,
     PrivacyLoss,
@@ -66,10 +70,13 @@ from protocols.messages.id_alignment import (
     BlindedIds,
     CommonIds,
     HeldOutShares,
+    HiddenIds,
     IdConfirmation,
     MoreIds,
     OrderShare,
     ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask
@@ -176,9 +183,9 @@ class Offer(Message):
     """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
 
     kind: ClassVar[str] = "offer"
-    columns: Annotated[tuple[OfferedColumn, ...], Field(strict=False, max_length=MAX_COLUMNS)]
-    guarantee: dict[str, JsonValue]
-    router: dict[str, JsonValue] | None = None
+    columns: Annotated[tuple[OfferedColumn, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
+    guarantee: Document
+    router: Document | None = None
 
 
 class RankChunk(Message):
@@ -215,7 +222,7 @@ class Thresholds(Message):
     """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
 
     kind: ClassVar[str] = "thresholds"
-    router: dict[str, JsonValue] | None
+    router: Document | None
 
 
 class Done(Message):
@@ -239,6 +246,9 @@ MESSAGES: dict[str, type[Message]] = {
         Hello,
         IdConfirmation,
         OrderShare,
+        TransferPoints,
+        TransferAnswer,
+        HiddenIds,
         BlindedIds,
         ReblindedIds,
         MoreIds,

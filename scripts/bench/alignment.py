@@ -4,7 +4,7 @@ Each party brings as many ids as given (100,000 by default), half of which the o
 checked against the truth. Seconds count from the moment that both are connected; memory is by how much the process's
 peak rose, imports and the ids themselves aside.
 
-    python scripts/bench/alignment.py [--ids N] [--method psi|hashed]
+    python scripts/bench/alignment.py [--ids N] [--method psi|psi-dh|hashed]
 """
 
 from __future__ import annotations
@@ -16,32 +16,32 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from measuring import peak_bytes, say
 
-from protocols.alignment.blinding import Cipher
-from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.alignment.private_set_intersection import AlignmentTerms, Common, SetMethod, psi_initiate, psi_respond
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
-SECRETS = {"psi": None, "hashed": bytes(range(32))}
+SECRET = bytes(range(32))
 
 
 def main() -> None:
-    """Measure both methods and print them."""
+    """Measure the methods and print them."""
     parser = argparse.ArgumentParser(description="Measure the alignment of two parties' record ids.")
     parser.add_argument("--ids", type=int, default=100_000, help="ids per party")
-    parser.add_argument("--method", choices=tuple(SECRETS), help="one method only")
+    parser.add_argument("--method", choices=get_args(SetMethod), help="one method only")
     options = parser.parse_args()
-    for method in (options.method,) if options.method else tuple(SECRETS):
+    for method in (options.method,) if options.method else get_args(SetMethod):
         measure(method, options.ids)
 
 
-def measure(method: str, n_ids: int) -> None:
+def measure(method: SetMethod, n_ids: int) -> None:
     """Run both parties once; print a line per party."""
     spawn = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as folder:
@@ -66,7 +66,7 @@ def ids_of(party: str, n_ids: int) -> list[bytes]:
     return [b"customer-%012d" % number for number in range(start, start + n_ids)]
 
 
-def lead(folder: str, method: str, n_ids: int, pipe: Connection) -> None:
+def lead(folder: str, method: SetMethod, n_ids: int, pipe: Connection) -> None:
     """The active party's process."""
     keys = {name: read_secret(Path(folder) / f"{name}.secret") for name in ("a", "b")}
     listener = Listener("tcp://127.0.0.1:*", {"b": keys["b"].public}, keys=keys["a"], timing=Timing())
@@ -78,7 +78,7 @@ def lead(folder: str, method: str, n_ids: int, pipe: Connection) -> None:
     listener.close()
 
 
-def follow(folder: str, method: str, n_ids: int, pipe: Connection) -> None:
+def follow(folder: str, method: SetMethod, n_ids: int, pipe: Connection) -> None:
     """The passive party's process."""
     keys = {name: read_secret(Path(folder) / f"{name}.secret") for name in ("a", "b")}
     channel = ConnectedChannel(
@@ -90,11 +90,10 @@ def follow(folder: str, method: str, n_ids: int, pipe: Connection) -> None:
     channel.close()
 
 
-def run(channel: Channel, party: str, method: str, n_ids: int) -> dict[str, object]:
+def run(channel: Channel, party: str, method: SetMethod, n_ids: int) -> dict[str, object]:
     """Align once and tell what it took."""
-    ids, terms = ids_of(party, n_ids), AlignmentTerms(run_id="bench", secret=SECRETS[method])
-    with Cipher():
-        before_bytes = peak_bytes()
+    ids, terms = ids_of(party, n_ids), AlignmentTerms(run_id="bench", method=method, secret=SECRET)
+    before_bytes = peak_bytes(reset=True)
     started, cpu_started = time.monotonic(), time.process_time()
     if party == "a":
         common = psi_initiate([channel], ids, sizes=[n_ids], terms=terms)

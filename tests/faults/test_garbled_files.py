@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +101,35 @@ def test_a_garbled_note_of_the_start_is_told(unconfirmed: Any, party: str) -> No
     assert garble(getattr(unconfirmed, party), "meta.json", "train") == []
 
 
-@pytest.mark.parametrize("name", ["journal/journal.json", "config.yaml"])
-def test_a_garbled_journal_is_told(unconfirmed: Any, name: str) -> None:
-    assert garble(unconfirmed.bank, name, "train") == []
+def test_a_garbled_run_file_is_told(unconfirmed: Any) -> None:
+    assert garble(unconfirmed.bank, "config.yaml", "train") == []
 
 
-@pytest.mark.parametrize("kind", ["empty", "a list"])
-def test_a_garbled_offer_is_asked_for_again(unconfirmed: Any, outcomes: Any, kind: str) -> None:
+def test_a_journal_of_which_both_copies_are_garbled_is_told(unconfirmed: Any) -> None:
+    (unconfirmed.bank.run_folder / "journal" / "journal.copy").write_bytes(b"{")
+    assert garble(unconfirmed.bank, "journal/journal.json", "train") == []
+
+
+def flip(path: Path) -> None:
+    """Change one bit in the middle, where the file may still be read."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("damage", [flip, halve])
+def test_a_damaged_offer_or_journal_is_asked_for_again_or_read_from_its_copy(
+    unconfirmed: Any, outcomes: Any, damage: Callable[[Path], None]
+) -> None:
     for site in (unconfirmed.bank, unconfirmed.shop):
         site.run["wait"] = 10
-    kept = unconfirmed.bank.run_folder / "journal" / "from" / "shop"
-    (kept / "offer").write_bytes(GARBAGE[kind])
+    journal = unconfirmed.bank.run_folder / "journal"
+    for path in (journal / "from" / "shop" / "offer", journal / "journal.json", journal / "tests.json"):
+        damage(path)
     found = outcomes(
         30, {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
     )
@@ -124,6 +143,7 @@ def test_garbled_tests_are_told(unconfirmed: Any, outcomes: Any) -> None:
     for site in (unconfirmed.bank, unconfirmed.shop):
         site.run["wait"] = 5
     path = unconfirmed.bank.run_folder / "journal" / "tests.json"
+    path.with_suffix(".copy").unlink()
     for kind, content in GARBAGE.items():
         path.write_bytes(content)
         found = outcomes(

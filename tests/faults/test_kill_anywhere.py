@@ -1,55 +1,75 @@
 """Parties struck anywhere end in the same model, with one charge per column, in time and without a traceback.
 
-The number of trials is that of ``FAULT_TRIALS``; `make faults` runs 1,000 and prints a line per class of fault.
+The number of trials is that of ``FAULT_TRIALS``, of which so many as ``FAULT_AT_ONCE`` says are on at a time; `make
+faults` runs 1,000 and prints a line per class of fault.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.support.kill_anywhere import MOST_S, PLACES, Fault, Outcome, run_trial
+from tests.support.kill_anywhere import CHARGES, MOST_S, SCENES, Fault, Outcome, run_trial
 
-N_TRIALS = int(os.environ.get("FAULT_TRIALS", len(PLACES)))
+N_TRIALS = int(os.environ.get("FAULT_TRIALS", 6))
+N_AT_ONCE = int(os.environ.get("FAULT_AT_ONCE", 3))
 SEED = int(os.environ.get("FAULT_SEED", 0))
 
-N_COLUMNS = 2
+# Fewer trials print nothing.
+MANY = 60
 
 
-def fault_of(outcome: Outcome, model: str) -> str:
-    """What is wrong with how a trial ended; empty if nothing is."""
+def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
+    """What is wrong with how a trial ended; empty if nothing is.
+
+    Who lost its run folder cannot end in the same model: it ends with a sentence, and is not charged for another one.
+    """
     if outcome.tracebacks:
         return f"a traceback: {outcome.tracebacks.splitlines()[-1]}"
-    if any(outcome.codes):
-        return f"exit codes {outcome.codes}: {outcome.errors}"
     if outcome.seconds > MOST_S:
         return f"{outcome.seconds:.0f} s"
-    if outcome.charges != N_COLUMNS:
-        return f"{outcome.charges} charges for {N_COLUMNS} columns"
-    return "" if outcome.model == model else "another model"
+    if kind == "folder" and any(outcome.codes):
+        is_over = outcome.charges > CHARGES[scene] or not outcome.errors
+        return f"{outcome.charges} charges; {outcome.errors or 'no sentence'}" if is_over else ""
+    if any(outcome.codes):
+        return f"exit codes {outcome.codes}: {outcome.errors}"
+    if outcome.charges != CHARGES[scene]:
+        return f"{outcome.charges} charges where {CHARGES[scene]} are due"
+    return "" if outcome.model == model or kind == "folder" else "another model"
 
 
 def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "plain").mkdir()
-    plain = run_trial(tmp_path / "plain", None)
-    assert fault_of(plain, plain.model) == ""
-    found, wrong = defaultdict[str, list[Outcome]](list), []
-    for seed in range(SEED, SEED + N_TRIALS):
-        root, fault = tmp_path / str(seed), Fault.drawn(seed)
+    def run(name: str, scene: str, fault: Fault | None) -> Outcome:
+        root = tmp_path / name
         root.mkdir()
-        outcome = run_trial(root, fault)
-        found[fault.kind].append(outcome)
-        if sentence := fault_of(outcome, plain.model):
-            wrong.append(f"seed {seed}, {fault}: {sentence}")
+        outcome = run_trial(root, scene, fault)
+        shutil.rmtree(root)
+        return outcome
+
+    found, wrong = defaultdict[str, list[Outcome]](list), list[str]()
+    with ThreadPoolExecutor(N_AT_ONCE) as pool:
+        plain = dict(zip(SCENES, pool.map(lambda scene: run(scene, scene, None), SCENES), strict=True))
+        assert {scene: fault_of(one, one.model, scene) for scene, one in plain.items()} == dict.fromkeys(SCENES, "")
+        faults = [Fault.drawn(seed) for seed in range(SEED, SEED + N_TRIALS)]
+        outcomes = pool.map(lambda each: run(str(each[0]), each[1].scene, each[1]), enumerate(faults, SEED))
+        for seed, (fault, outcome) in enumerate(zip(faults, outcomes, strict=True), SEED):
+            found[f"{fault.scene}, {fault.kind}"].append(outcome)
+            if sentence := fault_of(outcome, plain[fault.scene].model, fault.scene, fault.kind):
+                wrong.append(f"seed {seed}, {fault}: {sentence}")
+                if N_TRIALS >= MANY:
+                    with capsys.disabled():
+                        print(wrong[-1], flush=True)  # noqa: T201
     with capsys.disabled():
-        for kind, outcomes in sorted(found.items()) if len(PLACES) < N_TRIALS else ():
-            n_struck, longest_s = sum(one.n_blows > 0 for one in outcomes), max(one.seconds for one in outcomes)
-            print(f"{kind}: {len(outcomes)} trials, {n_struck} struck, at most {longest_s:.1f} s")  # noqa: T201
+        for kind, ended in sorted(found.items()) if N_TRIALS >= MANY else ():
+            n_struck, longest_s = sum(one.n_blows > 0 for one in ended), max(one.seconds for one in ended)
+            print(f"{kind}: {len(ended)} trials, {n_struck} struck, at most {longest_s:.1f} s")  # noqa: T201
     assert wrong == []
 
 
@@ -59,11 +79,18 @@ def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
         ({"tracebacks": "Traceback\nValueError"}, "a traceback: ValueError"),
         ({"codes": (0, 1), "errors": "lost"}, "exit codes (0, 1): lost"),
         ({"seconds": MOST_S + 1}, "91 s"),
-        ({"charges": 4}, "4 charges for 2 columns"),
+        ({"charges": 4}, "4 charges where 2 are due"),
         ({"model": "other"}, "another model"),
     ],
 )
 def test_every_bad_end_is_told(changes: dict[str, object], sentence: str) -> None:
     good = {"codes": (0, 0), "errors": "", "model": "m", "charges": 2, "tracebacks": "", "seconds": 1.0, "n_blows": 1}
-    assert fault_of(Outcome(**good), "m") == ""  # type: ignore[arg-type]
-    assert fault_of(Outcome(**{**good, **changes}), "m") == sentence  # type: ignore[arg-type]
+    assert fault_of(Outcome(**good), "m", "pair") == ""  # type: ignore[arg-type]
+    assert fault_of(Outcome(**{**good, **changes}), "m", "pair") == sentence  # type: ignore[arg-type]
+
+
+def test_who_lost_its_run_folder_ends_with_a_sentence_and_no_second_charge() -> None:
+    end = {"codes": (0, 6), "model": "", "tracebacks": "", "seconds": 1.0, "n_blows": 1}
+    assert fault_of(Outcome(**end, errors="gone", charges=2), "m", "pair", "folder") == ""  # type: ignore[arg-type]
+    assert fault_of(Outcome(**end, errors="", charges=2), "m", "pair", "folder") == "2 charges; no sentence"  # type: ignore[arg-type]
+    assert fault_of(Outcome(**end, errors="x", charges=4), "m", "pair", "folder") == "4 charges; x"  # type: ignore[arg-type]

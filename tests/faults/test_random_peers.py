@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -35,16 +35,20 @@ from parties.vertical import party_b, simulation
 from parties.vertical.party_a import train_jointly
 from parties.vertical.prediction_client import predict_jointly
 from parties.vertical.release_offer import rank_type
-from protocols.alignment.private_set_intersection import CHUNK_IDS, AlignmentTerms, psi_initiate, psi_respond
+from protocols.alignment.id_chunks import CHUNK_IDS
+from protocols.alignment.private_set_intersection import AlignmentTerms, SetMethod, psi_initiate, psi_respond
 from protocols.errors import PeerAborted, PeerLost
 from protocols.messages.id_alignment import (
     BlindedIds,
     CommonIds,
     HeldOutShares,
+    HiddenIds,
     IdConfirmation,
     MoreIds,
     OrderShare,
     ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask, RecordStatus
@@ -242,6 +246,9 @@ KIN: dict[str, st.SearchStrategy[Message]] = {
     "order share": st.builds(OrderShare, random=shares),
     "held-out shares": st.builds(HeldOutShares, shares=st.lists(shares, min_size=1, max_size=3)),
     "blinded ids": st.builds(BlindedIds, start=counts, rows=id_rows),
+    "transfer points": st.builds(TransferPoints, rows=id_rows),
+    "transfer answer": st.builds(TransferAnswer, point=st.binary(min_size=32, max_size=32)),
+    "hidden ids": st.builds(HiddenIds, number=counts, columns=id_rows, tags=id_rows),
     "reblinded ids": st.builds(ReblindedIds, start=counts, rows=id_rows),
     "more ids": st.just(MoreIds()),
     "more ranks": st.just(MoreRanks()),
@@ -492,12 +499,12 @@ def aligned(call: Callable[[], Any]) -> Any:
     return None
 
 
-@pytest.mark.parametrize("secret", [None, SECRET], ids=["psi", "hashed"])
-@settings(max_examples=30, deadline=None, derandomize=True)
+@pytest.mark.parametrize("method", get_args(SetMethod))
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(data=st.data(), size=counts)
-def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | None, data: Any, size: int) -> None:
-    terms = AlignmentTerms(run_id="spring", secret=secret)
-    leading, following = _sound_alignment(recital, secret)
+def test_ids_are_compared_with_whoever_recites(recital: Any, method: SetMethod, data: Any, size: int) -> None:
+    terms = AlignmentTerms(run_id="spring", method=method, secret=SECRET)
+    leading, following = SOUND_ALIGNMENTS[method]
     n_ids = 7 if data.draw(st.booleans()) else size
     script = data.draw(scripts(leading))
     channel = recital("shop", script)
@@ -508,26 +515,37 @@ def test_ids_are_compared_with_whoever_recites(recital: Any, secret: bytes | Non
     assert common is None or sorted({*common.positions.tolist()}) == common.positions.tolist() != []
 
 
-def _sound_alignment(recital: Any, secret: bytes | None) -> tuple[list[Message], list[Message]]:
-    """What each side may send the other one: points of the curve, or hashes, that are nobody's ids."""
+def _sound_alignment(method: SetMethod) -> tuple[list[Message], list[Message]]:
+    """What each side may send the other one: points of the curve, or values, that are nobody's ids."""
     from protocols.alignment.blinding import Cipher
+    from protocols.alignment.random_transfers import Chooser
+    from protocols.alignment.transfer_extension import N_TRANSFERS
 
-    if secret is None:
-        with Cipher() as cipher:
-            rows = cipher.blind(IDS)
-        answered: list[Message] = [ReblindedIds(start=0, rows=rows)]
-        asked: list[Message] = [BlindedIds(start=0, rows=rows)]
-    else:
-        rows, answered, asked = np.random.default_rng(1).integers(0, 256, (7, 32), np.uint8), [], []
+    rng = np.random.default_rng(1)
+    answered: list[Message] = []
+    asked: list[Message] = []
+    match method:
+        case "psi-dh":
+            with Cipher() as cipher:
+                rows = cipher.blind(IDS)
+            answered, asked = [ReblindedIds(start=0, rows=rows)], [BlindedIds(start=0, rows=rows)]
+        case "psi":
+            points = Chooser(N_TRANSFERS, bytes(32)).points
+            answered = [TransferPoints(rows=np.frombuffer(b"".join(points), np.uint8).reshape(-1, 32))]
+            bits = [rng.integers(0, 256, shape, np.uint8) for shape in ((511, 848), (591, 16))]
+            asked = [TransferAnswer(point=points[0]), HiddenIds(number=0, columns=bits[0], tags=bits[1])]
     share = OrderShare(random=bytes(32))
-    leading = [share, *answered, BlindedIds(start=0, rows=rows)]
+    leading = [share, *answered, BlindedIds(start=0, rows=np.arange(112, dtype=np.uint8).reshape(7, 16))]
     return leading, [share, *asked, CommonIds(bits=np.array([0b1010_0000], np.uint8))]
+
+
+SOUND_ALIGNMENTS = {method: _sound_alignment(method) for method in get_args(SetMethod)}
 
 
 def test_more_ids_than_a_chunk_are_due_in_order(recital: Any) -> None:
     """Chunks that overlap, leave a gap, or are twice as long."""
-    rows = np.zeros((2 * CHUNK_IDS, 32), np.uint8)
-    terms = AlignmentTerms(run_id="spring", secret=SECRET)
+    rows = np.zeros((2 * CHUNK_IDS, 16), np.uint8)
+    terms = AlignmentTerms(run_id="spring", method="hashed", secret=SECRET)
     for start, n_rows in itertools.product((0, 1, CHUNK_IDS - 1, CHUNK_IDS, 2**31), (1, CHUNK_IDS, 2 * CHUNK_IDS)):
         script = [OrderShare(random=bytes(32)), BlindedIds(start=start, rows=rows[:n_rows])]
         channel = recital("shop", script)

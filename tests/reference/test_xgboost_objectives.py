@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.outputs import Engine
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import (
@@ -28,7 +29,7 @@ from opboost.trees.losses import (
     loss_by_name,
 )
 from opboost.trees.tree import Ensemble
-from opboost.vertical import Engine, OwnColumn, train
+from opboost.vertical import OwnColumn, train
 
 xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("one_thread")

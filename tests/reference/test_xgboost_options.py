@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 
 from opboost.export.xgboost_model import from_xgboost, to_xgboost
+from opboost.outputs import Engine
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Tree
-from opboost.vertical import Engine, OwnColumn, train
+from opboost.vertical import OwnColumn, train
 
 xgboost = pytest.importorskip("xgboost")
 

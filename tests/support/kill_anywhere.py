@@ -1,41 +1,58 @@
 """Trials of runs whose parties are struck anywhere; a supervisor starts again whoever was killed.
 
-They are killed at a message, a file operation or a SQL statement, stopped for a while, or cut off by a broken link.
+They are killed at a message, a file operation or a SQL statement, stopped for a while, cut off by a broken link, find
+the disk full once, have their clock put back by a day, or lose their run folder.
 """
 
 from __future__ import annotations
 
+import datetime
+import errno
 import hashlib
-import json
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import sys
 import time
 import traceback
-from collections import Counter
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import chained_clinics, clinics
 from tests.support.broken_link import broken_link
 from tests.support.processes import FORKS
 from tests.support.sites import Sites
 
 # By class of fault, about how many places there are in a run.
-PLACES = {"message": 24, "file": 60, "sql": 40, "pause": 24, "link": 1}
+PLACES = {"message": 40, "file": 60, "sql": 30, "pause": 40, "link": 1, "full": 60, "clock": 40, "folder": 40}
+
+# The commands of a scene's parties.
+SCENES: dict[str, dict[str, str]] = {
+    "pair": {"bank": "party-a", "shop": "party-b"},
+    "workers": {"hub": "coordinator", "w0": "worker", "w1": "worker", "w2": "worker"},
+    "chain": dict.fromkeys(("w0", "w1", "w2"), "chain"),
+}
+
+# Charges of a run: columns that a passive party released, or runs of workers and owners.
+CHARGES = {"pair": 2, "workers": 3, "chain": 3}
 
 # Seconds that a trial may take: two starts, and twice what a party waits.
 MOST_S = 90.0
 
+# How often somebody who ended since the disk was full, or a peer's was, is started again.
+MOST_STARTS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Where a party is struck: at which place of a kind. A broken link strikes both."""
+    """Where a party of a scene is struck: at which place of a kind. A broken link strikes all."""
 
+    scene: str
     kind: str
     victim: str
     place: int
@@ -44,13 +61,15 @@ class Fault:
     def drawn(cls, seed: int) -> Fault:
         """The fault of a trial."""
         draw = random.Random(seed)
-        kind = list(PLACES)[seed % len(PLACES)]
-        return cls(kind, draw.choice(["bank", "shop"]), draw.randint(1, PLACES[kind]))
+        scene, kind = list(SCENES)[seed % 3], list(PLACES)[seed // 3 % len(PLACES)]
+        if (scene, kind) == ("chain", "link"):
+            kind = "message"
+        return cls(scene, kind, draw.choice(list(SCENES[scene])), draw.randint(1, PLACES[kind]))
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a trial ended: exit codes, errors, the model's digest, charges, tracebacks, seconds, and number of blows."""
+    """How a trial ended: exit codes, errors, the models' digest, charges, tracebacks, seconds, and number of blows."""
 
     codes: tuple[int | None, ...]
     errors: str
@@ -69,22 +88,23 @@ class _Striker:
 
     def pass_by(self) -> None:
         self._n += 1
-        if self._n == self._fault.place:
-            Path(self._root, "struck").touch()
-            os.kill(os.getpid(), signal.SIGSTOP if self._fault.kind == "pause" else signal.SIGKILL)
+        if self._n != self._fault.place:
+            return
+        Path(self._root, "struck").touch()
+        match self._fault.kind:
+            case "full":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            case "clock":
+                _put_clock_back()
+            case "folder":
+                shutil.rmtree(Path(self._root, "runs", "spring"), ignore_errors=True)
+            case kind:
+                os.kill(os.getpid(), signal.SIGSTOP if kind == "pause" else signal.SIGKILL)
 
     def watch(self) -> None:
         """Have every place of the kind passed by."""
-        if self._fault.kind in ("message", "pause"):
-            from parties.runs.run_log import RunLog
-
-            auditor = RunLog._auditor
-
-            def watched(log: RunLog, event: str, peer: str) -> Any:
-                note = auditor(log, event, peer)
-                return lambda kind, frames: (note(kind, frames), self.pass_by())
-
-            RunLog._auditor = watched  # type: ignore[method-assign]
+        if self._fault.kind in ("file", "full"):
+            sys.addaudithook(self._note)
         elif self._fault.kind == "sql":
             connect = sqlite3.connect
 
@@ -95,7 +115,15 @@ class _Striker:
 
             sqlite3.connect = traced
         else:
-            sys.addaudithook(self._note)
+            from parties.runs.run_log import RunLog
+
+            auditor = RunLog._auditor
+
+            def watched(log: RunLog, event: str, peer: str) -> Any:
+                note = auditor(log, event, peer)
+                return lambda kind, frames: (note(kind, frames), self.pass_by())
+
+            RunLog._auditor = watched  # type: ignore[method-assign]
 
     def _note(self, event: str, arguments: Sequence[Any]) -> None:
         if event in ("open", "os.rename", "os.remove", "os.mkdir", "os.truncate"):
@@ -103,98 +131,169 @@ class _Striker:
                 str(arguments[0]),
                 event != "open" or bool(int(arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR)),
             )
-            if writes and path.startswith(self._root):
+            if writes and path.startswith(self._root) and not path.endswith("struck"):
                 self.pass_by()
 
 
-def take_part(role: str, path: str, fault: Fault | None) -> None:
+def _put_clock_back() -> None:
+    """Yesterday, for all that this process asks from here on; clocks that only run forward go on."""
+    now = time.time
+    day = datetime.timedelta(days=1)
+
+    class Yesterday(datetime.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.datetime.now(tz) - day
+
+    time.time = lambda: now() - day.total_seconds()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("parties.") and getattr(module, "datetime", None) is datetime.datetime:
+            module.datetime = Yesterday  # type: ignore[attr-defined]
+
+
+def take_part(command: str, path: str, fault: Fault | None) -> None:
     """Run one party in this process; a traceback is kept."""
+    from parties.commands.exit_codes import exit_code
     from parties.errors import EXPECTED_ERRORS
-    from parties.jobs.train_vertical import Terminal, train_active, train_passive
+    from parties.jobs.life_cycle import Terminal
+    from parties.jobs.train_chain import train_owner
+    from parties.jobs.train_horizontal import train_coordinator, train_worker
+    from parties.jobs.train_vertical import train_active, train_passive
 
     os.environ["NUMBA_NUM_THREADS"] = "1"
+    jobs: dict[str, Callable[..., Any]] = {
+        "party-a": train_active,
+        "party-b": train_passive,
+        "coordinator": train_coordinator,
+        "worker": train_worker,
+        "chain": train_owner,
+    }
     root = str(Path(path).parent)
     if fault is not None:
         _Striker(fault, root).watch()
     try:
-        (train_active if role == "bank" else train_passive)(Path(path), insecure=False, terminal=Terminal())
+        jobs[command](Path(path), insecure=False, terminal=Terminal())
     except EXPECTED_ERRORS as error:
-        Path(root, "errors.txt").write_text(str(error))
-        sys.exit(1)
+        Path(root, "errors.txt").write_text(f"{type(error).__name__}: {error}")
+        sys.exit(int(exit_code(error)))
     except Exception:
         Path(root, "traceback.txt").write_text(traceback.format_exc())
         sys.exit(99)
 
 
-def run_trial(root: Path, fault: Fault | None) -> Outcome:
-    """Train with a fault, or without one."""
-    sites, began = Sites(root), time.monotonic()
+def _pair(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+    sites = Sites(root)
     both = {"bank": sites.bank, "shop": sites.shop}
     for site in both.values():
-        site.run |= {"align": {"method": "psi"}, "wait": 20, "timeout": 2}
+        site.run |= {"align": {"method": "psi"}}
     sites.bank.run["model"] = {"n_estimators": 3, "max_depth": 3, "seed": 1}
     sites.shop.run |= {"seed": 3, "no_privacy": True}
+    return {name: site.run for name, site in both.items()}, lambda name: both[name].write(), sites.bank.run["listen"]
+
+
+def _workers(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+    made = clinics.Clinics(root)
+    made.runs["hub"]["patience"] = 10
+    made.training["sgbdt"] = {"n_estimators": 5, "max_depth": 2}
+    return made.runs, made.write, made.runs["hub"]["listen"]
+
+
+def _chain(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+    made = chained_clinics.Clinics(root)
+    return made.runs, made.write, ""
+
+
+def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
+    """Train with a fault, or without one."""
+    began = time.monotonic()
+    runs, write, listen = {"pair": _pair, "workers": _workers, "chain": _chain}[scene](root)
+    for run in runs.values():
+        run |= {"wait": 30, "timeout": 2}
     with ExitStack() as stack:
         link = None
         if fault is not None and fault.kind == "link":
-            link = stack.enter_context(broken_link(int(sites.bank.run["listen"].rpartition(":")[2]), 0.4))
-            sites.shop.run["connect"] = f"tcp://127.0.0.1:{link.port}"
-        paths = {name: str(site.write()) for name, site in both.items()}
-        processes: dict[str, Any] = {}
-
-        def start(name: str, blow: Fault | None) -> None:
-            processes[name] = FORKS.Process(target=take_part, args=(name, paths[name], blow), daemon=True)
-            processes[name].start()
-
-        for name in both:
-            start(name, fault if fault is not None and fault.victim == name and link is None else None)
-        try:
-            n_blows = _supervise(processes, both, start, began)
-        finally:
-            for process in processes.values():
-                process.kill()
-                process.join(10)
-        n_blows += 0 if link is None else link.n_breaks
-    model = sites.bank.run_folder / "model.json"
+            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), 0.4))
+            for run in runs.values():
+                if "connect" in run:
+                    run["connect"] = f"tcp://127.0.0.1:{link.port}"
+        trial = _Trial(root, scene, {name: str(write(name)) for name in runs}, fault if link is None else None)
+        n_blows = trial.supervise(began) + (0 if link is None else link.n_breaks)
+    models = [root / name / "runs" / "spring" / "model.json" for name in runs]
     return Outcome(
-        codes=tuple(process.exitcode for process in processes.values()),
+        codes=trial.codes,
         errors="; ".join(path.read_text() for path in sorted(root.glob("*/errors.txt"))),
-        model=hashlib.sha256(model.read_bytes()).hexdigest() if model.exists() else "",
-        charges=_kinds(sites.shop.path / "runs" / "ledger.sqlite")["charge"],
+        model=" ".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in models if path.exists()),
+        charges=sum(_charges(path) for path in root.glob("*/runs/*ledger.sqlite")),
         tracebacks="".join(path.read_text() for path in root.glob("*/traceback.txt")),
         seconds=time.monotonic() - began,
         n_blows=n_blows,
     )
 
 
-def _supervise(processes: dict[str, Any], sites: dict[str, Any], start: Any, began: float) -> int:
-    """Start again who was killed, and let go on who stands still; returns how often that was."""
-    n_blows, paused = 0, dict[str, float]()
-    while time.monotonic() - began < MOST_S:
-        for name, process in list(processes.items()):
-            if process.exitcode == -signal.SIGKILL:
-                n_blows += 1
-                start(name, None)
-            elif process.exitcode is None and (sites[name].path / "struck").exists():
-                since = paused.setdefault(name, time.monotonic())
-                # Longer than the timeout: the other side takes the connection for broken.
-                if time.monotonic() - since > 3:
-                    (sites[name].path / "struck").unlink()
-                    os.kill(process.pid, signal.SIGCONT)
-                    n_blows += 1
-        if all(process.exitcode not in (None, -signal.SIGKILL) for process in processes.values()):
-            break
-        time.sleep(0.02)
-    return n_blows
+class _Trial:
+    """The processes of a trial."""
+
+    def __init__(self, root: Path, scene: str, paths: dict[str, str], fault: Fault | None) -> None:
+        self._root, self._paths, self._fault = root, paths, fault
+        self._commands = SCENES[scene]
+        self._n_starts = dict.fromkeys(paths, 0)
+        self._processes: dict[str, Any] = {}
+
+    @property
+    def codes(self) -> tuple[int | None, ...]:
+        return tuple(process.exitcode for process in self._processes.values())
+
+    def _start(self, name: str) -> None:
+        is_struck = self._fault is not None and self._fault.victim == name and not self._n_starts[name]
+        self._n_starts[name] += 1
+        (self._root / name / "errors.txt").unlink(missing_ok=True)
+        blow = self._fault if is_struck else None
+        arguments = self._commands[name], self._paths[name], blow
+        self._processes[name] = FORKS.Process(target=take_part, args=arguments, daemon=True)
+        self._processes[name].start()
+
+    def supervise(self, began: float) -> int:
+        """Start all, again who was killed, and let go on who stands still; returns how often somebody was struck."""
+        for name in self._paths:
+            self._start(name)
+        try:
+            stood = self._watch(began)
+        finally:
+            for process in self._processes.values():
+                process.kill()
+                process.join(10)
+        return stood + len(list(self._root.glob("*/struck")))
+
+    def _watch(self, began: float) -> int:
+        since, n_stood = 0.0, 0
+        while time.monotonic() - began < MOST_S:
+            for name, process in list(self._processes.items()):
+                code, struck = process.exitcode, self._root / name / "struck"
+                may_start = (
+                    self._fault is not None and self._fault.kind == "full" and self._n_starts[name] < MOST_STARTS
+                )
+                if code == -signal.SIGKILL or (code and may_start):
+                    self._start(name)
+                elif code is None and struck.exists() and self._fault is not None and self._fault.kind == "pause":
+                    since = since or time.monotonic()
+                    # Longer than the timeout: the other side takes the connection for broken.
+                    if time.monotonic() - since > 3:
+                        struck.unlink()
+                        os.kill(process.pid, signal.SIGCONT)
+                        n_stood += 1
+            if all(code not in (None, -signal.SIGKILL) for code in self.codes):
+                break
+            time.sleep(0.02)
+        return n_stood
 
 
-def _kinds(ledger: Path) -> Counter[str]:
-    database = sqlite3.connect(ledger)
-    try:
-        rows = database.execute("SELECT fields FROM lines").fetchall()
-    except sqlite3.OperationalError:
-        # The party ended before it had a ledger.
-        rows = []
-    finally:
-        database.close()
-    return Counter(json.loads(fields)["kind"] for (fields,) in rows)
+def _charges(ledger: Path) -> int:
+    with closing(sqlite3.connect(ledger)) as database:
+        try:
+            found = database.execute(
+                "SELECT COUNT(*) FROM lines WHERE json_extract(fields, '$.kind') IN ('charge', 'run')"
+            )
+            return int(found.fetchone()[0])
+        except sqlite3.OperationalError:
+            # The party ended before it had a ledger.
+            return 0

@@ -9,6 +9,7 @@ from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
 from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
+from opboost.trees.losses.several import Several
 from opboost.trees.losses.survival import AcceleratedFailure, Cox
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Poisson",
     "PseudoHuber",
     "Quantiles",
+    "Several",
     "Softmax",
     "SquaredError",
     "Tweedie",
@@ -63,7 +65,7 @@ _LOSSES: tuple[type[Loss], ...] = (
 )
 
 
-def loss_by_name(name: str, n_classes: int = 0, **settings: Any) -> Loss:
+def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings: Any) -> Loss:
     """The loss that a model file or a run file names, with the settings that it has under XGBoost's names.
 
     Raises
@@ -79,4 +81,5 @@ def loss_by_name(name: str, n_classes: int = 0, **settings: Any) -> Loss:
         raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")
     if "n_classes" in taken:
         settings["n_classes"] = int(n_classes)
-    return makers[name](**{key: tuple(value) if isinstance(value, list) else value for key, value in settings.items()})
+    found = makers[name](**{k: tuple(value) if isinstance(value, list) else value for k, value in settings.items()})
+    return found if n_labels == 1 else Several(found, int(n_labels))

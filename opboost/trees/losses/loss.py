@@ -39,6 +39,11 @@ class Loss:
         return 1
 
     @property
+    def singles(self) -> tuple[Loss, ...]:
+        """The losses that trees are grown for one after the other: of several labels, one each."""
+        return (self,)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """Parameters of the loss under XGBoost's names, as `loss_by_name` takes them."""
         return {}

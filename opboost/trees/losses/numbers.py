@@ -80,7 +80,7 @@ class Poisson(LogMean):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for means of twice the largest count; what exceeds it saturates."""
-        largest = max(float(labels.max()), math.exp(initial_scores[0]))
+        largest = max(float(labels.max()), float(np.exp(initial_scores[0]).max()))
         return GradientGrid.for_weights(largest, largest * math.exp(self.max_delta_step), weights)
 
     def gradients(
@@ -101,7 +101,7 @@ class Gamma(LogMean):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest share of a label in its mean at the start; what exceeds it saturates."""
-        largest = 2 * max(float(labels.max()) / math.exp(initial_scores[0]), 1.0)
+        largest = 2 * max(float((labels / np.exp(initial_scores[0])).max()), 1.0)
         return GradientGrid.for_weights(largest, largest, weights)
 
     def gradients(
@@ -135,9 +135,9 @@ class Tweedie(LogMean):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest terms at the start; what exceeds it saturates."""
-        mean = math.exp(initial_scores[0])
-        label = max(float(labels.max()), mean)
-        largest = 2 * max(label * mean ** (1 - self.tweedie_variance_power), label ** (2 - self.tweedie_variance_power))
+        mean = np.exp(initial_scores[0])
+        label, power = np.maximum(labels.max(), mean), self.tweedie_variance_power
+        largest = 2 * float(np.maximum(label * mean ** (1 - power), label ** (2 - power)).max())
         return GradientGrid.for_weights(largest, 2 * largest, weights)
 
     def gradients(

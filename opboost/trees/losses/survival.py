@@ -56,7 +56,7 @@ class Cox(LogMean):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest terms at the start; what exceeds it saturates."""
-        grad, hess = self._pairs(np.zeros(len(labels)), labels)
+        grad, hess = self._pairs(np.full(len(labels), initial_scores[0]), labels)
         return GradientGrid.for_weights(
             2 * max(float(np.abs(grad).max()), 1.0), 2 * max(float(hess.max()), 1.0), weights
         )

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from opboost.arrays import Nodes, Sums
 from opboost.trees.binning import BinnedTable, bin_values
-from opboost.trees.column_sampling import ColumnSampler
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
 from opboost.trees.holder import LocalHolder
 from opboost.trees.kernels.packing import grad_of, hess_of
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import GradientGrid, Logistic, Loss, SquaredError
+from opboost.trees.sampling import ColumnSampler
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 

@@ -89,6 +89,7 @@ def _document(path: Path) -> dict[str, Any]:
     """A good file's content; in its first tree both children of the root are splits."""
     save_model(_trained(SquaredError())[0], path)
     document: dict[str, Any] = json.loads(path.read_text())
+    del document["digest"]
     assert document["trees"][0]["lefts"][:2] == [1, 3]
     return document
 
@@ -221,6 +222,29 @@ def test_categories_survive_and_unseen_and_missing_ones_are_scored_to_the_bit(pa
     first = path.read_bytes()
     save_model(loaded, path)
     assert path.read_bytes() == first
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 6))
+def test_a_changed_bit_anywhere_is_noticed(path: Path, place: float, bit: int) -> None:
+    save_model(_trained(Logistic())[0], path)
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    path.write_bytes(content)
+    # An exponent may be written in two ways.
+    if b"E-" not in content:
+        with pytest.raises(ModelFileError):
+            load_model(path)
+
+
+def test_a_file_with_another_digest_is_refused_and_one_of_an_earlier_version_without_is_read(path: Path) -> None:
+    document = _document(path)
+    whole = json.loads(path.read_text())
+    path.write_text(json.dumps(document))
+    assert len(load_model(path).trees) == len(document["trees"])
+    path.write_text(json.dumps({**whole, "base_scores": [0.25]}))
+    with pytest.raises(ModelFileError, match="is not as it was written: its digest is another one"):
+        load_model(path)
 
 
 def test_a_model_without_categories_has_no_entry_for_them(path: Path) -> None:

@@ -330,7 +330,7 @@ def test_known_rows_lie_in_the_bins_of_the_training_table(data: st.DataObject, m
     table = BinnedTable.of(
         [
             bin_values(numbers, max_bin=max_bin),
-            bin_categories(categories, max_bin=max_bin),
+            bin_categories(categories, max_bin=9),
             bin_ranks(np.where(np.isnan(ranks), 5, ranks).astype(np.uint32), 5, max_bin=max_bin, cuts=cuts),
         ]
     )

@@ -8,8 +8,9 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -32,9 +33,11 @@ from opboost.trees.losses import Logistic, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
+from parties.cluster.kept_trees import KeptTrees
 from parties.cluster.prediction import answer_partitions, predict_partitions
 from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
 from parties.config.cluster_section import DaskSection
+from parties.errors import WorkersLost
 from parties.vertical.release_offer import OfferedRanks, rank_columns
 from tests.support.released_partitions import rank_partitions, ranks_of, release
 
@@ -170,6 +173,37 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     assert len(attempts) == 2
     assert len(trained.trees) == parameters.n_estimators
     assert {path: path.read_bytes() for path in case.ranks.paths} == before
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_training_that_was_interrupted_goes_on_after_the_last_finished_trees(
+    tmp_path: Path, case: Case, client: Client, monkeypatch: pytest.MonkeyPatch, is_damaged: bool
+) -> None:
+    parameters = BoostingParameters(n_estimators=24, max_depth=2, subsample=0.7)
+    parts: list[int] = []
+    keep = KeptTrees.save
+
+    def save(kept: KeptTrees, booster: Any) -> None:
+        keep(kept, booster)
+        parts.append(booster.num_boosted_rounds())
+        if kept.path is not None and len(parts) == 1:
+            raise WorkersLost("the machine went down")
+
+    monkeypatch.setattr(KeptTrees, "save", save)
+    grow = partial(
+        train_on_partitions, case.bank, [case.ranks], loss=Logistic(), parameters=parameters, client=client, seed=3
+    )
+    with pytest.raises(WorkersLost):
+        grow(journal=tmp_path)
+    (path,) = tmp_path.iterdir()
+    if is_damaged:
+        content = path.read_bytes()
+        path.write_bytes(content[:100] + bytes([content[100] ^ 1]) + content[101:])
+    trained = grow(journal=tmp_path)
+    assert parts == [10, *([10] if is_damaged else []), 20, 24]
+    for mine, whole in zip(trained.trees, grow().trees, strict=True):
+        for name in ("columns", "thresholds", "values"):
+            np.testing.assert_array_equal(getattr(mine, name), getattr(whole, name))
 
 
 def test_constraints_and_other_objectives_hold(case: Case, client: Client) -> None:

@@ -541,7 +541,6 @@ def test_a_column_that_is_described_twice_is_refused_with_its_lines(tmp_path: Pa
         ({"columns": {None: {"lower": 0, "upper": 1}}}, "a column's name reads as None"),
         ({"columns": {1.5: {"lower": 0, "upper": 1}}}, "a column's name reads as 1.5"),
         ({"columns": AGE, "label": True}, "`label` reads as True"),
-        ({"columns": AGE, "label": ["y"]}, "`label` reads as ['y']"),
         ({"columns": AGE, "label": {"y": 1}}, "`label` reads as {'y': 1}"),
         ({"columns": AGE, "id": None}, "`id` reads as None"),
         ({"columns": AGE, "id": {"a": 1}}, "`id` reads as {'a': 1}"),

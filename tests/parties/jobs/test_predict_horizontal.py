@@ -46,9 +46,7 @@ def test_a_worker_scores_its_own_records_as_the_model_does(clinics: Clinics) -> 
     np.testing.assert_allclose(written["prediction"].reindex(data.index), expected, rtol=1e-12)
     events = [json.loads(line)["event"] for line in (clinics.folder("w0") / "log.jsonl").read_text().splitlines()]
     assert "predicted" in events
-    with pytest.raises(
-        ConfigError, match=r"predictions\.csv exists; give another file with --out\. Nothing was written"
-    ):
+    with pytest.raises(ConfigError, match=r"predictions\.csv exists; give another file with --out, or --overwrite"):
         predict(clinics, "w0")
 
 

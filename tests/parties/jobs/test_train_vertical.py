@@ -381,7 +381,7 @@ def test_a_customer_that_the_shop_does_not_know_gets_no_prediction(
 
 def test_predictions_never_replace_a_file_and_nobody_is_asked_then(trained: Any, tmp_path: Path) -> None:
     (tmp_path / "old.csv").write_text("precious")
-    with pytest.raises(ConfigError, match=r"old\.csv exists; give another file with --out\. Nothing was sent"):
+    with pytest.raises(ConfigError, match=r"old\.csv exists; give another file with --out, or --overwrite"):
         predict_active(
             trained.bank.path / "run.yaml",
             data=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import json
 import os
@@ -214,9 +215,13 @@ class Browser:
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page."""
-        found = self._call("Runtime.evaluate", expression=expression, returnByValue=True)
+        found = self._call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def print(self) -> bytes:
+        """The page on A4 paper, as a PDF file."""
+        return base64.b64decode(self._call("Page.printToPDF", paperWidth=8.27, paperHeight=11.69)["data"])
 
     @property
     def complaints(self) -> list[str]:

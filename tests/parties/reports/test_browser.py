@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from parties.reports.plan.choices import BUDGETS
+from parties.reports.sentences import Verdict
 from parties.reports.writing import report_of
 
 pytestmark = pytest.mark.browser
 
-PHONE, DESK = 360, 1280
+PHONE, DESK = 390, 1280
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 FIGURES = """[...document.querySelectorAll("figure")].map(figure => {
@@ -21,6 +26,7 @@ FIGURES = """[...document.querySelectorAll("figure")].map(figure => {
             figure.querySelector("figcaption").textContent.length];
 })"""
 COLOURS = "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+OPEN_ALL = 'document.querySelectorAll("details").forEach(one => one.open = true)'
 DOUBLE_NAMES = """(() => {
     const names = [...document.querySelectorAll("[id]")].map(one => one.id);
     return names.filter((name, place) => names.indexOf(name) !== place);
@@ -63,6 +69,7 @@ def test_a_report_fits_any_window_and_shows_all_its_figures(
 ) -> None:
     browser.open(pages[kind], width=width)
     assert browser.ask("innerWidth") == width
+    browser.ask(OPEN_ALL)
     assert browser.ask(OVERFLOW) <= 0
     figures = browser.ask(FIGURES)
     assert len(figures) == n_figures
@@ -87,6 +94,100 @@ def test_light_and_dark_differ_and_both_can_be_read(browser: Any, pages: dict[st
         assert abs(brightness[0] - brightness[1]) > 450
     axis = 'getComputedStyle(document.querySelector("figure svg g text")).fill'
     assert browser.ask(axis) == dark[1]
+
+
+SETTING = """(([budget, mechanism, points, column]) => {
+    const set = (name, value) => {
+        const control = document.getElementById("w-" + name);
+        control.value = value;
+        control.dispatchEvent(new Event("input"));
+    };
+    set("column", column);
+    set("points", points);
+    set("mechanism", mechanism);
+    set("budget", budget);
+})"""
+SHOWN = """({
+    rows: [...document.querySelectorAll("#w-rows tr")].map(row => [...row.children].map(cell => cell.textContent)),
+    curve: document.querySelector("#w-curves polyline:last-child").getAttribute("points"),
+    yaml: document.getElementById("w-yaml").textContent,
+    colours: [...document.querySelectorAll("#w-rows .grade")].map(one => getComputedStyle(one).backgroundColor),
+    table: document.getElementById("what-if-table").checkVisibility(),
+})"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_the_slider_shows_what_was_computed_and_the_setting_to_copy(
+    browser: Any, pages: dict[str, Path], width: int, dark: bool
+) -> None:
+    plan = json.loads(pages["plan"].with_suffix(".json").read_text())
+    columns = {column["promise"]["column"]: column["candidates"] for column in plan["columns"]}
+    browser.open(pages["plan"], width=width, dark=dark)
+    before = browser.ask(SHOWN)
+    assert all("(run file)" in row[4] for row in before["rows"])
+    assert before["yaml"] == "# as it stands in the run file"
+    assert not before["table"]
+    seen = []
+    for asked in ((0, "global", 100), (3, "global", 20), (3, "adj", 100), (7, "adj", 100)):
+        browser.ask(f"{SETTING}({json.dumps([*asked, ''])})")
+        shown = browser.ask(SHOWN)
+        copied = yaml.safe_load(shown["yaml"])["desensitize"]["columns"]
+        for name, word, guess, order, _ in shown["rows"]:
+            (one,) = (
+                found
+                for found in columns[name]
+                if found["budget"] == BUDGETS[asked[0]]
+                and (found["settings"]["mechanism"], found["settings"]["domain_size"]) == asked[1:]
+            )
+            assert {key: one["settings"].get(key, 3.0) for key in copied[name]} == copied[name]
+            verdict = Verdict(**one["verdict"])
+            assert (word, guess) == (verdict.word, "{}; {} without".format(*verdict.cases))
+            assert order == f"{one['outlook']['kendall']:.3f}"
+        seen.append((shown["rows"], shown["curve"], shown["colours"]))
+    assert len({json.dumps(part) for part in seen}) == len({curve for _, curve, _ in seen}) == len(seen)
+    # One column alone, and back.
+    browser.ask('document.getElementById("w-reset").click()')
+    assert browser.ask(SHOWN) == before
+    browser.ask(f"{SETTING}({json.dumps([0, 'global', 100, 1])})")
+    shown = browser.ask(SHOWN)
+    assert ["(run file)" in row[4] for row in shown["rows"]] == [True, False]
+    assert list(yaml.safe_load(shown["yaml"])["desensitize"]["columns"]) == [shown["rows"][1][0]]
+    assert browser.ask(OVERFLOW) <= 0
+    assert browser.complaints == []
+
+
+def test_without_a_script_a_table_serves_and_no_other_script_runs(browser: Any, pages: dict[str, Path]) -> None:
+    text = pages["plan"].read_text()
+    other = pages["plan"].with_name("other.html")
+    other.write_text(text.replace('"use strict";', '"use strict";document.title = "changed";'))
+    browser.open(other, width=DESK)
+    assert browser.ask("document.title") != "changed"
+    assert any("Content Security Policy" in complaint for complaint in browser.complaints)
+    assert browser.ask('document.getElementById("what-if-table").checkVisibility()')
+    assert not browser.ask('document.getElementById("what-if").checkVisibility()')
+    other.write_text(text.replace("</main>", "</main><script>document.title = 'changed'</script>"))
+    browser.open(other, width=DESK)
+    assert browser.ask("document.title") != "changed"
+
+
+def test_a_plan_takes_two_sheets_of_paper_and_more_where_it_is_opened(browser: Any, pages: dict[str, Path]) -> None:
+    browser.open(pages["plan"], width=DESK)
+    folded = browser.print().count(b"/Type /Page\n")
+    browser.ask(OPEN_ALL)
+    assert 1 <= folded <= 2 < 4 < browser.print().count(b"/Type /Page\n")
+
+
+@pytest.mark.skipif("AXE_CORE" not in os.environ, reason="AXE_CORE names no axe.min.js (npm install axe-core)")
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [PHONE, DESK])
+def test_axe_finds_nothing_serious(browser: Any, pages: dict[str, Path], width: int, dark: bool) -> None:
+    for path in pages.values():
+        browser.open(path, width=width, dark=dark)
+        browser.ask(OPEN_ALL)
+        browser.ask(Path(os.environ["AXE_CORE"]).read_text() + ";0")
+        found = browser.ask("axe.run().then(found => found.violations.map(one => [one.impact, one.id]))")
+        assert [one for one in found if one[0] in {"serious", "critical"}] == []
 
 
 def test_the_same_checks_find_what_is_wrong_with_a_page(browser: Any, tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError
 from parties.horizontal.traffic_estimate import estimate_traffic
-from parties.reports.choices import MechanismGrid
 from parties.reports.horizontal_facts import record_facts
 from parties.reports.horizontal_plan_facts import record_plan
 from parties.reports.plain import plain
+from parties.reports.plan.choices import MechanismGrid
 from parties.reports.writing import report_of
 
 CLINICS = ("north", "south", "west")

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import base64
 import csv
+import hashlib
 import io
+import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import matplotlib
 import pytest
+from markupsafe import escape
 
 from parties.commands.printing import print_page
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose, to_csv, to_html, to_markdown
+from parties.reports.page import (
+    GLOSSARY,
+    Blanks,
+    Figure,
+    FigureGrid,
+    Page,
+    PageSection,
+    Prose,
+    VerdictRow,
+    Verdicts,
+    WhatIf,
+    to_csv,
+    to_html,
+    to_markdown,
+)
 from parties.reports.plain import plain
 
 X = Axis(label="x & y")
@@ -62,6 +80,30 @@ def test_no_name_or_value_is_active_in_markdown() -> None:
 
 def test_what_is_active_in_markdown_is_seen() -> None:
     assert set("<>[`\\") & set(re.sub(r"\\[\\`\[\]<>|]", "", ACTIVE))
+
+
+def test_no_name_ends_a_script_or_gets_another_one_to_run() -> None:
+    name = "</script><script>alert(1)</script>"
+    row = VerdictRow(column=name, grade=0, word=name, guess=name, example=name, action=name, strip=(0.5, 0.4, 0.6))
+    what_if = WhatIf({"name": name}, FigureGrid(name, (name,), ((name,),)))
+    made = Page(name, name, (PageSection(name, (Verdicts(name, (row,)), Blanks((name,)), what_if), is_folded=True),))
+    html = to_html(made)
+    scripts = re.findall("<script[^>]*>(.*?)</script>", html, re.DOTALL)
+    assert [json.loads(scripts[0]), len(scripts), "alert" in scripts[1]] == [{"name": name}, 2, False]
+    digest = base64.b64encode(hashlib.sha256(scripts[1].encode()).digest()).decode()
+    assert f"default-src 'none'; script-src 'sha256-{digest}';" in html
+    assert "script-src 'none';" in to_html(page())
+    assert "<script" not in to_html(page())
+
+
+def test_terms_are_explained_in_prose_and_headings_and_nowhere_else() -> None:
+    html = to_html(Page("AUC", "the AUC", (PageSection("Gini", (FigureGrid("lift", ("KS",), (("uplift",),)),)),)))
+    assert re.findall('<button [^>]*popovertarget="(term-[0-9]+)"[^>]*>([^<]+)', html) == [
+        (f"term-{place}", term) for place, term in enumerate(("AUC", "lift", "KS"))
+    ]
+    assert re.findall('<div popover id="(term-[0-9])">(.*)</div>', html) == [
+        (f"term-{place}", escape(GLOSSARY[term])) for place, term in enumerate(("auc", "lift", "ks"))
+    ]
 
 
 def test_csv_has_a_line_per_cell() -> None:

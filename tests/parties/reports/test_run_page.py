@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from opboost.privacy.guarantee import ColumnGuarantee
 from parties.reports.page import FigureGrid, Prose, to_markdown
-from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, run_facts
+from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, _column_names, run_facts
 from parties.reports.run_page import (
     MOST_COLUMNS,
     MOST_MESSAGES,
@@ -53,3 +54,26 @@ def test_importance_lists_the_first_columns_and_trees_without_gains_say_so(has_g
     (grid,) = [block for block in blocks if isinstance(block, FigureGrid)]
     assert len(grid.rows) == MOST_COLUMNS
     assert any(isinstance(block, Prose) for block in blocks) is not has_gains
+
+
+@pytest.mark.parametrize("opaque", [False, True])
+def test_the_categories_of_a_passive_column_count_as_one(opaque: bool) -> None:
+    widths = {"age": 0, "town": 3, "spend": 0}
+    promises = tuple(
+        ColumnGuarantee(
+            column=f"column {i}" if opaque else name,
+            mechanism="global",
+            law="",
+            epsilon=1.0,
+            unit="",
+            domain_loss=1.0,
+            missing_epsilon=0.0,
+            parameters={"n_categories": width} if width else {},
+        )
+        for i, (name, width) in enumerate(widths.items())
+    )
+    name_of = _column_names(promises)
+    if opaque:
+        assert [name_of(f"c{c}") for c in range(5)] == ["c0", "c1 to c3", "c1 to c3", "c1 to c3", "c4"]
+    else:
+        assert [name_of(name) for name in ("age", "town=x=1", "town=", "towns")] == ["age", "town", "town", "towns"]

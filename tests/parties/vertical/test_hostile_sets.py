@@ -15,9 +15,11 @@ import pytest
 from parties.errors import Disagreement
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.session import handshake
-from protocols.alignment.blinding import Cipher
+from protocols.alignment import curve_prf, transfer_prf
+from protocols.alignment.blinding import Cipher, ascending_order
 from protocols.alignment.id_proof import IdProof, password_of
-from protocols.errors import ProtocolError, UnexpectedMessage
+from protocols.alignment.private_set_intersection import AlignmentTerms, _exchange_shares
+from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
 from protocols.messages.vertical import Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Channel, expect
@@ -68,7 +70,7 @@ class FalseBank:
         )
         if not shop.alignment.startswith("prealigned"):
             channel.send(mine)
-            self._align(channel, is_psi=shop.alignment.startswith("psi"))
+            self._align(channel, shop.alignment.partition(",")[0])
             shop = expect(channel, Hello)
         point = shop.id_point if self.echoes_point else GUESS.point
         n_rows = shop.n_rows if self.n_claimed is None else self.n_claimed
@@ -77,14 +79,14 @@ class FalseBank:
         channel.send(self.forge(mine, expect(channel, IdConfirmation)))
         return rest(channel)
 
-    def _align(self, channel: Channel, *, is_psi: bool) -> None:
-        expect(channel, OrderShare)
-        channel.send(OrderShare(random=bytes(32)))
-        if is_psi:
-            with Cipher(n_workers=1) as cipher:
-                rows = cipher.blind([f"nobody {i}".encode() for i in range(self.n_brought)])
-            channel.send(BlindedIds(start=0, rows=rows))
-            expect(channel, ReblindedIds)
+    def _align(self, channel: Channel, method: str) -> None:
+        seed = _exchange_shares(channel, AlignmentTerms(run_id="spring"), speaks_first=False)
+        nobody = [f"nobody {i}".encode() for i in range(self.n_brought)]
+        match method:
+            case "psi":
+                transfer_prf.query([channel], nobody, [seed], lambda step, done, total: None)
+            case "psi-dh":
+                curve_prf.query([channel], nobody, lambda step, done, total: None)
         assert len(expect(channel, BlindedIds).rows) == N_SHOP
         channel.send(CommonIds(bits=np.packbits(np.arange(N_SHOP) < self.n_flagged)))
 
@@ -137,7 +139,7 @@ def n_charged(site: Any) -> int:
         return sum(json.loads(fields)["kind"] == "charge" for (fields,) in database.execute("SELECT fields FROM lines"))
 
 
-@pytest.mark.parametrize("method", ["psi", "hashed"])
+@pytest.mark.parametrize("method", ["psi", "psi-dh", "hashed"])
 def test_more_common_ids_than_the_bank_has_are_refused(sites: Any, wire: MemoryWire, method: str) -> None:
     found = attack(sites, wire, FalseBank(n_brought=1), method)
     assert isinstance(found["shop"], UnexpectedMessage)
@@ -172,10 +174,13 @@ def test_a_shop_that_believes_any_proof_is_robbed(
     assert n_charged(sites.shop) == 2
 
 
-def test_the_words_of_an_honest_bank_prove_nothing_in_the_next_attempt(sites: Any, wire: MemoryWire) -> None:
+@pytest.mark.parametrize(("method", "error"), [("psi", DecodeError), ("psi-dh", Disagreement)])
+def test_the_words_of_an_honest_bank_prove_nothing_in_the_next_attempt(
+    sites: Any, wire: MemoryWire, method: str, error: type[Exception]
+) -> None:
     """Both sides keep their shares of the order, so but for the keys an attempt is like the one before."""
     for site in (sites.bank, sites.shop):
-        site.run["align"] = {"method": "psi"}
+        site.run["align"] = {"method": method}
     paths = sites.bank.write(), sites.shop.write()
     wire.together(
         {
@@ -192,13 +197,13 @@ def test_the_words_of_an_honest_bank_prove_nothing_in_the_next_attempt(sites: An
             channel.send(message)
         return rest(channel)
 
-    found = attack(sites, wire, repeat)
-    assert isinstance(found["shop"], Disagreement)
+    found = attack(sites, wire, repeat, method)
+    assert isinstance(found["shop"], error)
     assert not {"offer", "rank chunk", "thresholds"} & set(found["bank"])
 
 
 class FalseShop:
-    """Knows one of the bank's ids and its place, and makes of it the points of all others: all seem to be common."""
+    """Knows one of the bank's ids and its place, and makes of it the points of all others: only the one is common."""
 
     def __init__(self, known: bytes, n_brought: int) -> None:
         self.known, self.n_brought = known, n_brought
@@ -211,7 +216,7 @@ class FalseShop:
             task=Task.TRAIN,
             n_rows=self.n_brought,
             has_label=False,
-            alignment="psi, duplicates: refuse, id columns: 1",
+            alignment="psi-dh, duplicates: refuse, id columns: 1",
             names=("c0",),
         )
         channel.send(bank)
@@ -221,9 +226,10 @@ class FalseShop:
         theirs = expect(channel, BlindedIds).rows
         keys = [Cipher(n_workers=1) for _ in range(self.n_brought)]
         channel.send(ReblindedIds(start=0, rows=np.concatenate([key.reblind(theirs[:1]) for key in keys])))
-        channel.send(BlindedIds(start=0, rows=np.concatenate([key.blind([self.known]) for key in keys])))
-        assert np.unpackbits(expect(channel, CommonIds).bits).sum() == self.n_brought
-        channel.send(bank.model_copy(update={"id_point": GUESS.point}))
+        values = np.concatenate([curve_prf.own_values(key, [self.known], lambda *step: None) for key in keys])
+        channel.send(BlindedIds(start=0, rows=values[ascending_order(values)]))
+        assert np.unpackbits(expect(channel, CommonIds).bits).sum() == 1
+        channel.send(bank.model_copy(update={"n_rows": 1, "id_point": GUESS.point}))
         expect(channel, Hello)
         channel.send(IdConfirmation(tag=bytes(32)))
         channel.send(Done())
@@ -231,7 +237,7 @@ class FalseShop:
 
 
 def rob_bank(sites: Any, wire: MemoryWire) -> dict[str, Any]:
-    sites.bank.run["align"] = {"method": "psi"}
+    sites.bank.run["align"] = {"method": "psi-dh"}
     sites.bank.table = sites.bank.table.sort_values("id").head(5).assign(y=[0, 1, 0, 1, 0])
     path = sites.bank.write()
     false = FalseShop(str(sites.bank.table["id"].iloc[0]).encode(), 5)
@@ -242,7 +248,7 @@ def rob_bank(sites: Any, wire: MemoryWire) -> dict[str, Any]:
     return wire.together(calls)
 
 
-def test_a_shop_that_makes_up_common_ids_is_refused_before_the_bank_trains(sites: Any, wire: MemoryWire) -> None:
+def test_a_shop_that_makes_up_ids_is_refused_before_the_bank_trains(sites: Any, wire: MemoryWire) -> None:
     found = rob_bank(sites, wire)
     assert isinstance(found["bank"], Disagreement)
     assert str(found["bank"]).endswith("both need the same ids. Nothing was released")

@@ -31,7 +31,16 @@ from parties.session import termination
 from parties.tables.party_table import PartyTable
 from parties.vertical import alignment
 from parties.vertical import preparation as preparing
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HiddenIds,
+    IdConfirmation,
+    OrderShare,
+    ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
+)
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers
 from protocols.messages.vertical import Hello, SplitRanks
@@ -52,10 +61,12 @@ def public(message: Message) -> tuple[Any, ...]:
     match message:
         case Hello():
             fields["id_point"] = message.id_point is not None
-        case OrderShare() | IdConfirmation():
+        case OrderShare() | IdConfirmation() | TransferAnswer():
             fields = {}
-        case BlindedIds() | ReblindedIds():
+        case BlindedIds() | ReblindedIds() | TransferPoints():
             fields["rows"] = message.rows.shape
+        case HiddenIds():
+            fields |= {"columns": message.columns.shape, "tags": message.tags.shape}
         case CommonIds():
             fields["bits"] = int(np.unpackbits(message.bits).sum())
     return message.kind, tuple(fields.items())
@@ -86,7 +97,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> MemoryWire:
 class Runs:
     """Runs of the same parties on changing tables, each in a folder of its own."""
 
-    def __init__(self, sites: Any, wire: MemoryWire, *, method: str = "psi") -> None:
+    def __init__(self, sites: Any, wire: MemoryWire, *, method: str = "psi-dh") -> None:
         self.bank, self.shop, self.wire = sites.bank, sites.shop, wire
         self.passive = [sites.shop]
         self.n_runs = sum(1 for _ in sites.bank.path.glob("runs/*"))
@@ -291,7 +302,10 @@ def test_nor_where_records_are_held_out_and_scored(sites: Any, wire: MemoryWire)
     assert n_done({key: view for key, view in views.items() if key[1] == "12"}) >= 4
 
 
-@pytest.mark.parametrize(("method", "side"), [("hashed", "shop"), ("prealigned", "shop"), ("prealigned", "bank")])
+@pytest.mark.parametrize(
+    ("method", "side"),
+    [("psi", "shop"), ("psi", "bank"), ("hashed", "shop"), ("prealigned", "shop"), ("prealigned", "bank")],
+)
 def test_nor_where_records_are_aligned_in_another_way(sites: Any, wire: MemoryWire, method: str, side: str) -> None:
     views_of, cases = {"shop": (shop_views, COLUMNS), "bank": (bank_views, OWN)}[side]
     views = views_of(Runs(sites, wire, method=method), *cases["numbers, all refused"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.alignment.blinding import HASH_BYTES, POINT_BYTES, Cipher, hashed, match
+from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, ascending_order, hashed, match_ascending
 from protocols.errors import DecodeError, UnexpectedMessage
 
 IDS = [f"r{i}".encode() for i in range(7)]
@@ -22,6 +22,11 @@ def test_ids_under_both_keys_are_the_same_whichever_came_first(n_workers: int) -
         assert not (mine == theirs).all(axis=1).any()
 
 
+def test_a_key_takes_its_own_blinding_off() -> None:
+    with Cipher(n_workers=2) as a, Cipher(n_workers=1) as b:
+        np.testing.assert_array_equal(a.unblind(b.reblind(a.blind(IDS))), b.blind(IDS))
+
+
 def test_what_is_no_point_is_refused_without_the_words_of_the_library() -> None:
     with Cipher(n_workers=1) as cipher:
         with pytest.raises(DecodeError, match=r"^a blinded id is not a point of the curve$"):
@@ -32,7 +37,7 @@ def test_what_is_no_point_is_refused_without_the_words_of_the_library() -> None:
 
 def test_hashes_are_alike_only_for_one_id_secret_and_seed() -> None:
     found = [hashed(IDS, secret, seed) for secret, seed in ((b"s", b"1"), (b"t", b"1"), (b"s", b"2"))]
-    assert found[0].shape == (len(IDS), HASH_BYTES)
+    assert found[0].shape == (len(IDS), VALUE_BYTES)
     np.testing.assert_array_equal(found[0], hashed(IDS, b"s", b"1"))
     assert len({row.tobytes() for rows in found for row in rows}) == 3 * len(IDS)
 
@@ -40,21 +45,23 @@ def test_hashes_are_alike_only_for_one_id_secret_and_seed() -> None:
 @given(
     mine=st.lists(st.integers(0, 20), unique=True, min_size=1),
     theirs=st.lists(st.integers(0, 20), unique=True, min_size=1),
+    n_each=st.integers(1, 5),
 )
-def test_every_own_id_is_found_where_it_stands_in_the_peers_list(mine: list[int], theirs: list[int]) -> None:
+def test_every_own_id_is_found_where_it_stands_in_the_peers_list(
+    mine: list[int], theirs: list[int], n_each: int
+) -> None:
     def rows(numbers: list[int]) -> np.ndarray:
         return np.array([[n, 7, 0] for n in numbers], np.uint8)
 
+    theirs = [theirs[at] for at in ascending_order(rows(theirs))]
+    assert theirs == sorted(theirs)
+    chunks = [(start, rows(theirs[start : start + n_each])) for start in range(0, len(theirs), n_each)]
     expected = [theirs.index(one) if one in theirs else -1 for one in mine]
-    assert match(rows(mine), rows(theirs), "shop").tolist() == expected
+    assert match_ascending(rows(mine), chunks, "shop").tolist() == expected
 
 
-@pytest.mark.parametrize(
-    ("mine", "theirs", "words"),
-    [([1, 2], [3, 3], "sent an id more than once"), ([3, 3], [3, 1], "made two ids of this")],
-)
-def test_a_peer_that_sends_an_id_twice_or_makes_two_ids_one_is_refused(
-    mine: list[int], theirs: list[int], words: str
-) -> None:
-    with pytest.raises(UnexpectedMessage, match=f"shop {words}"):
-        match(np.array([mine], np.uint8).T, np.array([theirs], np.uint8).T, "shop")
+@pytest.mark.parametrize("theirs", [[[3, 3]], [[4, 3]], [[3], [3]], [[3, 5], [4, 6]]])
+def test_a_peer_whose_values_do_not_ascend_is_refused(theirs: list[list[int]]) -> None:
+    chunks = [(0, np.array([chunk], np.uint8).T) for chunk in theirs]
+    with pytest.raises(UnexpectedMessage, match="shop sent an id more than once, or ids out of order"):
+        match_ascending(np.array([[1], [2]], np.uint8), chunks, "shop")

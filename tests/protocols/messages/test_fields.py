@@ -19,7 +19,7 @@ from protocols.messages.fields import MAX_COLUMNS, MAX_TESTS, array_of
 from protocols.messages.horizontal import Commitments, Members, PassTree, Place
 from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
-from protocols.messages.vertical import Held, Hello, OfferedColumn, SplitRanks, Terms
+from protocols.messages.vertical import Held, Hello, OfferedColumn, SplitRanks, Terms, Thresholds
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
 # Ids of a request: what a request may hold is the receiver's own setting, a header has no more than 32 MiB.
@@ -89,6 +89,38 @@ def test_a_field_without_a_bound_is_found_wherever_it_stands() -> None:
         ("Open.share", "float"),
         ("Open.words[]", "text"),
     ]
+
+
+def nested(n: int) -> list[Any]:
+    """Lists within one another, so many."""
+    return [] if n == 0 else [nested(n - 1)]
+
+
+def wrong(message: type[Message], item: object, n: int) -> dict[str, Any]:
+    """As many wrong values in every field as there is room for; in a sequence of messages, in each of these."""
+    found: dict[str, Any] = {name: [item] * n for name in message.model_fields}
+    for name, info in message.model_fields.items():
+        parts = [one for one in get_args(info.annotation) if isinstance(one, type) and issubclass(one, Message)]
+        found.update((name, [wrong(part, item, n)] * n) for part in parts)
+    return found
+
+
+@pytest.mark.parametrize("item", [b"x", "", -1, [], {}, {b"x": 1}], ids=repr)
+def test_a_message_of_wrong_values_makes_few_errors_however_many_there_are(item: object) -> None:
+    """An error takes a kilobyte while it is told: 8 MB of cuts that are texts would take 5 GB and a minute."""
+    for message in VOCABULARY.values():
+        for fields in (wrong(message, item, 1000), {str(i): item for i in range(1000)}):
+            try:
+                message.model_validate(fields)
+            except ValidationError as error:
+                assert error.error_count() <= 300, (message.kind, item)  # noqa: PT017
+
+
+@pytest.mark.parametrize("value", [[], {1: 2}, {"a": (1,)}, {"a": b"x"}, {"a": [{"b": {1}}]}, {"a": nested(16)}])
+def test_a_document_holds_plain_values_that_are_not_nested_too_deeply(value: object) -> None:
+    assert Thresholds.model_validate({"router": {"a": nested(14)}}).router == {"a": nested(14)}
+    with pytest.raises(ValidationError):
+        Thresholds.model_validate({"router": value})
 
 
 COLUMN = {"name": "c", "n_ranks": 2, "has_missing": False, "digest": "0" * 64, "mechanism": "", "law": "", "epsilon": 1}

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, MoreIds, OrderShare, ReblindedIds
+from protocols.messages.id_alignment import (
+    BlindedIds,
+    CommonIds,
+    HiddenIds,
+    IdConfirmation,
+    MoreIds,
+    OrderShare,
+    ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
+)
 from protocols.messages.message import Message
 from protocols.transport.codec import decode, encode
 
@@ -16,6 +26,9 @@ ROWS = np.arange(66, dtype=np.uint8).reshape(2, 33)
 SOUND: list[Message] = [
     IdConfirmation(tag=bytes(32)),
     OrderShare(random=bytes(range(32))),
+    TransferPoints(rows=ROWS),
+    TransferAnswer(point=bytes(32)),
+    HiddenIds(number=3, columns=ROWS, tags=ROWS[:1]),
     BlindedIds(start=0, rows=ROWS),
     ReblindedIds(start=5, rows=ROWS),
     MoreIds(),
@@ -36,6 +49,9 @@ def test_a_message_comes_out_of_the_codec_as_it_went_in(message: Message) -> Non
     [
         (IdConfirmation, {"tag": bytes(31)}),
         (OrderShare, {"random": bytes(33)}),
+        (TransferAnswer, {"point": bytes(33)}),
+        (HiddenIds, {"number": 0, "columns": ROWS, "tags": ROWS[0]}),
+        (HiddenIds, {"number": 2**32, "columns": ROWS, "tags": ROWS}),
         (BlindedIds, {"start": -1, "rows": ROWS}),
         (BlindedIds, {"start": 0, "rows": ROWS[0]}),
         (ReblindedIds, {"start": 0, "rows": ROWS.astype(np.int16)}),

@@ -13,10 +13,13 @@ from protocols.messages.id_alignment import (
     BlindedIds,
     CommonIds,
     HeldOutShares,
+    HiddenIds,
     IdConfirmation,
     MoreIds,
     OrderShare,
     ReblindedIds,
+    TransferAnswer,
+    TransferPoints,
 )
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask, RecordStatus
@@ -59,6 +62,9 @@ VALID: list[tuple[type[Message], dict[str, object]]] = [
     (HeldOutShares, {"shares": (bytes(32), bytes(32))}),
     (BlindedIds, ROWS),
     (ReblindedIds, ROWS),
+    (TransferPoints, {"rows": ROWS["rows"]}),
+    (TransferAnswer, {"point": bytes(32)}),
+    (HiddenIds, {"number": 1, "columns": ROWS["rows"], "tags": ROWS["rows"]}),
     (MoreIds, {}),
     (CommonIds, {"bits": np.zeros(1, np.uint8)}),
     (OfferedColumn, COLUMN),

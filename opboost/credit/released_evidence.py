@@ -1,0 +1,125 @@
+"""Weight of evidence of a passive party's columns from noised ranks, corrected for the noise: post-processing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.credit.evidence import (
+    FINE_BINS,
+    MOST_SCORE_BINS,
+    Characteristic,
+    check_events,
+    counts_of,
+    in_bins,
+    interval_words,
+    monotone_groups,
+)
+from opboost.denoise.mixture import margin
+from opboost.denoise.sources import RankSource, Source, sources_of
+from opboost.trees.binning import bin_ranks
+from opboost.vertical import RankColumn
+
+# Groups of true values that event rates are estimated for, and steps of the estimate.
+_GROUPS, _STEPS = 12, 300
+
+
+def released_characteristics(
+    columns: Sequence[RankColumn], labels: Values, *, most_bins: int = MOST_SCORE_BINS
+) -> list[Characteristic]:
+    """Bin the columns that passive parties released.
+
+    Where their owner shares the noised codes, counts are those of the exact values, estimated: the column's overall law
+    is deconvolved, and event rates of groups of true values are fitted by expectation and maximisation. Elsewhere they
+    are counts of released ranks, whose information value the noise lowers.
+
+    Notes
+    -----
+    Privacy: a function of the release and of the active party's labels; nothing is asked.
+    """
+    check_events(labels)
+    found = []
+    for owner in dict.fromkeys(column.owner for column in columns):
+        own = [column for column in columns if column.owner == owner]
+        known = [
+            (column, RankSource(column.ranks, column.n_ranks, column.release, column.cuts))
+            for column in own
+            if column.release is not None
+        ]
+        noised = [(column, source) for column, source in known if not source.is_exact]
+        for source in sources_of([one for _, one in noised]):
+            first = noised[source.members[0]][0]
+            found.append(_corrected(first, source, labels, most_bins))
+        names = {column.name for column, _ in noised}
+        found += [_plain(column, labels, most_bins) for column in own if column.name not in names]
+    return found
+
+
+def _corrected(column: RankColumn, source: Source, labels: Values, most_bins: int) -> Characteristic:
+    """Counts of exact values; a record's place is its released state."""
+    matrix, has_missing = source.channel.matrix, source.channel.has_missing
+    n_true, n_released = matrix.shape
+    n_values = n_true - has_missing
+    counts = counts_of(source.states, labels, n_released)
+    law = margin(matrix, counts[0] + counts[1])
+    posterior = (law[:, None] * matrix / np.maximum(law @ matrix, 1e-30)).T
+    is_ordered = column.release is not None and column.release.category is None
+    groups = _even_groups(law[:n_values], _GROUPS) if is_ordered else list(np.arange(n_values)[:, None])
+    lists = [*groups, *([np.array([n_values])] if has_missing else [])]
+    grouped = np.stack([posterior[:, group].sum(axis=1) for group in lists], axis=1)
+    events, others = fitted_counts(grouped, counts[0], counts[1])
+    order = np.arange(len(groups))
+    if not is_ordered:
+        order = np.argsort((events / np.maximum(events + others, 1e-12))[order], kind="stable")
+    merged = monotone_groups(events[order], others[order], most_bins=most_bins)
+    if is_ordered:
+        ends = [float(source.channel.ends[groups[one[-1]][-1]] - 1) for one in merged[:-1]]
+        words = interval_words(ends, what="code ")
+    else:
+        words = tuple("category " + ", ".join(str(c) for c in order[one]) for one in merged)
+    places = source.states.astype(np.int64)
+    fine = Characteristic(column.name, words, events, others, grouped, places, column.owner, is_corrected=True)
+    return in_bins(fine, [order[one] for one in merged])
+
+
+def fitted_counts(posterior: Values, events: Values, others: Values) -> tuple[Values, Values]:
+    """Expected events and non-events per group of true values.
+
+    Parameters
+    ----------
+    posterior : ndarray of float64, shape (n_released, n_groups)
+        Probability of each group given a released state.
+    events, others : ndarray of float64, shape (n_released,)
+        How often each state was released with either label.
+    """
+    rates = np.full(posterior.shape[1], events.sum() / (events.sum() + others.sum()))
+    for _ in range(_STEPS):
+        parts = []
+        for share, counts in ((rates, events), (1 - rates, others)):
+            likely = posterior * share
+            parts.append((likely * (counts / np.maximum(likely.sum(axis=1), 1e-30))[:, None]).sum(axis=0))
+        rates = parts[0] / np.maximum(parts[0] + parts[1], 1e-30)
+    return parts[0], parts[1]
+
+
+def _even_groups(law: Values, n_groups: int) -> list[NDArray[np.int64]]:
+    """Neighbouring states in groups of about equal probability."""
+    reached = np.cumsum(law) / max(law.sum(), 1e-30)
+    numbers = np.minimum((reached - law / 2 / max(law.sum(), 1e-30)) * n_groups, n_groups - 1).astype(np.int64)
+    return [np.flatnonzero(numbers == g) for g in np.unique(numbers)]
+
+
+def _plain(column: RankColumn, labels: Values, most_bins: int) -> Characteristic:
+    """Counts of ranks as they were released."""
+    fine = bin_ranks(column.ranks, column.n_ranks, max_bin=FINE_BINS, cuts=column.cuts)
+    n_cells = fine.n_value_bins + bool((fine.bins == fine.n_value_bins).any())
+    events, others = counts_of(fine.bins, labels, n_cells)
+    groups = monotone_groups(events[: fine.n_value_bins], others[: fine.n_value_bins], most_bins=most_bins)
+    words = interval_words([float(fine.cuts[group[-1]]) for group in groups[:-1]], what="rank ")
+    places = fine.bins.astype(np.int64)
+    cells = Characteristic(column.name, words, events, others, np.eye(n_cells), places, column.owner)
+    return replace(in_bins(cells, groups), is_corrected=column.release is not None)

@@ -1,0 +1,100 @@
+"""Trees of each output of a model, grown on one filled table by either engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from opboost.arrays import Mask, Values
+from opboost.errors import ParameterError
+from opboost.noise_correction import N_DRAWS
+from opboost.noised_table import Filled, held_out_table
+from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
+from opboost.trees.constraints import Constraints
+from opboost.trees.losses import Loss
+from opboost.trees.tree import Tree
+from opboost.trees.validation import HeldOutRows, History, KnownRows, ValidationPlan
+from opboost.trees.xgboost_engine import boost_with_xgboost
+
+Engine = Literal["native", "xgboost"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Growing:
+    """What the trees of all outputs have in common."""
+
+    filled: Filled
+    weights: Values
+    is_trained: Mask
+    parameters: BoostingParameters
+    limits: Constraints
+    validation: ValidationPlan | None
+    known: KnownRows | None
+    engine: Engine
+    seed: int | None
+    on_round: OnRound
+
+    def grow(
+        self,
+        loss: Loss,
+        labels: Values,
+        leaf_labels: Values | None,
+        margins: Values,
+        start: Values | None,
+        earlier: Sequence[Tree],
+        *,
+        output: int | None,
+    ) -> tuple[list[Tree], Values, History]:
+        """Trees, base scores and history of one output, or of several that have their gradients together."""
+        rows, parameters = self.is_trained, self.parameters
+        table, alternates, held_out = self.filled.table, self.filled.alternates, None
+        of_rows = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
+        if self.validation is not None:
+            held_out = HeldOutRows(
+                held_out_table(self.filled, ~rows, n_draws=N_DRAWS), labels[~rows], self.validation.metrics, of_rows[1]
+            )
+            table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
+        elif self.known is not None and self.known.metrics:
+            held_out = self.known.held_out(table, output)
+        shared: dict[str, Any] = {
+            "loss": loss,
+            "constraints": self.limits,
+            "alternates": alternates,
+            "seed": self.seed,
+            "margins": of_rows[0],
+            "earlier": earlier,
+        }
+        weights = parameters.weighted(labels, self.weights, loss)[rows]
+        base_scores = self._start(loss, labels[rows], weights, of_rows[0]) if start is None else start
+        boost = boost_with_xgboost if self.engine == "xgboost" else boost_table
+        trees, history = boost(
+            table,
+            labels[rows],
+            weights,
+            parameters,
+            base_scores=base_scores,
+            held_out=held_out,
+            on_round=self.on_round,
+            **shared,
+        )
+        if leaf_labels is None:
+            return trees, base_scores, history
+        if self.engine == "xgboost" or self.limits.monotone.any() or parameters.booster == "dart" or earlier:
+            raise ParameterError(
+                "leaves cannot be fitted anew with XGBoost, monotone constraints, DART or an earlier model"
+            )
+        loss.check_labels(leaf_labels)
+        weights = parameters.weighted(leaf_labels, self.weights, loss)[rows]
+        base_scores = self._start(loss, leaf_labels[rows], weights, of_rows[0])
+        del shared["earlier"]
+        trees = refit_table(trees, table, leaf_labels[rows], weights, parameters, base_scores=base_scores, **shared)
+        return trees, base_scores, history
+
+    def _start(self, loss: Loss, labels: Values, weights: Values, margins: Values | float) -> Values:
+        """Base scores; margins stand for them unless the parameters name one."""
+        if self.parameters.base_score is not None:
+            return np.full(loss.n_outputs, loss.score_of(self.parameters.base_score))
+        return loss.initial_scores(labels, weights) if isinstance(margins, float) else np.zeros(loss.n_outputs)

@@ -1,0 +1,71 @@
+"""Parameters of the vertical estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from opboost.cell_grid import DEFAULT_CELLS
+from opboost.column_positions import Bounds, ColumnKey
+from opboost.trees.losses import Loss
+from opboost.trees.validation import Metric
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class VerticalParameters(BaseEstimator):  # type: ignore[misc]
+    """The parameters, as dataclass fields; `opboost.sklearn.vertical` says what they mean."""
+
+    epsilon: float | None = None
+    mechanism: Literal["global", "local", "adj"] = "global"
+    law: str = "clamped"
+    theta: int | None = None
+    alpha: float = 1.0
+    domain_size: int | None = None
+    category_epsilon: float | None = None
+    whole_range: float | None = None
+    budgets: Mapping[ColumnKey, Mapping[str, Any]] | None = None
+    passive_columns: Sequence[ColumnKey] | None = None
+    bounds: Bounds = None
+    missing: Literal["refuse", "category"] = "refuse"
+    prediction: Literal["local", "desensitized", "routed"] = "routed"
+    answers: Literal["tests", "cells"] = "tests"
+    cells: int = DEFAULT_CELLS
+    correct_noise: bool = True
+    objective: str | Loss | None = None
+    engine: Literal["native", "xgboost"] = "native"
+    n_estimators: int | None = None
+    max_depth: int | None = None
+    max_leaves: int = 0
+    learning_rate: float | None = None
+    reg_lambda: float = 1.0
+    reg_alpha: float = 0.0
+    gamma: float = 0.0
+    min_child_weight: float = 1.0
+    max_delta_step: float | None = None
+    subsample: float | None = None
+    colsample_bytree: float = 1.0
+    colsample_bylevel: float = 1.0
+    colsample_bynode: float = 1.0
+    max_bin: int = 256
+    max_cat_to_onehot: int = 4
+    scale_pos_weight: float = 1.0
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
+    base_score: float | None = None
+    early_stopping_rounds: int | None = None
+    booster: Literal["gbtree", "dart"] = "gbtree"
+    rate_drop: float = 0.0
+    skip_drop: float = 0.0
+    one_drop: bool = False
+    sample_type: Literal["uniform", "weighted"] = "uniform"
+    normalize_type: Literal["tree", "forest"] = "tree"
+    n_jobs: int | None = None
+    eval_metric: str | Metric | Sequence[str | Metric] | None = None
+    monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
+    interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
+    categorical_features: Sequence[ColumnKey] | None = None
+    continue_from: Any = None
+    random_state: int | np.random.RandomState | None = None

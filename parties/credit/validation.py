@@ -1,0 +1,232 @@
+"""What a credit validation finds: evidence of all columns, a scorecard, and how the model's scores do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Values
+from opboost.credit.calibration import Calibrated, calibrations, platt
+from opboost.credit.discrimination import Band, Rejection, SwapSet, gains, rejections, swap_set
+from opboost.credit.drift import drift
+from opboost.credit.evidence import own_characteristic
+from opboost.credit.fairness import Fairness, fairness
+from opboost.credit.released_evidence import released_characteristics
+from opboost.credit.scorecard import PointScale, Scorecard
+from opboost.errors import nearest
+from opboost.metrics import auc, gini, ks
+from opboost.trees.losses import Logistic
+from opboost.uplift import Uplift, measure_uplift
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError, TableError
+from parties.tables.party_table import PartyTable, own_columns, read_table
+from parties.tuning.kept_release import read_kept
+
+# Columns whose information value is lower tell too little to have points.
+LEAST_INFORMATION = 0.02
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a validation is to look at.
+
+    Attributes
+    ----------
+    run_file : Path
+    scale : PointScale
+    scores, challenger, earlier_scores : Path or None
+        Predictions: the model's, another model's of the same records, and the model's of an earlier month.
+    data, earlier_data : Path or None
+        Data files of these months; by default the run's, and none.
+    groups : tuple of str
+        Own columns to look at decisions by.
+    share : float
+        Of the records that is rejected.
+    """
+
+    run_file: Path
+    scale: PointScale = field(default_factory=PointScale)
+    scores: Path | None = None
+    challenger: Path | None = None
+    earlier_scores: Path | None = None
+    data: Path | None = None
+    earlier_data: Path | None = None
+    groups: tuple[str, ...] = ()
+    share: float = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ModelScores:
+    """How a model's predictions do on records with known labels.
+
+    Attributes
+    ----------
+    n_records : int
+    auc, gini, ks : float
+    bands : tuple of Band
+    rejections : tuple of Rejection
+    calibrated : tuple of Calibrated
+    slope, intercept : float
+        Of Platt's sigmoid: 1 and 0 if the model is calibrated.
+    points : ndarray of float64
+        The scores of the records in points.
+    fairness : tuple of Fairness
+    swapped : SwapSet or None
+    uplift : Uplift or None
+        The challenger's, over the model.
+    """
+
+    n_records: int
+    auc: float
+    gini: float
+    ks: float
+    bands: tuple[Band, ...]
+    rejections: tuple[Rejection, ...]
+    calibrated: tuple[Calibrated, ...]
+    slope: float
+    intercept: float
+    points: Values
+    fairness: tuple[Fairness, ...] = ()
+    swapped: SwapSet | None = None
+    uplift: Uplift | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Validation:
+    """The findings.
+
+    Attributes
+    ----------
+    run_id : str
+    card : Scorecard
+        Of the columns that tell enough, on the records that the run was trained on.
+    left_out : dict of str to float
+        Information values of the others.
+    card_gini : float
+    model : ModelScores or None
+        None without predictions.
+    drifts : dict of str to float
+        Stability indices of the scores and of own columns, where an earlier month is given.
+    """
+
+    run_id: str
+    card: Scorecard
+    left_out: Mapping[str, float]
+    card_gini: float
+    model: ModelScores | None
+    drifts: Mapping[str, float]
+
+
+def validate(asked: Asked) -> Validation:
+    """Validate a finished run from the active party's files alone.
+
+    Raises
+    ------
+    PartyError, OpBoostError
+    ImportError
+        If there are groups and fairlearn is not installed.
+    """
+    run = read_run(asked.run_file, ActiveRun)
+    kept = read_kept(run, asked.run_file)
+    labels = kept.job.labels
+    found = [own_characteristic(column, labels) for column in kept.job.own]
+    found += released_characteristics(kept.received, labels)
+    told = [one for one in found if one.information_value >= LEAST_INFORMATION]
+    if not told:
+        raise ConfigError(f"no column has an information value of {LEAST_INFORMATION:g}. Nothing was computed")
+    card = Scorecard.fit(told, labels, asked.scale)
+    return Validation(
+        run_id=run.run_id,
+        card=card,
+        left_out={one.name: one.information_value for one in found if one not in told},
+        card_gini=gini(labels, -card.scores()),
+        model=_model_scores(run, asked),
+        drifts=_drifts(run, asked),
+    )
+
+
+def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
+    usual = run.run_folder / "predictions.csv"
+    path = asked.scores or (usual if usual.exists() else None)
+    if path is None:
+        if asked.challenger or asked.groups:
+            raise ConfigError("a challenger and groups are compared on predictions: predict first, or give --scores")
+        return None
+    table = _table(run, asked.data)
+    if table.labels is None:
+        raise TableError(f"{asked.data or run.data} has no labels to compare predictions with. Nothing was computed")
+    scores = read_scores(path).reindex(table.index)
+    other = None if asked.challenger is None else read_scores(asked.challenger).reindex(table.index)
+    is_known = scores.notna() & np.isfinite(table.labels)
+    is_known &= True if other is None else other.notna()
+    rows = np.flatnonzero(is_known)
+    if not len(rows):
+        raise TableError(f"{path} and {asked.data or run.data} have no record in common. Nothing was computed")
+    labels, p = table.labels[rows], scores.to_numpy(np.float64)[rows]
+    slope, intercept = platt(p, labels)
+    swapped, uplift = None, None
+    if other is not None:
+        q = other.to_numpy(np.float64)[rows]
+        swapped = swap_set(labels, p, q, share=asked.share)
+        uplift = measure_uplift(Logistic(), labels, p, q, is_scored=np.ones(len(rows), np.bool_), seed=0)
+    own = {column.name: column.values[rows] for column in own_columns(table, read_schema(run.table_schema)[0])}
+    if unknown := [name for name in asked.groups if name not in own]:
+        raise ConfigError(f"no own column {', '.join(unknown)} to group by{nearest(unknown, own)}")
+    return ModelScores(
+        n_records=len(rows),
+        auc=auc(labels, p),
+        gini=gini(labels, p),
+        ks=ks(labels, p),
+        bands=gains(labels, p),
+        rejections=rejections(labels, p),
+        calibrated=calibrations(p, labels, seed=0),
+        slope=slope,
+        intercept=intercept,
+        points=asked.scale.of_probabilities(p),
+        fairness=tuple(fairness(name, own[name], labels, p, share=asked.share) for name in asked.groups),
+        swapped=swapped,
+        uplift=uplift,
+    )
+
+
+def _drifts(run: ActiveRun, asked: Asked) -> dict[str, float]:
+    found = {}
+    if asked.earlier_scores is not None:
+        now = asked.scores or run.run_folder / "predictions.csv"
+        found["scores"] = drift(*(read_scores(path).dropna().to_numpy() for path in (asked.earlier_scores, now)))
+    if asked.earlier_data is not None:
+        schema, _ = read_schema(run.table_schema)
+        before, after = (own_columns(_table(run, path), schema) for path in (asked.earlier_data, asked.data))
+        found |= {one.name: drift(one.values, other.values) for one, other in zip(before, after, strict=True)}
+    return found
+
+
+def _table(run: ActiveRun, data: Path | None) -> PartyTable:
+    schema, ignore = read_schema(run.table_schema)
+    return read_table(data or run.data, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+
+
+def read_scores(path: Path) -> pd.Series:
+    """Predicted probabilities by id; NaN for a record without one.
+
+    Raises
+    ------
+    TableError
+        If the file is no table of ids and probabilities.
+    """
+    try:
+        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"id": str})
+        values = pd.to_numeric(frame["prediction"]).to_numpy(np.float64)
+        ids = pd.Index(frame["id"].astype(str), dtype=object)
+    except (OSError, ValueError, KeyError) as error:
+        raise TableError(f"{path} holds no predictions: {type(error).__name__}. Nothing was computed") from None
+    if not ids.is_unique:
+        raise TableError(f"{path} has an id twice. Nothing was computed")
+    if ((values < 0) | (values > 1)).any():
+        raise TableError(f"{path} holds predictions that are no probabilities. Nothing was computed")
+    return pd.Series(values, index=ids)

@@ -1,0 +1,1 @@
+"""Plan of a passive party's release: facts, page and what-ifs."""

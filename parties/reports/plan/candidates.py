@@ -1,0 +1,122 @@
+"""Analysis of the mechanisms that a plan compares, on a column's own distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from opboost.desensitize import ColumnMechanism
+from opboost.map_analysis import MAX_TABLE_DOMAIN, ColumnAnalysis, Counts, MapAnalysis, analyse, analyse_column
+from opboost.order_metrics import Table
+from opboost.preprocess import encode
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.order_preserving import LocalMap
+from parties.progress import Progress
+from parties.reports.plan.choices import Alternative, MechanismGrid, alternatives_for, settings_of
+from parties.reports.sentences import Verdict
+
+# Shares of the range at which loss curves are drawn.
+CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+
+# Points of the domain that stands for one that is too large to tabulate, with the same loss over the whole range.
+_STAND_IN_POINTS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A candidate mechanism of a column; the first candidate is the chosen one.
+
+    Attributes
+    ----------
+    settings : dict
+    budget : int or None
+        Loss over the whole range that it stands for among the plan's what-ifs.
+    promise : MapAnalysis
+    curve : tuple of float
+        Exact losses at `CURVE_SHARES` of the range; of a Local-Map, of one cell.
+    outlook : ColumnAnalysis or None
+        On this column's own distribution; None for a domain that is too large to tabulate.
+    verdict : Verdict or None
+        Of the worst attacker.
+    """
+
+    settings: dict[str, Any]
+    budget: int | None
+    promise: MapAnalysis
+    curve: tuple[float, ...]
+    outlook: ColumnAnalysis | None
+    verdict: Verdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedColumn:
+    """A column's mechanism and its alternatives, and counts of its codes by how many points they are mapped to.
+
+    `tabulated` is the mechanism itself, or one on fewer points that stands for it where its table would be too large.
+    """
+
+    mechanism: ColumnMechanism
+    tabulated: ColumnMechanism
+    alternatives: tuple[Alternative, ...]
+    counts: dict[int, Counts]
+    n_missing: int
+    n_clipped: int
+
+    @classmethod
+    def read(cls, mechanism: ColumnMechanism, features: Any, grid: MechanismGrid) -> PlannedColumn:
+        """Encode a column for all of its alternatives."""
+        schema, alternatives, tabulated = mechanism.schema, alternatives_for(mechanism, grid), mechanism
+        if (n := alternatives[0].n_points) > MAX_TABLE_DOMAIN:
+            share = (_STAND_IN_POINTS - 1) / (n - 1)
+            theta = mechanism.settings.theta and max(2, round(mechanism.settings.theta * share))
+            epsilon = mechanism.settings.epsilon / share
+            settings = replace(mechanism.settings, domain_size=_STAND_IN_POINTS, epsilon=epsilon, theta=theta)
+            tabulated = ColumnMechanism(schema, settings)
+        counts = {}
+        first = 0 if isinstance(mechanism.value, RandomisedResponse) else 1
+        for n_points in {
+            min(n, MAX_TABLE_DOMAIN, tabulated.settings.domain_size),
+            *(one.n_points for one in alternatives),
+        }:
+            encoded = encode(features[schema.name], schema, domain=IntegerDomain(1, n_points))
+            codes = encoded.codes[~encoded.is_missing] - first
+            counts[n_points] = np.bincount(codes, minlength=n_points)
+        return cls(mechanism, tabulated, alternatives, counts, int(encoded.is_missing.sum()), encoded.n_clipped)
+
+    def outlook(self, table: Table, n_points: int) -> ColumnAnalysis | None:
+        """Effect of a mechanism with this table; None where no cell has a value."""
+        counts = self.counts[n_points]
+        return analyse_column(table, counts) if counts.any() else None
+
+
+def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tuple[Candidate, ...]]:
+    """Analyse every column's candidates. A mechanism's table is made once for all columns, and then dropped."""
+    found: list[dict[Alternative, Candidate]] = [{} for _ in columns]
+    distinct = tuple(dict.fromkeys(alternative for one in columns for alternative in one.alternatives))
+    for done, alternative in enumerate(distinct, start=1):
+        choice, n = alternative.choice, alternative.n_points
+        table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
+        promise = analyse(choice, table if alternative.budget is None else None, n)
+        apart = [max(1, round(share * (n - 1))) for share in CURVE_SHARES]
+        curve = tuple(choice.loss_within(t) if isinstance(choice, LocalMap) else choice.loss(t) for t in apart)
+        for c, column in enumerate(columns):
+            if alternative not in column.alternatives:
+                continue
+            outlook = column.outlook(table, n) if table is not None else None
+            shown = outlook
+            if table is None and alternative == column.alternatives[0]:
+                shown = column.outlook(column.tabulated.value.log_probabilities(), _STAND_IN_POINTS)
+            found[c][alternative] = Candidate(
+                settings=settings_of(choice),
+                budget=alternative.budget,
+                promise=promise,
+                curve=curve,
+                outlook=outlook,
+                verdict=Verdict(success=shown.attack.success, blind=shown.attack.blind_success) if shown else None,
+            )
+        progress("comparing mechanisms", done, len(distinct))
+    return [tuple(one[choice] for choice in column.alternatives) for one, column in zip(found, columns, strict=True)]

@@ -1,0 +1,211 @@
+"""Sections of a plan's page on single columns: mechanisms compared, exact losses, order kept, distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
+from parties.reports.figures import Axis, Series, bars, lines
+from parties.reports.page import Figure, FigureGrid, PageBlock, Prose
+from parties.reports.plan.candidates import Candidate
+from parties.reports.plan.choices import label
+from parties.reports.plan.facts import ColumnPlan
+from parties.reports.plan.what_if import shape_of
+from parties.reports.words import fraction, number, percent
+
+# Loss curves in one drawing.
+MOST_CURVES = 5
+
+# The loss over the whole range at which other mechanisms and points are compared.
+COMPARED_BUDGET = 8
+
+
+def value_in_words(column: ColumnPlan, value: float) -> str:
+    """A value in the column's own words."""
+    if column.categories:
+        return column.categories[min(len(column.categories) - 1, max(0, round(value)))]
+    return number(round(value) if column.step == 1 else value)
+
+
+def column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
+    """Blocks on a column."""
+    yield Prose(column.sentence, is_strong=True)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in column.warnings)
+    yield _facts_grid(column)
+    yield _comparison_grid(column)
+    yield _loss_grid(column)
+    if column.chosen.promise.gammas:
+        yield _gamma_grid(column)
+    if column.chosen.outlook and (splits := column.chosen.outlook.splits):
+        yield _splits_grid(column.promise.column, splits)
+    if column.least:
+        yield _orders_grid(column)
+    if column.examples:
+        yield _examples_grid(column)
+    yield from _drawings(column)
+
+
+def _facts_grid(column: ColumnPlan) -> FigureGrid:
+    rows = [
+        ("values", f"{column.n_values:,}"),
+        ("empty cells", f"{column.n_missing:,}"),
+        ("moved to the public bounds", f"{column.n_clipped:,}"),
+        ("mechanism", label(column.chosen.settings)),
+    ]
+    if column.unit is not None and column.difference is not None:
+        size = "one category" if column.categories else number(column.difference.size)
+        rows += [
+            ("categories", f"{len(column.categories)}, {len(column.categories) - 1} steps apart at most")
+            if column.categories
+            else ("one point of the domain", f"{number(column.unit)} original units"),
+            (f"a difference of {size} costs", f"{number(column.difference.loss)} ({column.difference.points} points)"),
+        ]
+    return FigureGrid(f"{column.promise.column}: the column and its mechanism", ("what", "value"), tuple(rows))
+
+
+def _comparison_grid(column: ColumnPlan) -> FigureGrid:
+    headings = (
+        "mechanism",
+        "loss 1 point apart",
+        "worst case (LDP)",
+        "order kept",
+        "attacker's error",
+        "attacker names the value",
+    )
+    rows = tuple(
+        (
+            label(one.settings) + (" (chosen)" if k == 0 else ""),
+            number(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
+            number(one.promise.domain_loss),
+            fraction(one.outlook.kendall if one.outlook else None),
+            _error(one, column.unit),
+            percent(one.outlook.attack.success) if one.outlook else "-",
+        )
+        for k, one in enumerate(_compared(column))
+    )
+    return FigureGrid(f"{column.promise.column}: mechanisms compared", headings, rows)
+
+
+def _compared(column: ColumnPlan) -> list[Candidate]:
+    """The chosen mechanism, at every budget, and the others at one budget."""
+    own = shape_of(column.chosen)
+    return [one for one in column.candidates if one.budget in (None, COMPARED_BUDGET) or shape_of(one) == own]
+
+
+def _error(one: Candidate, unit: float | None) -> str:
+    if one.outlook is None or unit is None:
+        return "-"
+    attack = one.outlook.attack
+    return f"{number(attack.error * unit, 3)} ({number(attack.blind_error * unit, 3)} without the release)"
+
+
+def _loss_grid(column: ColumnPlan) -> FigureGrid:
+    points = column.chosen.promise.losses
+    has_bound = any(point.bound is not None for point in points)
+    has_cell = any(point.loss_in_cell is not None for point in points)
+    headings = ["points apart", "exact loss"]
+    headings += ["Partition-dLDP bound"] if has_bound else []
+    headings += ["exact loss inside a cell"] if has_cell else []
+    rows = []
+    for point in points:
+        row = [str(point.t), number(point.loss)]
+        row += [number(point.bound)] if has_bound else []
+        row += [number(point.loss_in_cell)] if has_cell else []
+        rows.append(tuple(row))
+    return FigureGrid(f"{column.promise.column}: loss curve of the chosen mechanism", tuple(headings), tuple(rows))
+
+
+def _gamma_grid(column: ColumnPlan) -> FigureGrid:
+    rows = tuple((str(t), f"{chance:.4f}") for t, chance in column.chosen.promise.gammas)
+    headings = ("points apart", "least chance of the same order, gamma(t)")
+    return FigureGrid(f"{column.promise.column}: order of two values", headings, rows)
+
+
+def _splits_grid(name: str, splits: Sequence[SplitOutlook]) -> FigureGrid:
+    headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
+    rows = tuple((str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    return FigureGrid(f"{name}: split points at the quartiles", headings, rows)
+
+
+def _orders_grid(column: ColumnPlan) -> FigureGrid:
+    wanted = tuple(
+        (
+            f"at least {order:g}",
+            f"{number(epsilon)} is the smallest budget" if epsilon is not None else "no budget keeps so much",
+        )
+        for order, epsilon in column.least
+    )
+    headings = ("order kept (expected weighted Kendall)", "epsilon per point")
+    return FigureGrid(f"{column.promise.column}: budget for an order", headings, wanted)
+
+
+def _examples_grid(column: ColumnPlan) -> FigureGrid:
+    rows = tuple(
+        (words[0], words[1], f"{words[2]} to {words[3]}")
+        for one in column.examples
+        if (words := [value_in_words(column, x) for x in (one.value, one.middle, one.low, one.high)])
+    )
+    headings = ("true value", "released, middle", "released, 9 of 10 times")
+    return FigureGrid(
+        f"{column.promise.column}: what becomes of an example (an observer sees its rank alone)", headings, rows
+    )
+
+
+def _drawings(column: ColumnPlan) -> Iterator[Figure]:
+    name = column.promise.column
+    curves = _loss_series(column)
+    if curves:
+        yield Figure(
+            lines(
+                curves,
+                x=Axis(label="points apart", is_log=True),
+                y=Axis(label="exact loss", is_log=True),
+                alt=f"{name}: exact privacy loss against distance, {len(curves)} mechanisms",
+            ),
+            f"{name}: exact loss against distance; lower is more private. Compare mechanisms by these curves.",
+        )
+    orders = [
+        (one.settings["epsilon"], one.outlook.kendall)
+        for one in column.candidates
+        if shape_of(one) == shape_of(column.chosen) and one.outlook and one.outlook.kendall is not None
+    ]
+    if column.keep is None and len(orders) > 1:
+        xs, ys = zip(*sorted(orders), strict=True)
+        yield Figure(
+            lines(
+                [Series("order", xs, ys)],
+                x=Axis(label="epsilon per point", is_log=True),
+                y=Axis(label="weighted Kendall", limits=(0, 1.02)),
+                alt=f"{name}: expected order kept, {ys[0]:.2f} at epsilon {xs[0]:.3g}, {ys[-1]:.2f} at {xs[-1]:.3g}",
+            ),
+            f"{name}: order that the chosen mechanism keeps of this column, for budgets around the chosen one.",
+        )
+    heights = {"before": column.histogram.before}
+    if column.histogram.after:
+        heights["after, expected"] = column.histogram.after
+    yield Figure(
+        bars(
+            column.histogram.labels,
+            heights,
+            x=Axis(label=name),
+            y=Axis(label="records"),
+            alt=f"{name}: histogram of {column.n_values} values before and after the noise",
+        ),
+        f"{name}: how often values occur, before the noise and expected after it.",
+    )
+
+
+def _loss_series(column: ColumnPlan) -> list[Series]:
+    """Loss curves of the chosen mechanism and of the first others that are finite and differ."""
+    found: dict[tuple[float, ...], Series] = {}
+    for one in _compared(column):
+        points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]
+        if len(points) > 1:
+            ts, losses = zip(*points, strict=True)
+            found.setdefault(losses, Series(label(one.settings), ts, losses))
+    return list(found.values())[:MOST_CURVES]
+
+
+def _finite(point: LossPoint) -> float:
+    return point.loss if point.loss_in_cell is None else point.loss_in_cell

@@ -1,0 +1,101 @@
+"""What-ifs of a plan: everything that its slider can show, computed before, and the same as a table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from parties.reports.page import FigureGrid
+from parties.reports.plan.candidates import CURVE_SHARES, Candidate
+from parties.reports.plan.choices import BUDGETS, FEW_POINTS, MECHANISMS, label
+from parties.reports.plan.facts import ColumnPlan
+from parties.reports.sentences import GRADES
+from parties.reports.words import fraction
+
+# The drawing of loss curves: its left, right and lower end, and the loss at its upper end.
+_LEFT, _RIGHT, _LOW, _TOP_LOSS = 40, 320, 170, math.log(10_000)
+
+
+def shape_of(one: Candidate) -> tuple[object, ...]:
+    """A candidate's mechanism and number of points."""
+    return one.settings["mechanism"], one.settings.get("domain_size")
+
+
+def yaml_entry(column: ColumnPlan, one: Candidate) -> str:
+    """A candidate as an entry of a run file's `desensitize.columns`."""
+    if column.keep is not None:
+        return f"{{category_epsilon: {one.settings['epsilon']:g}}}"
+    # The budget of empty cells stays, whatever follows from an `epsilon`.
+    found = {**one.settings, "category_epsilon": column.promise.missing_epsilon or None}
+    keys = ("mechanism", "domain_size", "epsilon", "theta", "category_epsilon")
+    return "{" + ", ".join(f"{key}: {found[key]}" for key in keys if found.get(key) is not None) + "}"
+
+
+def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
+    """What the script of the page chooses from; all of it computed."""
+    curves: dict[str, int] = {}
+
+    def option(column: ColumnPlan, one: Candidate) -> list[object]:
+        verdict, kendall = one.verdict, one.outlook.kendall if one.outlook else None
+        right, blind = verdict.cases if verdict else ("-", "-")
+        return [
+            verdict.grade if verdict else 0,
+            f"{right}; {blind} without",
+            fraction(kendall),
+            label(one.settings),
+            f"{column.promise.column}: {yaml_entry(column, one)}",
+            curves.setdefault(_polyline(one.curve), len(curves)),
+        ]
+
+    found = []
+    for column in columns:
+        options: dict[str, list[list[object] | None]] = {}
+        for one in column.candidates:
+            if one.budget is not None:
+                key = "" if column.keep is not None else "{}|{}".format(*shape_of(one))
+                at = BUDGETS.index(one.budget)
+                options.setdefault(key, [None] * len(BUDGETS))[at] = option(column, one)
+        own = None if column.keep is not None else column.chosen.settings["domain_size"]
+        found.append(
+            {"name": column.promise.column, "points": own, "chosen": option(column, column.chosen), "options": options}
+        )
+    first = next((one.chosen for one in columns if one.keep is None), columns[0].chosen)
+    spent = min(first.promise.domain_loss, max(BUDGETS))
+    odds_of = (2, 10, 100, 1_000, 10_000)
+    return {
+        "words": [word for word, _, _ in GRADES],
+        "budgets": BUDGETS,
+        "start": min(range(len(BUDGETS)), key=lambda at: abs(BUDGETS[at] - spent)),
+        "mechanisms": MECHANISMS,
+        "mechanism": first.settings["mechanism"],
+        "points": FEW_POINTS,
+        "columns": found,
+        "curves": list(curves),
+        "ticks": [(round(_y(math.log(one)), 1), f"{one:,}:1") for one in odds_of],
+        "shares": [(round(_x(one)), f"{100 * one:g} %") for one in CURVE_SHARES if one in (0.1, 0.3, 0.5, 0.75, 1)],
+    }
+
+
+def _x(share: float) -> float:
+    return _LEFT + share * (_RIGHT - _LEFT)
+
+
+def _y(loss: float) -> float:
+    return _LOW * (1 - min(loss / _TOP_LOSS, 1.02)) + 6
+
+
+def _polyline(losses: Sequence[float]) -> str:
+    return " ".join(f"{_x(share):.0f},{_y(loss):.1f}" for share, loss in zip(CURVE_SHARES, losses, strict=True))
+
+
+def what_if_grid(columns: Sequence[ColumnPlan]) -> FigureGrid:
+    """The same for the chosen mechanisms and points alone, as a table."""
+    rows = []
+    for column in columns:
+        found = {
+            one.budget: one for one in column.candidates if one.budget and shape_of(one) == shape_of(column.chosen)
+        }
+        told = [found[budget].verdict if budget in found else None for budget in BUDGETS]
+        rows.append((column.promise.column, *(f"{one.word}, {one.cases[0]}" if one else "-" for one in told)))
+    caption = "Verdict and the attacker's exact guess, by the loss over a column's whole range"
+    return FigureGrid(caption, ("column", *map(str, BUDGETS)), tuple(rows))

@@ -1,0 +1,180 @@
+"""The result of a run, for the people who pay: what the joint model is worth, and how good its scores are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from opboost.fit_quality import FitQuality
+from opboost.uplift import Uplift
+from parties.reports.figures import Axis, Series, bars, intervals, lines, ranking
+from parties.reports.held_out_section import uplift_grid
+from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
+from parties.reports.words import number, percent
+
+# Bases whose rows the trees were grown or stopped on; scores of all others are of records that the model never saw.
+_SEEN, _HELD_OUT = ("training rows", "validation rows"), "held-out records"
+
+
+def result_sections(fits: Sequence[FitQuality], *, party: str, uplift: Uplift | None = None) -> Iterator[PageSection]:
+    """Section on the result: uplift, scores by mode, lift and calibration on the rows that say most."""
+    if uplift is not None or fits:
+        yield PageSection("Result", tuple(_result_blocks(fits, party, uplift)))
+
+
+def _result_blocks(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) -> Iterator[PageBlock]:
+    if uplift is not None:
+        yield from _uplift_blocks(uplift)
+    if chart := _score_chart(fits, party, uplift):
+        yield chart
+    if uplift is not None:
+        yield uplift_grid(uplift, party)
+    if not fits:
+        return
+    best = _best(fits)
+    if best.basis.endswith(_SEEN):
+        yield Prose("These are scores of rows that the trees were grown or chosen on, which flatters the model.")
+    yield metrics_grid(fits)
+    if best.calibration:
+        yield lift_grid(best)
+    yield from _curves(best)
+
+
+def _best(fits: Sequence[FitQuality]) -> FitQuality:
+    """The fit that says most of new records."""
+    return min(fits, key=lambda fit: (fit.basis.endswith(_SEEN), fit.basis != _HELD_OUT))
+
+
+def metrics_grid(fits: Sequence[FitQuality]) -> FigureGrid:
+    """All metrics of all sets of rows in one table."""
+    names = tuple(dict.fromkeys(name for fit in fits for name in fit.metrics))
+    rows = tuple((fit.basis, f"{fit.n_rows:,}", *(number(fit.metrics.get(name)) for name in names)) for fit in fits)
+    return FigureGrid("Metrics of the joint model, by how records were scored", ("scored", "rows", *names), rows)
+
+
+def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) -> Figure | None:
+    """Chart of the scores of records that no model saw, with the active party's own model."""
+    scores = {}
+    if uplift is not None and uplift.alone is not None and uplift.joint is not None:
+        scores = {f"{party} alone": uplift.alone, "joint, held-out": uplift.joint}
+    metric = uplift.metric if uplift is not None else next((name for fit in fits for name in fit.metrics), "")
+    for fit in fits:
+        if not fit.basis.endswith(_SEEN) and fit.basis != _HELD_OUT and metric in fit.metrics:
+            scores[fit.basis.removeprefix("records scored ")] = fit.metrics[metric]
+    if len(scores) < 2:
+        return None
+    told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
+    return Figure(
+        ranking(list(scores), list(scores.values()), x=Axis(label=metric), alt=f"Scores: {told}"),
+        f"{metric} of records that were neither released nor trained on.",
+    )
+
+
+def lift_grid(fit: FitQuality) -> FigureGrid:
+    """Records by tenths, the highest scores first: how many of the cases are among them."""
+    n_rows = sum(n for _, _, n in fit.calibration)
+    n_cases = sum(share * n for _, share, n in fit.calibration)
+    rows, seen, found = [], 0, 0.0
+    for place, (predicted, share, n) in enumerate(reversed(fit.calibration), start=1):
+        seen, found = seen + n, found + share * n
+        rows.append(
+            (
+                str(place),
+                f"{n:,}",
+                percent(predicted),
+                percent(share),
+                f"{share * n_rows / n_cases:.2f}",
+                percent(found / n_cases),
+                f"{found * n_rows / n_cases / seen:.2f}",
+            )
+        )
+    headings = ("tenth", "rows", "predicted", "came true", "lift", "cases found so far", "lift so far")
+    return FigureGrid(f"Lift by tenths of the scores, the highest first: {fit.basis}", headings, tuple(rows))
+
+
+def _curves(fit: FitQuality) -> Iterator[Figure]:
+    if fit.roc:
+        x, y = zip(*fit.roc, strict=True)
+        area = fit.metrics["auc"]
+        yield Figure(
+            lines(
+                [Series("model", x, y)],
+                x=Axis(label="false positive rate"),
+                y=Axis(label="true positive rate"),
+                alt=f"ROC curve, {fit.basis}, area {area:.4f}",
+                diagonal=True,
+            ),
+            f"ROC curve, {fit.basis}; the area under it is {area:.4f}. Dotted: guessing.",
+        )
+    if fit.calibration:
+        predicted, observed, _ = zip(*fit.calibration, strict=True)
+        yield Figure(
+            lines(
+                [Series("tenths of the rows", predicted, observed)],
+                x=Axis(label="mean prediction"),
+                y=Axis(label="share of label 1"),
+                alt=f"Calibration, {fit.basis}",
+                diagonal=True,
+            ),
+            f"Calibration, {fit.basis}: a point per tenth of the rows. Dotted: predictions that come true.",
+        )
+
+
+def _uplift_blocks(found: Uplift) -> Iterator[PageBlock]:
+    if found.uplift is None or found.low is None or found.high is None:
+        yield Prose(f"The uplift could not be measured: {found.reason}.", is_strong=True)
+    else:
+        change = "better" if found.uplift >= 0 else "worse"
+        certainty = "" if found.low > 0 or found.high < 0 else ", which chance alone explains too"
+        yield Prose(
+            f"With the passive parties' columns, {found.metric} is {number(abs(found.uplift))} {change} than without "
+            f"(95 % interval of the uplift: {number(found.low)} to {number(found.high)}){certainty}.",
+            is_strong=True,
+        )
+        if found.reason:
+            yield Prose(f"Some records were left out: {found.reason}.")
+    if found.uplift is not None and found.low is not None and found.high is not None:
+        yield Figure(
+            intervals(
+                ["uplift"],
+                [found.uplift],
+                [(found.low, found.high)],
+                x=Axis(label=f"by how much {found.metric} is better"),
+                alt=f"Uplift on held-out records: {found.uplift:.4g}, from {found.low:.4g} to {found.high:.4g}",
+            ),
+            f"Uplift in {found.metric} with its 95 % bootstrap interval. At zero, the passive parties add nothing.",
+        )
+
+
+def fit_sections(fits: Sequence[FitQuality]) -> Iterator[PageSection]:
+    """Sections on what else is known of a model's quality, one per set of rows."""
+    for fit in fits:
+        blocks = (*(() if fit is _best(fits) else _curves(fit)), *_fit_blocks(fit))
+        if blocks:
+            yield PageSection(f"Quality: {fit.basis}", blocks, is_folded=True)
+
+
+def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
+    if len(fit.curve) > 1:
+        rounds, scores = zip(*fit.curve, strict=True)
+        yield Figure(
+            lines(
+                [Series(fit.metric, rounds, scores)],
+                x=Axis(label="rounds"),
+                y=Axis(label=fit.metric),
+                alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}",
+            ),
+            f"{fit.metric} after each round, {fit.basis}.",
+        )
+    if fit.residuals:
+        edges = [f"{low:.3g}" for low, _, _ in fit.residuals]
+        heights = {"rows": [float(n) for _, _, n in fit.residuals]}
+        yield Figure(
+            bars(
+                edges,
+                heights,
+                x=Axis(label="label minus prediction"),
+                y=Axis(label="rows"),
+                alt=f"Residuals, {fit.basis}: {fit.n_rows} rows",
+            ),
+            f"Residuals, {fit.basis}.",
+        )

@@ -1,0 +1,142 @@
+"""Destinations of predictions: a file of this machine, an object of a store, or a table of a database."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from parties.errors import ConfigError
+from parties.storage.atomic_files import replacing
+from parties.storage.csv_cells import as_text
+from parties.tables.remote_tables import (
+    STORES,
+    WRITABLE,
+    check_uri,
+    connect,
+    has_table,
+    reaching,
+    readable_uri,
+    scheme_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENDINGS = (".csv", ".parquet")
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where predictions go.
+
+    Attributes
+    ----------
+    place : Path or str
+        A file; or a URI, of a table as `postgresql://host/database#schema.table`.
+    overwrite : bool
+        Whether what is there is replaced.
+    append : bool
+        Whether rows are added to a table.
+    """
+
+    place: Path | str
+    overwrite: bool = False
+    append: bool = False
+
+    def __str__(self) -> str:
+        return str(self.place) if isinstance(self.place, Path) else readable_uri(self.place)
+
+    @classmethod
+    def of(cls, out: Path | str | None, default: Path, *, overwrite: bool, append: bool) -> Destination:
+        """A destination from the options of a command, checked before anybody is asked.
+
+        Raises
+        ------
+        ConfigError
+            If it is of no kind that is written, or something is there already.
+        """
+        place = default if out is None else out if isinstance(out, str) and "://" in out else Path(out)
+        found = cls(place, overwrite, append)
+        found._check()
+        return found
+
+    @property
+    def name(self) -> str:
+        """The name of the file, object or table."""
+        return self._table[1] or Path(str(self)).name
+
+    @property
+    def _table(self) -> tuple[str | None, str]:
+        """Schema and name of a table."""
+        schema, _, name = urlsplit(str(self.place)).fragment.rpartition(".")
+        return schema or None, name
+
+    @property
+    def _is_table(self) -> bool:
+        return isinstance(self.place, str) and scheme_of(self.place) in WRITABLE
+
+    def _check(self) -> None:
+        if isinstance(self.place, str):
+            check_uri(self.place, (*WRITABLE, *STORES))
+        if self._is_table and not self._table[1]:
+            raise ConfigError(f"{self}: name the table after a #, as in postgresql://host/database#scores")
+        if not self._is_table and not urlsplit(str(self.place)).path.endswith(ENDINGS):
+            raise ConfigError(f"{self}: predictions are written to {' or '.join(ENDINGS)}. Nothing was sent")
+        if (self.overwrite and self.append) or (self.append and not self._is_table):
+            raise ConfigError("--append adds to a table of a database, and goes without --overwrite. Nothing was sent")
+        if not self.overwrite and not self.append and self._exists():
+            raise ConfigError(f"{self} exists; give another file with --out, or --overwrite. Nothing was sent")
+
+    def _exists(self) -> bool:
+        if isinstance(self.place, Path):
+            return self.place.exists()
+        from pyarrow import fs
+
+        with reaching(self.place, "written"):
+            if self._is_table:
+                with closing(connect(self.place, writes=True)) as database:
+                    return has_table(database, *self._table)
+            store, place = fs.FileSystem.from_uri(self.place)
+            return bool(store.get_file_info(place).type != fs.FileType.NotFound)
+
+    def write(self, rows: pd.DataFrame) -> None:
+        """Write predictions keyed by id; whole, or not at all.
+
+        In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
+
+        Raises
+        ------
+        ConfigError, RunFolderError, TableError
+        """
+        self._check()
+        if isinstance(self.place, Path):
+            _write_file(rows, self.place)
+            return
+        import pyarrow as pa
+        from pyarrow import fs
+
+        with reaching(self.place, "written"), TemporaryDirectory(prefix="opboost-") as folder:
+            if self._is_table:
+                schema, name = self._table
+                mode = "replace" if self.overwrite else "create_append" if self.append else "create"
+                table = pa.Table.from_pandas(rows, preserve_index=False)
+                with closing(connect(self.place, writes=True)) as database, database.cursor() as cursor:
+                    cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
+                    database.commit()
+                return
+            store, place = fs.FileSystem.from_uri(self.place)
+            _write_file(rows, own := Path(folder, Path(place).name))
+            fs.copy_files(str(own), place, destination_filesystem=store)
+
+
+def _write_file(rows: pd.DataFrame, path: Path) -> None:
+    with replacing(path) as partial:
+        if path.suffix == ".parquet":
+            rows.to_parquet(partial, index=False)
+        else:
+            ids = rows.filter(regex=r"^id(\.|$)").map(as_text)
+            rows.assign(**ids).to_csv(partial, index=False)

@@ -1,0 +1,40 @@
+"""Columns of a data file that are neither id nor feature: labels, weights, base margins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Values
+from opboost.preprocess import holds_numbers
+from opboost.vertical import MAX_WEIGHT
+from parties.errors import TableError
+
+# Gradients that are multiplied by less have no precision left.
+LEAST_WEIGHT = 1e-100
+
+
+def read_weights(path: Path, column: pd.Series, name: str) -> Values:
+    """Weights of records. None is 0, for which of the records are common must not decide whether a run ends."""
+    weights = read_labels(path, column, name, what="weight")
+    if not ((weights >= LEAST_WEIGHT) & (weights <= MAX_WEIGHT)).all():
+        raise TableError(f"{path}: weights must be greater than 0 and at most {MAX_WEIGHT:g}; found others")
+    return weights
+
+
+def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = False, what: str = "label") -> Values:
+    """The labels as numbers; NaN for a missing one, where one may be."""
+    if not holds_numbers(column):
+        raise TableError(f"{path}: {what} column {name!r} holds {column.dtype}, not numbers")
+    try:
+        labels = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    except (OverflowError, TypeError):
+        raise TableError(
+            f"{path}: {what} column {name!r} holds cells that are not numbers of double precision"
+        ) from None
+    n_bad = int((~np.isfinite(labels) & ~(may_miss & column.isna().to_numpy())).sum())
+    if n_bad:
+        raise TableError(f"{path}: {what} column {name!r} is missing, infinite or not a number in {n_bad} rows")
+    return labels

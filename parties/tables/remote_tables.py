@@ -1,0 +1,206 @@
+"""Tables that lie elsewhere, in databases and object stores, and become files of this party's own.
+
+The result of a query goes into a Parquet file, record batch by record batch, and the files of an object store are
+copied in pieces; from there they are read like any other file. What a driver says of an error may hold data, so it is
+told on its owner's terminal alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, quote, urlsplit
+
+from opboost.errors import nearest
+from parties.errors import ConfigError, PartyError, TableError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Schemes of URIs.
+WRITABLE = ("postgresql", "postgres", "sqlite")
+DATABASES = (*WRITABLE, "duckdb", "grpc", "grpc+tls", "odbc")
+STORES = ("s3", "gs", "hdfs")
+_FILES = ("sqlite", "duckdb")
+
+# SQLite's driver takes the types of columns from the rows that it reads first.
+RESULT_ROWS = 1 << 16
+COPIED_BYTES = 1 << 20
+
+_SECRETS = {"password", "passwd", "pwd", "access_key", "secret_key", "session_token", "token", "sslpassword"}
+
+
+def scheme_of(uri: str) -> str:
+    """The scheme of a URI."""
+    return uri.partition(":")[0].casefold()
+
+
+def holds_secret(uri: str) -> bool:
+    """Whether a URI, or a connection string of ODBC, names a password or a key."""
+    if scheme_of(uri) == "odbc":
+        return any(part.partition("=")[0].strip().casefold() in _SECRETS for part in uri[len("odbc:") :].split(";"))
+    found = urlsplit(uri)
+    has_password = found.password is not None or (scheme_of(uri) in STORES and "@" in found.netloc)
+    return has_password or any(key.casefold() in _SECRETS for key, _ in parse_qsl(found.query, keep_blank_values=True))
+
+
+def check_uri(uri: str, schemes: Sequence[str]) -> None:
+    """Refuse a URI that cannot be used, or that holds a secret.
+
+    Raises
+    ------
+    ConfigError
+    """
+    scheme = scheme_of(uri)
+    if scheme not in schemes:
+        raise ConfigError(f"a URI begins with {', '.join(schemes)}{nearest(scheme, schemes)}. Nothing was sent")
+    if holds_secret(uri):
+        raise ConfigError(
+            "a URI must hold no password or key: run files name `password_env` or `password_file`, and drivers read "
+            "their own, such as PGPASSWORD, PGPASSFILE or AWS_PROFILE. Nothing was sent"
+        )
+    if scheme in _FILES and not uri.partition(":")[2].startswith("///"):
+        raise ConfigError(f"{scheme}: give the whole path of the file, as in {scheme}:///srv/crm.db. Nothing was sent")
+
+
+def readable_uri(uri: str) -> str:
+    """What of a URI may be shown: scheme, host and path."""
+    found = urlsplit(uri)
+    return "odbc" if scheme_of(uri) == "odbc" else f"{found.scheme}://{found.hostname or ''}{found.path}"
+
+
+def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | None = None) -> Path:
+    """Copy a table into a folder; returns the file, or the folder of Parquet files, that it is there.
+
+    Raises
+    ------
+    ConfigError
+        If a driver is not installed.
+    TableError
+        If it cannot be read.
+    """
+    with reaching(uri, "read", password=password):
+        if query is None:
+            return _copied(uri, folder)
+        import pyarrow.parquet as pq
+
+        target = folder / f"{scheme_of(uri)}.parquet"
+        with _result(uri, query, password) as reader:
+            schema = _plain(reader.schema.empty_table()).schema
+            with pq.ParquetWriter(target, schema) as writer:
+                for batch in reader:
+                    writer.write_table(_plain(batch))
+    return target
+
+
+@contextmanager
+def reaching(uri: str, verb: str, *, password: str | None = None) -> Iterator[None]:
+    """Say in one sentence that a place cannot be reached; what the driver says becomes a note for the terminal alone.
+
+    Raises
+    ------
+    ConfigError, TableError
+    """
+    try:
+        yield
+    except PartyError:
+        raise
+    except ImportError as error:
+        missing = error.name or "a driver"
+        raise ConfigError(
+            f"{readable_uri(uri)} needs {missing}, which is not installed; `pip install 'opboost[sql]'` installs "
+            "drivers of databases. Nothing was sent"
+        ) from None
+    except Exception as error:
+        state = getattr(error, "sqlstate", None)
+        reason = f"{type(error).__name__}{f', SQLSTATE {state}' if state else ''}"
+        failed = TableError(f"{readable_uri(uri)} cannot be {verb} ({reason}). Nothing was sent")
+        failed.add_note(str(error).replace(password, "***") if password else str(error))
+        raise failed from None
+
+
+def connect(uri: str, password: str | None = None, *, writes: bool = False) -> Any:
+    """A connection to a database by ADBC, in a transaction that has to be committed."""
+    place = uri.partition("#")[0]
+    if password is not None:
+        place += f"{'&' if '?' in place else '?'}password={quote(password, safe='')}"
+    match scheme_of(uri):
+        case "sqlite":
+            from adbc_driver_sqlite import dbapi as sqlite
+
+            return sqlite.connect(f"file:{quote(urlsplit(uri).path)}?mode={'rwc' if writes else 'ro'}")
+        case "duckdb":
+            from adbc_driver_duckdb import dbapi as duckdb
+
+            return duckdb.connect(str(Path(urlsplit(uri).path).resolve(strict=True)))
+        case "grpc" | "grpc+tls":
+            from adbc_driver_flightsql import dbapi as flightsql
+
+            return flightsql.connect(place)
+    from adbc_driver_postgresql import dbapi as postgresql
+
+    return postgresql.connect(place)
+
+
+def has_table(database: Any, schema: str | None, name: str) -> bool:
+    """Whether a connected database has a table."""
+    from adbc_driver_manager import AdbcStatusCode, Error
+
+    try:
+        database.adbc_get_table_schema(name, db_schema_filter=schema)
+    except Error as error:
+        if error.status_code == AdbcStatusCode.NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+@contextmanager
+def _result(uri: str, query: str, password: str | None) -> Iterator[pa.RecordBatchReader]:
+    if scheme_of(uri) == "odbc":
+        from arrow_odbc import read_arrow_batches_from_odbc
+
+        place = uri[len("odbc:") :]
+        found = read_arrow_batches_from_odbc(query, place, batch_size=RESULT_ROWS, password=password)
+        yield found.into_pyarrow_record_batch_reader()
+        return
+    options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if scheme_of(uri) == "sqlite" else {}
+    with closing(connect(uri, password)) as database, database.cursor(adbc_stmt_kwargs=options) as cursor:
+        cursor.execute(query)
+        with cursor.fetch_record_batch() as reader:
+            yield reader
+
+
+def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
+    """Rows whose types of a database, such as PostgreSQL's numeric, are numbers and texts."""
+    import pyarrow as pa
+
+    columns = {}
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if isinstance(field.type, pa.BaseExtensionType):
+            is_number = getattr(field.type, "type_name", "") == "numeric"
+            column = column.cast(field.type.storage_type).cast(pa.float64() if is_number else field.type.storage_type)
+        columns[field.name] = column
+    if len(columns) < len(rows.schema):
+        raise TableError("the query gives several columns of one name; rename them. Nothing was sent")
+    return pa.table(columns)
+
+
+def _copied(uri: str, folder: Path) -> Path:
+    from pyarrow import fs
+
+    store, place = fs.FileSystem.from_uri(uri)
+    found = store.get_file_info(place)
+    files, target = [found], folder / found.base_name
+    if found.type == fs.FileType.Directory:
+        files = [one for one in store.get_file_info(fs.FileSelector(place)) if one.base_name.endswith(".parquet")]
+        folder = target
+        folder.mkdir()
+    elif found.type == fs.FileType.NotFound:
+        raise TableError(f"{readable_uri(uri)} is not there. Nothing was sent")
+    for one in files:
+        own = str(folder / one.base_name)
+        fs.copy_files(one.path, own, source_filesystem=store, chunk_size=COPIED_BYTES, use_threads=False)
+    return target

@@ -1,0 +1,228 @@
+"""Optuna study: trials on the ranks already received, their journal, and the best parameters against the run's own."""
+
+from __future__ import annotations
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.trial import TrialState
+
+from opboost.metrics import default_metric, metric_by_name
+from opboost.trees.boosting import BoostingParameters, RoundReport
+from opboost.trees.kernels.threads import n_threads
+from opboost.trees.validation import Metric, ValidationPlan
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError
+from parties.progress import Progress, no_progress
+from parties.storage.atomic_files import make_folder, write_json
+from parties.tuning.kept_release import KeptRelease, read_kept
+from parties.tuning.search_space import read_space
+from parties.vertical.party_a import grow_trees
+from protocols.private_files import private_opener
+
+TUNING_FOLDER = "tuning"
+
+# Shares of the records: those that trials are compared on, and those that only the end result is scored on.
+VALIDATED, TESTED = 0.2, 0.2
+
+# Rounds between two reports of a trial, and without a better score until it ends.
+REPORT_EVERY, PATIENCE = 5, 30
+
+# Trials and rounds before the median of others ends a trial.
+_STARTUP_TRIALS, _WARM_UP_ROUNDS = 5, 10
+
+FREE = (
+    "Tuning reads ranks that were released before: whatever is computed of a release has its guarantee "
+    "(post-processing), so it enters no line into any ledger, and nobody is asked"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """What is to be tuned.
+
+    Attributes
+    ----------
+    run_file : Path
+    n_trials : int
+        In all, those of earlier calls included.
+    rounds : int
+        Most rounds of a trial, which ends early where they bring nothing.
+    metric : str or None
+        By default the objective's own.
+    space : Path or None
+    seconds : float or None
+        After which no trial begins.
+    jobs : int
+        Processes.
+    """
+
+    run_file: Path
+    n_trials: int = 50
+    rounds: int = 500
+    metric: str | None = None
+    space: Path | None = None
+    seconds: float | None = None
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """The result.
+
+    Attributes
+    ----------
+    metric : str
+    is_higher_better : bool
+    parameters : dict of str to float
+        The best ones, with the rounds that they took.
+    scores : tuple of float or None
+        Of the trials on the records that they are compared on; None for one that was pruned.
+    own, best : float
+        Scores of the run's own parameters and of the best ones on records that no trial has seen.
+    ledger_lines : int
+        0, for the reason that `words` tell.
+    """
+
+    metric: str
+    is_higher_better: bool
+    parameters: dict[str, Any]
+    scores: tuple[float | None, ...]
+    own: float
+    best: float
+    ledger_lines: int = 0
+    words: str = FREE
+
+
+def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tuned:
+    """Run trials, and score the best parameters on records that no trial has seen.
+
+    Raises
+    ------
+    ConfigError, RunFolderError
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    run = read_run(tuning.run_file, ActiveRun)
+    rows, metric = _Rows.of(run, tuning), _metric(run, tuning)
+    folder = run.run_folder / TUNING_FOLDER
+    make_folder(folder)
+    own = read_space(tuning.space).inside(run.model.parameters())
+    study = _study(folder, metric, seed=rows.seed)
+    if own is not None:
+        study.enqueue_trial(own, skip_if_exists=True)
+    if tuning.jobs == 1:
+        _run_trials(tuning, 0, rows, progress)
+    else:
+        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn")) as pool:
+            for done in [pool.submit(_run_trials, tuning, number) for number in range(tuning.jobs)]:
+                done.result()
+    trials = study.get_trials(deepcopy=False)
+    if not any(trial.state == TrialState.COMPLETE for trial in trials):
+        raise ConfigError("no trial was finished: give more time, or other ranges")
+    best = study.best_trial
+    chosen = {**best.params, "n_estimators": best.user_attrs["rounds"]}
+    tuned = Tuned(
+        metric=metric.name,
+        is_higher_better=metric.is_higher_better,
+        parameters=chosen,
+        scores=tuple(trial.value if trial.state == TrialState.COMPLETE else None for trial in trials),
+        own=rows.tested(rows.development.job.parameters, metric),
+        best=rows.tested(replace(rows.development.job.parameters, **chosen), metric, left_open=frozenset()),
+    )
+    write_json(folder / "best.json", asdict(tuned))
+    return tuned
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """The records of a run, those to test on behind the others."""
+
+    everything: KeptRelease
+    development: KeptRelease
+    n_tested: int
+    seed: int
+
+    @classmethod
+    def of(cls, run: ActiveRun, tuning: Tuning) -> _Rows:
+        kept = read_kept(run, tuning.run_file)
+        n_rows, seed = len(kept.job.labels), kept.job.seed or 0
+        order = np.random.default_rng(seed).permutation(n_rows)
+        n_tested = round(TESTED * n_rows)
+        if n_tested < 1 or n_rows - n_tested < 2:
+            raise ConfigError(f"{n_rows} records are too few to tune on. Nothing was trained")
+        return cls(kept.of_rows(order), kept.of_rows(order[: n_rows - n_tested]), n_tested, seed)
+
+    def tested(self, parameters: BoostingParameters, metric: Metric, left_open: frozenset[str] | None = None) -> float:
+        """Score on the records to test on of trees that are grown on all others."""
+        is_tested = np.arange(len(self.everything.job.labels)) >= len(self.everything.job.labels) - self.n_tested
+        release = self.everything.validated(ValidationPlan(is_tested, (metric,)))
+        job = replace(release.job, parameters=replace(parameters, early_stopping_rounds=None))
+        job = job if left_open is None else replace(job, left_open=left_open)
+        return grow_trees(job, (), release.received, no_progress).history.scores[metric.name][-1]
+
+
+def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress: Progress = no_progress) -> None:
+    """Run trials in this process until there are enough in all."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    run = read_run(tuning.run_file, ActiveRun)
+    rows, metric, space = rows or _Rows.of(run, tuning), _metric(run, tuning), read_space(tuning.space)
+    plan = ValidationPlan.of_share(
+        VALIDATED, len(rows.development.job.labels), (metric,), rng=np.random.default_rng(rows.seed)
+    )
+    release = rows.development.validated(plan)
+    base = replace(
+        release.job.parameters,
+        n_estimators=tuning.rounds,
+        early_stopping_rounds=PATIENCE,
+        n_jobs=max(1, n_threads() // tuning.jobs),
+    )
+
+    def objective(trial: optuna.Trial) -> float:
+        def on_round(report: RoundReport) -> None:
+            if report.finished % REPORT_EVERY == 0:
+                trial.report(report.scores[metric.name], report.finished)
+                if trial.should_prune():
+                    raise optuna.TrialPruned
+
+        job = replace(release.job, parameters=replace(base, **space.suggest(trial)), on_round=on_round)
+        history = grow_trees(replace(job, left_open=frozenset()), (), release.received, no_progress).history
+        trial.set_user_attr("rounds", history.best_round)
+        return history.scores[metric.name][history.best_round - 1]
+
+    def done(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
+        progress("tuning", trial.number + 1, tuning.n_trials)
+
+    states = (TrialState.COMPLETE, TrialState.PRUNED)
+    enough = optuna.study.MaxTrialsCallback(tuning.n_trials, states=states)
+    study = _study(run.run_folder / TUNING_FOLDER, metric, seed=rows.seed + number)
+    n_left = tuning.n_trials - len(study.get_trials(deepcopy=False, states=states))
+    if n_left > 0:
+        study.optimize(objective, n_trials=n_left, timeout=tuning.seconds, callbacks=[enough, done])
+
+
+def _metric(run: ActiveRun, tuning: Tuning) -> Metric:
+    loss = run.model.loss()
+    return metric_by_name(tuning.metric or default_metric(loss), loss)
+
+
+def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
+    """The study whose trials lie in the folder's journal."""
+    path = folder / "trials.jsonl"
+    with open(path, "ab", opener=private_opener):
+        pass
+    return optuna.create_study(
+        study_name=f"tuning by {metric.name}",
+        storage=JournalStorage(JournalFileBackend(str(path))),
+        sampler=optuna.samplers.TPESampler(seed=seed % 2**32),
+        pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARM_UP_ROUNDS),
+        direction="maximize" if metric.is_higher_better else "minimize",
+        load_if_exists=True,
+    )

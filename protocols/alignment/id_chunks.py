@@ -1,0 +1,70 @@
+"""Chunks of rows, one per id, and what a side does with a peer that sends others than are due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocols.errors import UnexpectedMessage
+from protocols.messages.fields import ByteRows
+from protocols.messages.id_alignment import BlindedIds, MoreIds, ReblindedIds
+from protocols.transport.channel import Channel, expect
+
+# Ids per message: a quarter of a second of work on points, so that a peer's end is noticed and progress is seen.
+CHUNK_IDS = 1 << 12
+
+# Messages that may be sent before more are asked for: whoever is slow, no more than these wait.
+WINDOW = 4
+
+OnStep = Callable[[str, int, int], None]
+"""Called with the name of a step, how much of it is done, and how much there is."""
+
+
+def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
+    """Ids by chunks, with the position of each."""
+    for start in range(0, len(ids), CHUNK_IDS):
+        yield start, ids[start : start + CHUNK_IDS]
+
+
+def digest_rows(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes: int) -> ByteRows:
+    """The first bytes of every id's digest."""
+    rows = np.empty((len(ids), n_bytes), np.uint8)
+    for start, some in chunks(ids):
+        joined = b"".join([digest(record_id)[:n_bytes] for record_id in some])
+        rows[start : start + len(some)] = np.frombuffer(joined, np.uint8).reshape(-1, n_bytes)
+    return rows
+
+
+def send_on_demand(channel: Channel, rows: ByteRows, order: NDArray[np.int64], progress: OnStep) -> None:
+    """Send rows in this order by chunks, no more of them than are asked for; see `receive_on_demand`."""
+    for start in range(0, len(order), CHUNK_IDS):
+        if start >= WINDOW * CHUNK_IDS:
+            expect(channel, MoreIds)
+        some = rows[order[start : start + CHUNK_IDS]]
+        channel.send(BlindedIds(start=start, rows=some))
+        progress("sending blinded ids", start + len(some), len(order))
+
+
+def receive_on_demand(channel: Channel, size: int, n_bytes: int, progress: OnStep) -> Iterator[tuple[int, ByteRows]]:
+    """Receive a peer's rows by chunks, in order, with the position of each chunk."""
+    for start, rows in receive(channel, size, n_bytes):
+        if start + WINDOW * CHUNK_IDS < size:
+            channel.send(MoreIds())
+        yield start, rows
+        progress(f"comparing ids with {channel.peer}", start + len(rows), size)
+
+
+def receive(
+    channel: Channel, size: int, n_bytes: int, kind: type[BlindedIds] | type[ReblindedIds] = BlindedIds
+) -> Iterator[tuple[int, ByteRows]]:
+    """Receive so many rows by chunks, in order, with the position of each chunk."""
+    for start in range(0, size, CHUNK_IDS):
+        chunk, n_due = expect(channel, kind), min(CHUNK_IDS, size - start)
+        if chunk.start != start or chunk.rows.shape != (n_due, n_bytes):
+            raise UnexpectedMessage(
+                f"{channel.peer} sent {chunk.rows.shape[0]} ids from {chunk.start} on, {chunk.rows.shape[1]} bytes "
+                f"each, where {n_due} from {start} on with {n_bytes} bytes each were due"
+            )
+        yield start, chunk.rows

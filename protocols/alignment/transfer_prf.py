@@ -1,0 +1,191 @@
+"""Oblivious pseudo-random function by oblivious transfer extension (Pinkas, Rosulek, Trieu and Yanai, EUROCRYPT 2020).
+
+A hides its ids in oblivious key-value stores (`key_value_store`), one per bucket of ids, and these in matrices of the
+transfer extension (`transfer_extension`). Sums of rows keep their form, so what an id's entries add up to is t at A and
+q = t + C(value) * s at B if the id was hidden, and something unknown to A otherwise. The function of an id is a hash of
+t, which B computes for any id as q + C(value) * s.
+
+B sees one-time pads. A learns the function of as many ids as it can hide: at most the entries of its tables, 1.8 times
+the ids that it announced (and 6,454 where it announced up to 4,096). Every other value of the function is random
+to A. Both hold against a side that deviates: the base transfers, the check of the transfer extension and the store are
+secure against those, if ristretto255 is as hard as it seems and hashes are random.
+
+Which bucket an id belongs to is public, given the id. All buckets' tables have the same room, beyond which a bucket's
+ids grow with a chance below 2^-40 (Bernstein's inequality), so A's sizes show nothing but the number that it announced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from protocols.alignment import key_value_store
+from protocols.alignment.bit_matrices import BitMatrix
+from protocols.alignment.blinding import VALUE_BYTES, IdPositions
+from protocols.alignment.id_chunks import OnStep, digest_rows
+from protocols.alignment.key_value_store import N_DENSE, make_table, n_sparse_entries, read_table, values_of
+from protocols.alignment.random_transfers import ELEMENT_BYTES, Chooser, answer_points
+from protocols.alignment.transfer_extension import (
+    CHECK_BYTES,
+    N_TRANSFERS,
+    N_VALUE_COLUMNS,
+    ROW_BYTES,
+    Encoder,
+    Keeper,
+    n_all_rows,
+)
+from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
+from protocols.messages.fields import ByteRows
+from protocols.messages.id_alignment import HiddenIds, MoreIds, TransferAnswer, TransferPoints
+from protocols.transport.channel import Channel, expect
+
+# Ids of a bucket, on average at most: a table of them is a message of 1.8 MB.
+BUCKET_BITS = 14
+
+# Tables that may be on the way.
+TABLE_WINDOW = 2
+
+_DIGEST_BYTES = 32
+_SESSION_BYTES = 32
+
+
+def query(
+    channels: Sequence[Channel], ids: Sequence[bytes], seeds: Sequence[bytes], progress: OnStep
+) -> list[ByteRows]:
+    """A's side: every peer's function of the ids; `seeds` are those of the peers' hashes."""
+    rooms = _Rooms(len(ids))
+    asked = [_Query(channel, ids, seed, rooms) for channel, seed in zip(channels, seeds, strict=True)]
+    for number in range(rooms.n_buckets):
+        for one in asked:
+            one.hide(number)
+        progress("hiding ids", number + 1, rooms.n_buckets)
+    return [one.values for one in asked]
+
+
+def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> ByteRows:
+    """B's side: takes as many tables as A's announced number of ids makes, and returns the function of its own ids.
+
+    Raises
+    ------
+    ProtocolError
+        If A does not keep to the protocol.
+    """
+    rooms = _Rooms(size)
+    chooser = Chooser(N_TRANSFERS, seed)
+    channel.send(TransferPoints(rows=np.frombuffer(b"".join(chooser.points), np.uint8).reshape(-1, ELEMENT_BYTES)))
+    answer = expect(channel, TransferAnswer).point
+    session = _session(seed, chooser.points, answer)
+    try:
+        keeper = Keeper(chooser.choices, chooser.keys(answer))
+        values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+        for number, members in enumerate(rooms.buckets(ids, seed)):
+            rows = keeper.extend(*rooms.receive(channel, number), _context(session, number))
+            for start in range(0, len(members), rooms.capacity):
+                some = members[start : start + rooms.capacity]
+                digests = _digests([ids[at] for at in some.tolist()], seed)
+                sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
+                values[some] = _hashes(sums, digests, session)
+            progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
+    except DecodeError as error:
+        raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
+    return values
+
+
+class _Rooms:
+    """Sizes of what A sends, which follow from how many ids it announced."""
+
+    def __init__(self, size: int) -> None:
+        self.n_bits = ((size - 1) >> BUCKET_BITS).bit_length()
+        self.n_buckets = 1 << self.n_bits
+        mean = size / self.n_buckets
+        # Of 2^12 buckets, those of MAX_IDS ids, none has more but for a chance of 2^12 exp(-37) < 2^-40.
+        self.capacity = min(size, math.ceil(mean + math.sqrt(74 * mean)) + 25)
+        self.n_sparse = n_sparse_entries(self.capacity)
+
+    def buckets(self, ids: Sequence[bytes], seed: bytes) -> list[IdPositions]:
+        """Positions of the ids of every bucket."""
+        if self.n_bits == 0:
+            return [np.arange(len(ids))]
+        tops = np.empty(len(ids), np.uint16)
+        for start in range(0, len(ids), 1 << BUCKET_BITS):
+            digests = _digests(ids[start : start + (1 << BUCKET_BITS)], seed)
+            tops[start : start + len(digests)] = digests[:, key_value_store.DIGEST_BYTES :].copy().view("<u2")[:, 0]
+        tops >>= 16 - self.n_bits
+        order = np.argsort(tops, kind="stable")
+        return np.split(order, np.cumsum(np.bincount(tops, minlength=self.n_buckets))[:-1])
+
+    def receive(self, channel: Channel, number: int) -> tuple[BitMatrix, BitMatrix]:
+        """Receive the table of a bucket, and ask for another one."""
+        hidden = expect(channel, HiddenIds)
+        found = hidden.number, hidden.columns.shape, hidden.tags.shape
+        n_bytes = n_all_rows(self.n_sparse + N_DENSE) // 8
+        due = number, (N_TRANSFERS, n_bytes), (N_TRANSFERS + N_VALUE_COLUMNS, CHECK_BYTES)
+        if found != due:
+            raise UnexpectedMessage(f"{channel.peer} sent table {found} of hidden ids where {due} was due")
+        if number + TABLE_WINDOW < self.n_buckets:
+            channel.send(MoreIds())
+        return hidden.columns, hidden.tags
+
+
+class _Query:
+    """A's conversation with one peer."""
+
+    def __init__(self, channel: Channel, ids: Sequence[bytes], seed: bytes, rooms: _Rooms) -> None:
+        self._channel, self._ids, self._seed, self._rooms = channel, ids, seed, rooms
+        rows = expect(channel, TransferPoints).rows
+        if rows.shape != (2 * N_TRANSFERS, ELEMENT_BYTES):
+            raise UnexpectedMessage(f"{channel.peer} sent {rows.shape} bytes of points; {2 * N_TRANSFERS} were due")
+        points = [row.tobytes() for row in rows]
+        try:
+            answer, keys = answer_points(points, seed)
+        except DecodeError as error:
+            raise DecodeError(f"{channel.peer} sent points that cannot be used: {error}") from None
+        channel.send(TransferAnswer(point=answer))
+        self._session = _session(seed, points, answer)
+        self._encoder = Encoder(keys)
+        self._buckets = rooms.buckets(ids, seed)
+        self.values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+
+    def hide(self, number: int) -> None:
+        """Send a bucket's ids, and keep their values."""
+        if number >= TABLE_WINDOW:
+            expect(self._channel, MoreIds)
+        members = self._buckets[number]
+        if len(members) > self._rooms.capacity:
+            raise ProtocolError("these ids fall into buckets too unevenly, which hardly ever happens. Try again")
+        digests = _digests([self._ids[at] for at in members.tolist()], self._seed)
+        table = make_table(digests, self._rooms.n_sparse)
+        rows, columns, tags = self._encoder.extend(table, _context(self._session, number))
+        self._channel.send(HiddenIds(number=number, columns=columns, tags=tags))
+        self.values[members] = _hashes(read_table(rows, digests, self._rooms.n_sparse), digests, self._session)
+
+
+def _session(seed: bytes, points: Sequence[bytes], answer: bytes) -> bytes:
+    return hashlib.blake2b(b"".join([seed, *points, answer]), digest_size=_SESSION_BYTES, person=b"session").digest()
+
+
+def _context(session: bytes, number: int) -> bytes:
+    return session + number.to_bytes(4, "little")
+
+
+def _digests(ids: Sequence[bytes], seed: bytes) -> BitMatrix:
+    """Digests of ids: the fields that a key-value store reads, and two bytes that name the bucket."""
+
+    def digest(record_id: bytes) -> bytes:
+        return hashlib.blake2b(seed + record_id, digest_size=_DIGEST_BYTES, person=b"hidden id").digest()
+
+    return digest_rows(ids, digest, _DIGEST_BYTES)
+
+
+def _hashes(sums: BitMatrix, digests: BitMatrix, session: bytes) -> ByteRows:
+    """Values of the function: hashes of one block of BLAKE2b each."""
+    ends = np.broadcast_to(np.frombuffer(session, np.uint8), (len(sums), _SESSION_BYTES))
+    whole = np.concatenate([sums, digests, ends], axis=1).reshape(-1).data
+    width = ROW_BYTES + _DIGEST_BYTES + _SESSION_BYTES
+    joined = b"".join(
+        hashlib.blake2b(whole[at : at + width], digest_size=VALUE_BYTES).digest() for at in range(0, len(whole), width)
+    )
+    return np.frombuffer(joined, np.uint8).reshape(-1, VALUE_BYTES)

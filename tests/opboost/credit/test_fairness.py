@@ -1,0 +1,33 @@
+"""Decisions by group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opboost.credit.fairness import fairness, group_names
+
+pytest.importorskip("fairlearn")
+
+
+def test_rates_of_groups_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    groups, labels, scores = rng.integers(0, 2, 400).astype(np.float64), rng.integers(0, 2, 400), rng.random(400)
+    groups[:20] = np.nan
+    found = fairness("sex", groups, labels.astype(np.float64), scores + 0.3 * (groups == 1), share=0.25)
+    assert [one.group for one in found.groups] == ["0", "1", "missing"]
+    assert [one.n_records for one in found.groups] == [(groups == 0).sum(), (groups == 1).sum(), 20]
+    rejected = np.argsort(-(scores + 0.3 * (groups == 1)), kind="stable")[:100]
+    is_rejected = np.isin(np.arange(400), rejected)
+    assert found.groups[1].rejected == pytest.approx(is_rejected[groups == 1].mean())
+    assert found.groups[1].rejected_events == pytest.approx(is_rejected[(groups == 1) & (labels == 1)].mean())
+    rates = [one.rejected for one in found.groups]
+    assert found.demographic_parity == pytest.approx(max(rates) - min(rates))
+
+
+def test_many_values_are_fifths_and_missing_ones_apart() -> None:
+    names = group_names(np.r_[np.arange(100.0), np.nan])
+    assert names[-1] == "missing"
+    found, counts = np.unique(names[:-1], return_counts=True)
+    assert len(found) == 5
+    assert counts.tolist() == [20] * 5

@@ -1,0 +1,88 @@
+"""Information value of noised columns, against that of the exact ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opboost import rng as bits
+from opboost.credit.evidence import own_characteristic
+from opboost.credit.released_evidence import fitted_counts, released_characteristics
+from opboost.denoise.channel import ColumnRelease
+from opboost.privacy.domain import IntegerDomain
+from opboost.privacy.local import RandomisedResponse
+from opboost.privacy.order_preserving import GlobalMap
+from opboost.vertical import OwnColumn, RankColumn
+
+N_ROWS = 20_000
+
+
+@pytest.fixture(scope="module")
+def exact() -> tuple[np.ndarray, np.ndarray]:
+    """Codes and labels whose rate falls with the code."""
+    draw = np.random.default_rng(1)
+    codes = np.clip(draw.normal(50, 18, N_ROWS).round(), 1, 100).astype(np.int64)
+    return codes, (draw.random(N_ROWS) < 1 / (1 + np.exp((codes - 35) / 9))).astype(np.float64)
+
+
+def released(codes: np.ndarray, epsilon: float) -> RankColumn:
+    mechanism = GlobalMap(epsilon=epsilon, domain=IntegerDomain(1, 100))
+    noised = mechanism.randomise(codes, rng=bits.seeded(3))
+    distinct, ranks = np.unique(noised, return_inverse=True)
+    release = ColumnRelease(mechanism, None, distinct - 1)
+    return RankColumn("shop", 0, "spend", ranks.astype(np.uint32), len(distinct), release)
+
+
+def test_the_correction_brings_back_most_of_what_noise_took(exact: tuple[np.ndarray, np.ndarray]) -> None:
+    codes, labels = exact
+    truth = own_characteristic(OwnColumn("spend", codes.astype(np.float64)), labels).information_value
+    column = released(codes, 0.08)
+    (corrected,) = released_characteristics([column], labels)
+    (plain,) = released_characteristics([RankColumn("shop", 0, "spend", column.ranks, column.n_ranks)], labels)
+    assert plain.information_value < 0.7 * truth
+    assert abs(corrected.information_value - truth) < 0.15 * truth
+    assert (corrected.is_corrected, plain.is_corrected) == (True, False)
+    assert corrected.events.sum() == pytest.approx(labels.sum(), rel=1e-6)
+    assert corrected.owner == "shop"
+    assert (np.diff(corrected.weights) > 0).all()
+
+
+def test_a_column_without_noise_is_binned_like_an_own_one(exact: tuple[np.ndarray, np.ndarray]) -> None:
+    codes, labels = exact
+    (found,) = released_characteristics([released(codes, np.inf)], labels)
+    truth = own_characteristic(OwnColumn("spend", codes.astype(np.float64)), labels)
+    assert found.is_corrected
+    assert found.information_value == pytest.approx(truth.information_value, rel=0.02)
+
+
+def test_a_column_that_says_nothing_stays_worthless(exact: tuple[np.ndarray, np.ndarray]) -> None:
+    """The twin of the correction: it must not find evidence in noise."""
+    codes, labels = exact
+    shuffled = np.random.default_rng(5).permutation(labels)
+    (found,) = released_characteristics([released(codes, 0.08)], shuffled)
+    assert found.information_value < 0.02
+
+
+def test_categories_under_randomised_response_are_corrected() -> None:
+    draw = np.random.default_rng(2)
+    kinds = draw.integers(0, 3, N_ROWS)
+    labels = (draw.random(N_ROWS) < np.array([0.1, 0.3, 0.6])[kinds]).astype(np.float64)
+    response = RandomisedResponse(epsilon=1.0, n_categories=3)
+    noised = response.randomise(kinds, rng=bits.seeded(4))
+    columns = [
+        RankColumn(
+            "shop", c, f"kind{c}", (noised == c).astype(np.uint32), 2, ColumnRelease(response, None, np.arange(2), c)
+        )
+        for c in range(3)
+    ]
+    (found,) = released_characteristics(columns, labels)
+    truth = own_characteristic(OwnColumn("kind", kinds.astype(np.float64), is_categorical=True), labels)
+    assert found.information_value == pytest.approx(truth.information_value, rel=0.15)
+    assert found.bins == ("category 0", "category 1", "category 2")
+
+
+def test_expected_counts_add_up_to_those_that_were_seen() -> None:
+    posterior = np.array([[0.8, 0.2], [0.3, 0.7]])
+    events, others = fitted_counts(posterior, np.array([10.0, 30.0]), np.array([40.0, 20.0]))
+    assert events.sum() == pytest.approx(40)
+    assert others.sum() == pytest.approx(60)

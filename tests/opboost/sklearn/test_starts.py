@@ -1,0 +1,84 @@
+"""Estimators that start at base margins or at an earlier model, and regressors of several labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost.errors import OpBoostError, ParameterError
+from parties.errors import Disagreement
+
+SMALL: dict[str, Any] = {"n_estimators": 6, "max_depth": 3, "learning_rate": 0.3, "subsample": 1.0}
+PASSIVE: dict[str, Any] = {"bounds": {0: (-4, 4)}, "epsilon": 5.0, "random_state": 3}
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(4)
+    table = rng.normal(size=(600, 3))
+    return table, table[:, 0] + np.sin(3 * table[:, 1]) + 0.1 * rng.normal(size=600)
+
+
+def test_margins_and_what_trees_add_are_the_score(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    margin = 2 * target + 1
+    model = OpBoostRegressor(**SMALL).fit(
+        table, target, base_margin=margin, eval_set=[(table, target)], base_margin_eval_set=[margin]
+    )
+    predicted = model.predict(table, base_margin=margin)
+    assert np.abs(predicted - target).mean() < 0.5 * np.abs(margin - target).mean()
+    assert model.evals_result_["rmse"][-1] == pytest.approx(np.sqrt(np.mean((predicted - target) ** 2)))
+    parts = model.contributions(table, base_margin=margin)
+    np.testing.assert_allclose(parts.sum(axis=1), predicted, rtol=1e-9)
+    assert parts.shape == (600, 4)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    with pytest.raises(ParameterError, match="was trained with a base_margin"):
+        model.predict(table)
+    with pytest.raises(OpBoostError, match="base_margin must be finite, of shape"):
+        model.predict(table, base_margin=margin[:5])
+
+
+def test_a_margin_of_a_classifier_is_a_raw_score(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    labels, margin = target > 0, 4 * target
+    model = OpBoostClassifier(n_estimators=0).fit(table, labels, base_margin=margin)
+    np.testing.assert_allclose(model.predict_proba(table, base_margin=margin)[:, 1], 1 / (1 + np.exp(-margin)))
+    with pytest.raises(ParameterError, match="was not trained with a base_margin"):
+        OpBoostClassifier(**SMALL).fit(table, labels).predict(table, base_margin=margin)
+
+
+@pytest.mark.parametrize("passive", [{}, PASSIVE, PASSIVE | {"answers": "cells"}, PASSIVE | {"epsilon": 0.5}], ids=str)
+def test_a_fit_goes_on_where_another_one_ended(rows: tuple[np.ndarray, np.ndarray], passive: dict[str, Any]) -> None:
+    table, target = rows
+    labels = target > 0
+    begun = OpBoostClassifier(**SMALL | passive).fit(table, labels)
+    more = OpBoostClassifier(**SMALL | passive | {"n_estimators": 4}, continue_from=begun).fit(table, labels)
+    at_once = OpBoostClassifier(**SMALL | passive | {"n_estimators": 10}).fit(table, labels)
+    assert len(more.model_.ensemble.trees) == 10
+    np.testing.assert_allclose(more.predict_proba(table), at_once.predict_proba(table), atol=1e-6)
+
+
+def test_another_release_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    begun = OpBoostRegressor(**SMALL | PASSIVE).fit(table, target)
+    with pytest.raises(Disagreement, match="trained on another release of passive/"):
+        OpBoostRegressor(**SMALL | PASSIVE | {"random_state": 5}, continue_from=begun).fit(table, target)
+    with pytest.raises(ParameterError, match="this run has binary:logistic"):
+        OpBoostClassifier(**SMALL, continue_from=begun).fit(table, target > 0)
+    with pytest.raises(ParameterError, match="continue_from is a fitted estimator; got str"):
+        OpBoostClassifier(**SMALL, continue_from="runs").fit(table, target > 0)
+
+
+def test_several_labels_are_predicted_by_models_of_their_own(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    labels = np.column_stack([target, 100 * target**2])
+    model = OpBoostRegressor(**SMALL).fit(table, labels, eval_set=[(table, labels)])
+    for k in range(2):
+        alone = OpBoostRegressor(**SMALL).fit(table, labels[:, k])
+        np.testing.assert_array_equal(model.predict(table)[:, k], alone.predict(table))
+    assert set(model.evals_result_) == {"rmse-0", "rmse-1"}
+    assert model.score(table, labels) > 0.7
+    assert model.contributions(table).shape == (600, 2, 4)

@@ -1,0 +1,106 @@
+"""The credit validation of a finished run, by the command and by its parts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from parties.cli import app
+from parties.credit.validation import Asked, Validation, read_scores, validate
+from parties.errors import ConfigError, TableError
+
+
+@pytest.fixture(scope="module")
+def months(tuned_bank: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Predictions of two models and of an earlier month, and that month's data."""
+    folder, draw = tmp_path_factory.mktemp("months"), np.random.default_rng(0)
+    table, paths = tuned_bank.table, {name: folder / f"{name}.csv" for name in ("now", "other", "before", "data")}
+    signal = 0.6 * table["y"].to_numpy() + 0.2
+    for name, noise in (("now", 0.05), ("other", 0.15), ("before", 0.05)):
+        p = np.clip(signal + draw.normal(0, noise, len(table)), 0.01, 0.99)
+        pd.DataFrame({"id": table["id"], "prediction": p, "status": "ok"}).to_csv(paths[name], index=False)
+    table.assign(age=table["age"].clip(upper=50)).to_csv(paths["data"], index=False)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def found(run_file: Path, months: dict[str, Path]) -> Validation:
+    pytest.importorskip("fairlearn")
+    return validate(
+        Asked(
+            run_file=run_file,
+            scores=months["now"],
+            challenger=months["other"],
+            earlier_scores=months["before"],
+            earlier_data=months["data"],
+            groups=("age",),
+        )
+    )
+
+
+def test_columns_of_both_parties_are_told(found: Validation) -> None:
+    owners = {one.name: one.owner for one in found.card.characteristics}
+    assert owners.pop("age") is None
+    assert set(owners.values()) == {"shop"}
+    assert all(one.is_corrected for one in found.card.characteristics if one.owner)
+    assert found.card_gini > 0.5
+
+
+def test_the_model_its_challenger_and_the_drift_are_scored(found: Validation) -> None:
+    assert found.model is not None
+    assert found.model.gini > 0.9
+    assert found.model.n_records == 400
+    assert found.model.uplift is not None
+    assert found.model.uplift.uplift is not None
+    assert found.model.uplift.uplift < 0
+    assert found.drifts["scores"] < 0.1 < 0.25 < found.drifts["age"]
+    assert sum(group.n_records for group in found.model.fairness[0].groups) == 400
+
+
+def test_without_predictions_there_is_the_scorecard_alone(run_file: Path) -> None:
+    assert validate(Asked(run_file=run_file)).model is None
+    with pytest.raises(ConfigError, match="predict first, or give --scores"):
+        validate(Asked(run_file=run_file, groups=("age",)))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,prediction\na,2\n", "no probabilities"),
+        ("id,prediction\na,0.1\na,0.2\n", "an id twice"),
+        ("id,score\na,0.1\n", "holds no predictions: KeyError"),
+        ("id,prediction\na,low\n", "holds no predictions: ValueError"),
+    ],
+)
+def test_what_is_no_table_of_probabilities_is_refused(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(text)
+    with pytest.raises(TableError, match=words):
+        read_scores(path)
+
+
+def test_the_command_writes_points_and_a_page_for_their_owner_alone(
+    run_file: Path, months: dict[str, Path], tmp_path: Path
+) -> None:
+    out = tmp_path / "card"
+    options = ["--scores", str(months["now"]), "--points", "500", "--out", str(out), "--format", "json"]
+    done = CliRunner().invoke(app, ["scorecard", str(run_file), *options])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["gini"] > 0.9
+    card = json.loads((out / "scorecard.json").read_text())
+    assert card["points"] == 500
+    assert {one["owner"] for one in card["characteristics"]} == {None, "shop"}
+    assert "Credit validation of run spring" in (out / "report.html").read_text()
+    assert {path.stat().st_mode & 0o077 for path in (out, *out.iterdir())} == {0}
+
+
+def test_whoever_has_no_labels_has_no_scorecard(tuned_bank: Any) -> None:
+    done = CliRunner().invoke(app, ["scorecard", str(tuned_bank.path.parent / "shop" / "run.yaml")])
+    assert done.exit_code != 0
+    assert "a scorecard needs labels" in done.stderr

@@ -1,0 +1,38 @@
+"""The page of a credit validation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opboost.credit.evidence import own_characteristic
+from opboost.credit.scorecard import Scorecard
+from opboost.vertical import OwnColumn
+from parties.credit.validation import Validation
+from parties.credit.validation_page import scorecard_document, validation_page
+from parties.reports.page import to_markdown
+
+
+@pytest.fixture(scope="module")
+def found() -> Validation:
+    rng = np.random.default_rng(0)
+    ages = rng.uniform(18, 90, 2000)
+    labels = (rng.random(2000) < ages / 120).astype(np.float64)
+    card = Scorecard.fit([own_characteristic(OwnColumn("age", ages), labels)], labels)
+    drifts = {"scores": 0.01, "age": 0.3}
+    return Validation(run_id="spring", card=card, left_out={"colour": 0.001}, card_gini=0.4, model=None, drifts=drifts)
+
+
+def test_every_bin_has_its_points(found: Validation) -> None:
+    text, (column,) = to_markdown(validation_page(found)), scorecard_document(found)["characteristics"]
+    for one in column["bins"]:
+        assert f"| {one['bin']} |" in text
+        assert f"| {one['points']:.1f} |" in text
+    assert sum(one["share"] for one in column["bins"]) == pytest.approx(1)
+
+
+def test_drift_left_out_columns_and_the_price_are_told(found: Validation) -> None:
+    text = to_markdown(validation_page(found))
+    assert "| age | 0.300 | shifted |" in text
+    assert "| colour |  | 0.001 | left out |" in text
+    assert "costs no budget" in text

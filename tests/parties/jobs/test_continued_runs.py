@@ -1,0 +1,101 @@
+"""Whole runs with weights, base margins and several labels, and runs that continue an earlier one at no cost."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from opboost.trees.losses import Several, SquaredError
+from parties.errors import Disagreement
+from parties.jobs.predict_vertical import predict_active
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.run_folder import RunFolder
+
+Outcomes = Callable[..., dict[str, Any]]
+SILENT = Terminal()
+
+
+def train_both(sites: Any, outcomes: Outcomes, run_id: str = "spring", **model: Any) -> dict[str, Any]:
+    sites.bank.run["model"] |= model
+    for site in (sites.bank, sites.shop):
+        site.run["run_id"] = run_id
+    bank, shop = sites.bank.write(), sites.shop.write()
+    return outcomes(
+        40,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        },
+    )
+
+
+def charges(sites: Any) -> list[str]:
+    """Lines of the passive party's ledger that cost something."""
+    database = sqlite3.connect(sites.shop.path / "runs" / "ledger.sqlite")
+    rows = database.execute("SELECT fields FROM lines ORDER BY number").fetchall()
+    database.close()
+    return [fields for (fields,) in rows if '"kind":"charge"' in fields]
+
+
+def model_of(sites: Any, run_id: str) -> Any:
+    return RunFolder(sites.bank.path / "runs" / run_id).load_joint_model()
+
+
+def test_a_run_continues_an_earlier_one_on_its_release_at_no_cost(sites: Any, outcomes: Outcomes) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run["held_out"] = 0.2
+    train_both(sites, outcomes, "begun", n_estimators=3)
+    spent = charges(sites)
+    assert spent
+    # Both must hold the same records out; that one does not is found before anything is drawn.
+    sites.bank.run["continue_from"] = "runs/begun"
+    found = train_both(sites, outcomes, "refused", n_estimators=2)
+    assert isinstance(found["bank"], Disagreement)
+    assert "records to hold out" in str(found["bank"])
+    assert charges(sites) == spent
+    sites.shop.run["continue_from"] = "runs/begun"
+    found = train_both(sites, outcomes, "more", n_estimators=2)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    assert charges(sites) == spent
+    begun, more = model_of(sites, "begun"), model_of(sites, "more")
+    assert more.release == begun.release
+    assert more.choice == begun.choice
+    assert len(more.ensemble.trees) == 5
+    for ours, before in zip(more.ensemble.trees, begun.ensemble.trees, strict=False):
+        np.testing.assert_array_equal(ours.values, before.in_levels().values)
+    assert (sites.bank.path / "runs" / "more" / "held_out.json").exists()
+
+
+def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes: Outcomes, tmp_path: Path) -> None:
+    bank = sites.bank
+    bank.schema = {
+        "id": "id",
+        "label": ["y", "z"],
+        "weight": "w",
+        "base_margin": ["m", "n"],
+        "columns": bank.schema["columns"],
+    }
+    draw = np.random.default_rng(0)
+    bank.table = bank.table.assign(z=100 * bank.table["age"], w=draw.uniform(1, 2, 400), m=3.0, n=bank.table["age"])
+    sites.shop.run["share_thresholds"] = True
+    for site in (bank, sites.shop):
+        site.run["held_out"] = 0.2
+    found = train_both(sites, outcomes, objective="reg:squarederror")
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    model = model_of(sites, "spring").ensemble
+    assert model.loss == Several(SquaredError(), 2)
+    assert [model.features[i].name for i in model.offsets] == ["m", "n"]
+    assert model.base_scores.tolist() == [0.0, 0.0]
+    whole = bank.table.merge(sites.shop.table, on="id")
+    whole.drop(columns=["y", "z", "w"]).to_csv(bank.path / "new.csv", index=False)
+    written = predict_active(
+        bank.write(), data=bank.path / "new.csv", ids=None, mode="local", out=None, insecure=False, terminal=SILENT
+    )
+    scores = pd.read_csv(written).merge(whole, on="id")
+    before, after = ((scores["z"] - scores[one]).abs().mean() for one in ("n", "prediction_1"))
+    assert after < before / 4

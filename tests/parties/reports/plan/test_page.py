@@ -1,0 +1,123 @@
+"""Page of a plan: what is signed comes first and in plain words, and names what is let out; columns are folded."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.reports.page import Page, PageSection, to_markdown
+from parties.reports.plan.choices import MechanismGrid
+from parties.reports.plan.columns import MOST_CURVES, _loss_series
+from parties.reports.plan.facts import Plan, plan_of
+from parties.reports.plan.page import plan_page, signature_section, words_section
+from parties.reports.sentences import GRADES, Verdict
+
+
+@pytest.fixture(scope="module")
+def plan(finished: Any) -> Plan:
+    path: Path = finished.shop.write()
+    return plan_of(path, MechanismGrid(), wanted_order=(0.9,))
+
+
+def text_of(section: PageSection) -> str:
+    return to_markdown(Page(title="", lead="", sections=(section,)))
+
+
+def with_verdicts(plan: Plan, *found: tuple[float, float]) -> Plan:
+    """The same plan with other verdicts on its columns."""
+    columns = []
+    for column, (success, blind) in zip(plan.columns, found, strict=True):
+        chosen = replace(column.chosen, verdict=Verdict(success=success, blind=blind))
+        columns.append(replace(column, candidates=(chosen, *column.candidates[1:])))
+    return replace(plan, columns=tuple(columns))
+
+
+def signed(plan: Plan) -> str:
+    """What is signed, as text."""
+    return text_of(signature_section(plan))
+
+
+def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_top(plan: Plan) -> None:
+    text = signed(with_verdicts(plan, (0.09, 0.08), (0.57, 0.051)))
+    assert "An attacker who sees the release guesses the exact value of visits in 57 of 100 cases; in 5 without" in text
+    assert text.index("| visits | none | 57 of 100 cases; 5 without") < text.index(
+        "| spend | strong | 90 of 1,000 cases"
+    )
+    assert "do not sign yet; change 1 of 2 columns" in text
+    assert re.search(r"\| visits .*lower it to epsilon [\d.]+: then (fair|strong), \d+ of 1", text)
+    assert re.search(r"\| spend .*none needed", text)
+    assert "50: the release says between" in text
+    assert "Name: ____________  Date: ____________  Signature: ____________" in text
+    for word, times, most in GRADES[:-1]:
+        assert f"{word}, at most {times:g} times as often right" in text
+        assert f"at most {100 * most:g} of 100" in text
+
+
+def test_what_is_weak_about_the_run_file_stands_above_the_signature(plan: Plan) -> None:
+    assert "Nothing limits it." in signed(replace(plan, warnings=("nothing limits it",)))
+
+
+def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:
+    assert "nothing speaks against signing" in signed(with_verdicts(plan, (0.2, 0.1), (0.1, 0.1)))
+
+
+def test_what_is_signed_uses_no_word_of_the_trade(plan: Plan) -> None:
+    assert not re.search("dldp|gamma|kendall|epsilon-", signed(plan), re.IGNORECASE)
+
+
+def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
+    page = plan_page(plan)
+    assert [one.heading for one in page.sections if not one.is_folded] == ["For signature", "What if"]
+    assert {one.heading for one in page.sections if one.is_folded} > {"Column spend", "Column visits", "Guarantee"}
+    assert "it is for shop alone" in page.lead
+    assert "nothing was drawn, charged or sent" in page.lead
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"n_records": 100, "n_held_out": 10}, "at most 90 records x 2 columns = 180"),
+        ({"n_held_out": 10}, "| exact answers about held-out records | 10 records; one bit per split test"),
+        ({"n_cells": 15, "n_held_out": 10}, "| 10 records; the cell of each column, at most 8 bits |"),
+        ({"allow_routed": False}, "| exact answers about new records | none: refused |"),
+        ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
+        ({"share_thresholds": True}, "| thresholds of the model | all |"),
+    ],
+)
+def test_what_else_leaves_has_its_number(plan: Plan, change: dict[str, Any], words: str) -> None:
+    assert words in signed(replace(plan, **change))
+
+
+def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(plan: Plan) -> None:
+    first, second = plan.columns
+    empty = replace(first, candidates=(replace(first.chosen, verdict=None), *first.candidates[1:]))
+    town = replace(second, keep=0.8, categories=("x", "y"), kind="unordered", unit=None, examples=())
+    text = signed(replace(plan, columns=(empty, town)))
+    assert "| spend | - | no value in the data" in text
+    assert "x: the release says so in 80 of 100 cases" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"opaque_names": False}, "Column names travel as they are"),
+        ({"share_thresholds": True}, "thresholds go to bank"),
+        ({"share_thresholds": False}, "are kept from bank"),
+        ({"allow_routed": False}, "exact routing bits for new records are refused"),
+        ({"allow_routed": True, "most_tests": 7}, "at most 7 tests, as was agreed on"),
+        ({"redraws": False}, "The first draw of every record and column stays"),
+    ],
+)
+def test_what_is_let_out_is_said_in_words(plan: Plan, change: dict[str, Any], words: str) -> None:
+    assert words in text_of(words_section(replace(plan, **change)))
+
+
+def test_a_drawing_has_few_curves_and_each_once(plan: Plan) -> None:
+    for column in plan.columns:
+        series = _loss_series(column)
+        assert len(series) <= MOST_CURVES
+        assert len({one.ys for one in series}) == len(series)

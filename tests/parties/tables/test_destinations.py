@@ -1,0 +1,110 @@
+"""Predictions go to files, objects of a store and tables of a database, and take nobody's place unasked."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.errors import ConfigError, RunFolderError, TableError
+from parties.tables.destinations import Destination
+from parties.tables.parquet_files import read_stored
+from parties.tables.remote_tables import connect, fetch
+from tests.support.remote_places import PASSWORD
+
+SCORES = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "status": ["ok", "missing"]})
+
+
+def of(out: Path | str, **options: bool) -> Destination:
+    return Destination.of(out, Path("absent"), **{"overwrite": False, "append": False, **options})
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+def test_files_are_written_by_their_name_and_replaced_only_if_asked(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    early = of(path)
+    early.write(SCORES)
+    found = pd.read_parquet(path) if name.endswith("parquet") else pd.read_csv(path, dtype={"id": str})
+    pd.testing.assert_frame_equal(found, SCORES, check_dtype=False)
+    before = path.read_bytes()
+    for attempt in (lambda: of(str(path)), lambda: early.write(SCORES.iloc[:1])):
+        with pytest.raises(ConfigError, match=r"exists; give another file with --out, or --overwrite"):
+            attempt()
+    assert path.read_bytes() == before
+    of(path, overwrite=True).write(SCORES.iloc[:1])
+    assert path.read_bytes() != before
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_an_absent_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written"):
+        of(tmp_path / "none" / "scores.csv").write(SCORES)
+
+
+@pytest.mark.parametrize(
+    ("out", "options", "message"),
+    [
+        ("scores.xlsx", {}, r"written to \.csv or \.parquet"),
+        ("s3://b/scores", {}, r"written to \.csv or \.parquet"),
+        ("ftp://b/scores.csv", {}, "a URI begins with postgresql"),
+        ("duckdb:///srv/x.duckdb#t", {}, "a URI begins with postgresql"),
+        ("postgresql://me:s3cret@host/crm#t", {}, "no password or key"),
+        ("postgresql://host/crm", {}, "name the table after a #"),
+        ("sqlite://crm.db#t", {}, "give the whole path"),
+        ("scores.csv", {"append": True}, "--append adds to a table"),
+        ("s3://b/scores.csv", {"append": True}, "--append adds to a table"),
+        ("postgresql://host/crm#t", {"append": True, "overwrite": True}, "goes without --overwrite"),
+    ],
+)
+def test_other_places_are_refused_before_anything_is_opened(out: str, options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as found:
+        of(out, **options)
+    assert "s3cret" not in str(found.value)
+
+
+def rows_of(uri: str, folder: Path) -> pd.DataFrame:
+    base, _, table = uri.partition("#")
+    return read_stored(fetch(base, folder, query=f"SELECT * FROM {table}")).sort_values("id", ignore_index=True)
+
+
+def check_table(uri: str, folder: Path) -> None:
+    of(uri).write(SCORES)
+    pd.testing.assert_frame_equal(rows_of(uri, folder), SCORES, check_dtype=False)
+    with pytest.raises(ConfigError, match="exists; give another"):
+        of(uri)
+    of(uri, append=True).write(SCORES.assign(id=["9", "90"]))
+    assert rows_of(uri, folder)["id"].tolist() == ["007", "8", "9", "90"]
+    of(uri, overwrite=True).write(SCORES)
+    assert len(rows_of(uri, folder)) == 2
+    with pytest.raises(TableError, match="cannot be written"):
+        of(uri, append=True).write(SCORES.assign(more=1))
+    pd.testing.assert_frame_equal(rows_of(uri, folder), SCORES, check_dtype=False)
+
+
+def test_scores_become_a_table_of_sqlite(tmp_path: Path) -> None:
+    check_table(f"sqlite://{tmp_path}/crm.db#scores", tmp_path)
+
+
+def test_scores_become_a_table_of_postgresql(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA marketing")
+        database.commit()
+    check_table(f"{postgres}#marketing.scores", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+def test_scores_become_objects_of_a_store(bucket: str, tmp_path: Path, name: str) -> None:
+    uri = f"s3://tables/{name}?{bucket}"
+    of(uri).write(SCORES)
+    found = fetch(uri, tmp_path)
+    of(tmp_path / f"own-{name}").write(SCORES)
+    assert found.read_bytes() == (tmp_path / f"own-{name}").read_bytes()
+    with pytest.raises(ConfigError, match=rf"s3://tables/{name} exists"):
+        of(uri)
+    of(uri, overwrite=True).write(SCORES.iloc[:1])
+    assert fetch(uri, tmp_path).read_bytes() != (tmp_path / f"own-{name}").read_bytes()

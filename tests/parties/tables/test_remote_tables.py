@@ -1,0 +1,161 @@
+"""Tables of databases and object stores become files that are read like any other, and secrets stay where they are."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from parties.errors import ConfigError, TableError, notes_on
+from parties.tables.parquet_files import read_stored, stored_length
+from parties.tables.remote_tables import connect, fetch, holds_secret, readable_uri
+from tests.support.parquet_folders import in_a_folder
+from tests.support.remote_places import PASSWORD
+
+N_ROWS = 3000
+FRAME = pd.DataFrame({"id": np.arange(N_ROWS), "spend": np.arange(N_ROWS) / 4, "town": ["x", "y", None] * 1000})
+ROWS = [(i, s, t) for i, s, t in zip(range(N_ROWS), FRAME["spend"].tolist(), ["x", "y", None] * 1000, strict=True)]
+
+
+@pytest.fixture
+def sqlite_uri(tmp_path: Path) -> str:
+    with closing(sqlite3.connect(tmp_path / "crm.db")) as database:
+        database.execute("CREATE TABLE customers (id INTEGER, spend REAL, town TEXT)")
+        database.executemany("INSERT INTO customers VALUES (?, ?, ?)", ROWS)
+        database.commit()
+    return f"sqlite://{tmp_path}/crm.db"
+
+
+def test_a_query_of_sqlite_is_a_parquet_file(sqlite_uri: str, tmp_path: Path) -> None:
+    path = fetch(sqlite_uri, tmp_path, query="SELECT * FROM customers ORDER BY id")
+    pd.testing.assert_frame_equal(read_stored(path), FRAME, check_dtype=False)
+
+
+def test_types_of_columns_do_not_follow_from_the_first_rows_alone(sqlite_uri: str, tmp_path: Path) -> None:
+    path = fetch(sqlite_uri, tmp_path, query="SELECT CASE WHEN id < 2500 THEN id ELSE 0.5 END AS v FROM customers")
+    assert read_stored(path)["v"].iloc[-1] == 0.5
+
+
+def test_a_query_of_postgresql_goes_through_batch_by_batch(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(connect(postgres, PASSWORD)) as database, database.cursor() as cursor:
+        cursor.execute("CREATE TABLE customers (id bigint, spend numeric(10, 2), town text, since date, paid boolean)")
+        cursor.execute(
+            "INSERT INTO customers SELECT i, i / 4.0, CASE i % 3 WHEN 0 THEN 'x' WHEN 1 THEN 'y' END, "
+            "date '2024-05-31', i % 2 = 0 FROM generate_series(0, 2999) AS i"
+        )
+        database.commit()
+    query = "SELECT * FROM customers ORDER BY id"
+    path = fetch(postgres, tmp_path, query=query, password=PASSWORD)
+    found = read_stored(path)
+    pd.testing.assert_frame_equal(found[list(FRAME)], FRAME, check_dtype=False)
+    assert found["paid"].sum() == N_ROWS / 2
+    # Nothing that a query does stays.
+    fetch(postgres, tmp_path, query="DELETE FROM customers RETURNING id", password=PASSWORD)
+    assert stored_length(fetch(postgres, tmp_path, query=query, password=PASSWORD)) == N_ROWS
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    assert stored_length(fetch(postgres, tmp_path, query=query)) == N_ROWS
+
+
+@pytest.mark.parametrize(
+    ("query", "password", "words"),
+    [
+        ("SELECT 'k17'::int", PASSWORD, "SQLSTATE 22P02"),
+        ("SELECT * FROM absent", PASSWORD, "SQLSTATE 42P01"),
+        ("SELECT 1", "wrong horse", "OperationalError"),
+    ],
+    ids=["a cell", "no table", "a wrong password"],
+)
+def test_what_a_database_says_is_told_to_its_owner_alone(
+    postgres: str, tmp_path: Path, query: str, password: str, words: str
+) -> None:
+    with pytest.raises(TableError, match=words) as found:
+        fetch(postgres, tmp_path, query=query, password=password)
+    sentence, notes = str(found.value), "".join(notes_on(found.value))
+    assert "k17" not in sentence
+    assert password not in sentence + notes
+    assert notes
+
+
+def put(query: str, name: str, path: Path) -> None:
+    from pyarrow import fs
+
+    store, place = fs.FileSystem.from_uri(f"s3://tables/{name}?{query}")
+    fs.copy_files(str(path), place, destination_filesystem=store)
+
+
+def test_files_and_folders_of_a_store_are_copied(bucket: str, tmp_path: Path) -> None:
+    FRAME.to_csv(tmp_path / "c.csv", index=False)
+    folder = in_a_folder(FRAME, tmp_path / "parts", 3)
+    (folder / "readme.txt").write_text("no part")
+    for path in (tmp_path / "c.csv", *folder.iterdir()):
+        put(bucket, str(path.relative_to(tmp_path)), path)
+    own = tmp_path / "own"
+    own.mkdir()
+    assert fetch(f"s3://tables/c.csv?{bucket}", own).read_bytes() == (tmp_path / "c.csv").read_bytes()
+    found = fetch(f"s3://tables/parts?{bucket}", own)
+    pd.testing.assert_frame_equal(read_stored(found), FRAME)
+    with pytest.raises(TableError, match=r"s3://tables/absent\.csv is not there"):
+        fetch(f"s3://tables/absent.csv?{bucket}", own)
+
+
+def test_a_driver_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
+    with pytest.raises(ConfigError, match=r"needs adbc_driver_sqlite, .*`pip install 'opboost\[sql\]'"):
+        fetch(f"sqlite://{tmp_path}/crm.db", tmp_path, query="SELECT 1")
+
+
+def test_columns_of_one_name_are_refused(sqlite_uri: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="several columns of one name"):
+        fetch(sqlite_uri, tmp_path, query="SELECT id, id FROM customers")
+
+
+@pytest.mark.parametrize(
+    ("uri", "holds"),
+    [
+        ("postgresql://me:s3cret@host/crm", True),
+        ("postgresql:///crm?user=me&password=s3cret", True),
+        ("s3://KEY@bucket/x.csv", True),
+        ("s3://bucket/x.csv?secret_key=s3cret", True),
+        ("odbc:DSN=crm;UID=me; pwd = s3cret", True),
+        ("postgresql://me@host/crm?sslmode=require", False),
+        ("s3://bucket/x.csv?region=eu-west-1", False),
+        ("odbc:DSN=crm;UID=me", False),
+    ],
+)
+def test_a_password_is_found_wherever_it_stands_and_never_shown(uri: str, holds: bool) -> None:
+    assert holds_secret(uri) is holds
+    assert "s3cret" not in readable_uri(uri)
+
+
+def test_a_query_of_duckdb_is_a_parquet_file(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(str(tmp_path / "crm.duckdb")) as database:
+        database.execute("CREATE TABLE t AS SELECT range AS i FROM range(9)")
+    assert stored_length(fetch(f"duckdb://{tmp_path}/crm.duckdb", tmp_path, query="SELECT * FROM t")) == 9
+
+
+def test_a_query_by_odbc_is_a_parquet_file(sqlite_uri: str, tmp_path: Path) -> None:
+    pytest.importorskip("arrow_odbc", exc_type=ImportError)
+    libraries = sorted(Path("/usr/lib").glob("*/odbc/libsqlite3odbc.so"))
+    if not libraries:
+        pytest.skip("no ODBC driver is installed")
+    uri = f"odbc:Driver={libraries[0]};Database={sqlite_uri.removeprefix('sqlite://')}"
+    path = fetch(uri, tmp_path, query="SELECT * FROM customers ORDER BY id")
+    pd.testing.assert_frame_equal(read_stored(path), FRAME, check_dtype=False)
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///absent/crm.db", "duckdb:///absent/crm.duckdb"])
+def test_no_database_is_made_where_one_is_to_be_read(uri: str, tmp_path: Path) -> None:
+    if uri.startswith("duckdb"):
+        pytest.importorskip("duckdb")
+    place = uri.replace("/absent", str(tmp_path))
+    with pytest.raises(TableError, match="cannot be read"):
+        fetch(place, tmp_path, query="SELECT 1")
+    assert not list(tmp_path.glob("crm*"))

@@ -1,0 +1,104 @@
+"""Trials on kept ranks: journal, score on records that none has seen, pruning, processes."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from opboost.errors import ParameterError
+from parties.cli import app
+from parties.tuning.study import Tuned, Tuning, tune_parameters
+
+
+@pytest.fixture(scope="module")
+def tuned(run_file: Path) -> Tuned:
+    return tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=12))
+
+
+def test_the_best_trial_is_scored_on_records_that_none_has_seen(tuned: Tuned, tuned_bank: Any) -> None:
+    assert tuned.metric == "logloss"
+    assert len(tuned.scores) == 4
+    assert tuned.ledger_lines == 0
+    assert "post-processing" in tuned.words
+    assert 1 <= tuned.parameters["n_estimators"] <= 12
+    kept = json.loads((tuned_bank.run_folder / "tuning" / "best.json").read_text())
+    assert kept["best"] == tuned.best
+    assert kept["parameters"] == tuned.parameters
+
+
+def test_the_journal_is_gone_on_with_and_for_its_owner_alone(tuned: Tuned, tuned_bank: Any, run_file: Path) -> None:
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    assert path.stat().st_mode & 0o077 == 0
+    before = path.read_text()
+    again = tune_parameters(Tuning(run_file=run_file, n_trials=5, rounds=12))
+    assert again.scores[:4] == tuned.scores
+    assert len(again.scores) == 5
+    assert path.read_text().startswith(before)
+
+
+def test_nothing_of_it_reaches_a_log_or_a_ledger(tuned: Tuned, tuned_bank: Any) -> None:
+    lines = [json.loads(line) for line in (tuned_bank.run_folder / "log.jsonl").read_text().splitlines()]
+    assert lines[-1]["event"] == "finished"
+    assert not list(tuned_bank.path.rglob("ledger.sqlite"))
+
+
+class _OneByOne:
+    """A pool of processes that works in this one."""
+
+    def __init__(self, n_jobs: int, **_: Any) -> None:
+        assert n_jobs == 2
+
+    def __enter__(self) -> _OneByOne:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, work: Any, *arguments: Any) -> Future[None]:
+        done: Future[None] = Future()
+        done.set_result(work(*arguments))
+        return done
+
+
+def test_processes_share_the_journal(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real ones load the compiled loops anew, which takes seconds each."""
+    monkeypatch.setattr("parties.tuning.study.ProcessPoolExecutor", _OneByOne)
+    tuned = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=5, metric="auc", jobs=2))
+    assert sum(score is not None for score in tuned.scores) >= 2
+    assert tuned.metric == "auc"
+
+
+def test_trials_that_are_worse_than_the_median_end_early(
+    run_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("parties.tuning.study._STARTUP_TRIALS", 1)
+    monkeypatch.setattr("parties.tuning.study._WARM_UP_ROUNDS", 0)
+    space = tmp_path / "space.yaml"
+    space.write_text("learning_rate: [0.001, 1]\nmax_depth: [1, 6]")
+    tuned = tune_parameters(Tuning(run_file=run_file, n_trials=14, rounds=10, metric="error", space=space))
+    assert any(score is None for score in tuned.scores)
+
+
+def test_the_command_prints_what_to_train_with(run_file: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["tune", str(run_file), "--trials", "2", "--rounds", "5", "--metric", "ks", "--format", "json"]
+    )
+    assert done.exit_code == 0, done.output
+    printed = json.loads(done.stdout)
+    assert printed["ledger_lines"] == 0
+    assert Path(printed["report"]).exists()
+    assert {"ks_before", "ks_tuned", "model"} <= printed.keys()
+
+
+def test_whoever_has_no_labels_cannot_tune(tuned_bank: Any, run_file: Path) -> None:
+    shop = tuned_bank.path.parent / "shop" / "run.yaml"
+    done = CliRunner().invoke(app, ["tune", str(shop)])
+    assert done.exit_code != 0
+    assert "is of role passive, and tuning is the active party's" in done.stderr
+    with pytest.raises(ParameterError, match="auk"):
+        tune_parameters(Tuning(run_file=run_file, metric="auk"))

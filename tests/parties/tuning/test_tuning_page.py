@@ -1,0 +1,29 @@
+"""The page of a tuning."""
+
+from __future__ import annotations
+
+from parties.reports.page import to_html, to_markdown
+from parties.tuning.study import Tuned
+from parties.tuning.tuning_page import tuning_page
+
+TUNED = Tuned(
+    metric="auc",
+    is_higher_better=True,
+    parameters={"max_depth": 3, "learning_rate": 0.125},
+    scores=(0.7, None, 0.75, 0.72),
+    own=0.7,
+    best=0.74,
+)
+
+
+def test_the_page_tells_what_was_won_and_that_it_cost_nothing() -> None:
+    text = to_markdown(tuning_page(TUNED, "spring"))
+    assert "4 trials, 1 of them ended early" in text
+    assert "improves by 0.04" in text
+    assert "Ledger lines: 0." in text
+    assert "| learning_rate | 0.125 |" in text
+
+
+def test_the_figure_shows_every_finished_trial() -> None:
+    html = to_html(tuning_page(TUNED, "spring"))
+    assert "auc of every finished trial" in html

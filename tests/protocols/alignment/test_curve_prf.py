@@ -1,0 +1,57 @@
+"""The function by Diffie-Hellman: A ends with what B computes alone, and cheating peers are refused."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher
+from protocols.alignment.curve_prf import evaluate, own_values, query
+from protocols.errors import DecodeError, UnexpectedMessage
+from protocols.messages.id_alignment import BlindedIds, ReblindedIds
+from protocols.transport.memory import memory_pair
+
+IDS = [b"r%d" % number for number in range(9)]
+
+
+def quiet(step: str, done: int, total: int) -> None:
+    """Report nothing."""
+
+
+def test_a_ends_with_what_b_computes_alone() -> None:
+    near, far = memory_pair("a", "b")
+    found: list[np.ndarray] = []
+    thread = threading.Thread(target=lambda: found.append(evaluate(far, IDS[4:], size=6, progress=quiet)), daemon=True)
+    thread.start()
+    (mine,) = query([near], IDS[:6], quiet)
+    thread.join(60)
+    assert mine.shape == (6, VALUE_BYTES)
+    np.testing.assert_array_equal(mine[4:], found[0][:2])
+    assert len({row.tobytes() for row in [*mine, *found[0]]}) == len(IDS)
+
+
+def test_the_function_is_that_of_its_key() -> None:
+    with Cipher(n_workers=1) as one, Cipher(n_workers=1) as other:
+        np.testing.assert_array_equal(own_values(one, IDS, quiet), own_values(one, IDS, quiet))
+        assert (own_values(one, IDS, quiet) != own_values(other, IDS, quiet)).any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "words"),
+    [
+        (np.full((2, POINT_BYTES), 255, np.uint8), DecodeError, "ids that cannot be compared: .* not a point"),
+        (np.zeros((3, POINT_BYTES), np.uint8), UnexpectedMessage, "3 ids from 0 on"),
+        (np.zeros((2, POINT_BYTES - 1), np.uint8), UnexpectedMessage, "32 bytes each, where 2 from 0 on with 33"),
+    ],
+)
+def test_what_is_no_point_or_not_due_is_refused_by_both(rows: np.ndarray, kind: type[Exception], words: str) -> None:
+    near, far = memory_pair("a", "b")
+    near.send(BlindedIds(start=0, rows=rows))
+    with pytest.raises(kind, match=f"a sent .*{words}"):
+        evaluate(far, IDS, size=2, progress=quiet)
+    near, far = memory_pair("a", "b")
+    far.send(ReblindedIds(start=0, rows=rows))
+    with pytest.raises(kind, match=f"b sent .*{words}"):
+        query([near], IDS[:2], quiet)

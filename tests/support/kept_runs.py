@@ -1,0 +1,35 @@
+"""A finished run of a bank and a shop, whose ranks the bank keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from tests.support.outcomes import outcomes_of
+from tests.support.sites import Sites
+
+
+@pytest.fixture(scope="session")
+def tuned_bank(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The bank's site after a run with records held out, in an order that only the bank and the shop know."""
+    sites = Sites(tmp_path_factory.mktemp("tuning"))
+    for site in (sites.bank, sites.shop):
+        site.run |= {"held_out": 0.1, "align": {"method": "psi"}}
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes_of(
+        60,
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=Terminal()),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=Terminal()),
+        },
+    )
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    return sites.bank
+
+
+@pytest.fixture(scope="session")
+def run_file(tuned_bank: Any) -> Path:
+    return Path(tuned_bank.path / "run.yaml")
