@@ -27,6 +27,7 @@ from opboost.trees.losses import (
     SquaredError,
     Tweedie,
 )
+from opboost.trees.losses.survival import signed_times
 from opboost.trees.validation import Metric
 
 
@@ -124,6 +125,8 @@ def concordance(labels: Values, predicted: Values) -> float:
     Labels are those of `opboost.trees.losses.survival`. A pair is comparable if the earlier time is an event's;
     where there is none, the share is that of chance.
     """
+    if labels.ndim == 2:
+        labels = signed_times(labels)
     order = np.lexsort((labels > 0, -np.abs(labels)))
     different, places = np.unique(predicted[order], return_inverse=True)
     times = labels[order]

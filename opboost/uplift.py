@@ -1,7 +1,12 @@
-"""Uplift: how much better a joint model scores than the active party's own, on records that neither was trained on."""
+"""Uplift: how much better a joint model scores than the active party's own, on records that neither was trained on.
+
+And what each column of a passive party adds to that: by how much the score falls if the column's answers are exchanged
+between the records at random (permutation importance).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,6 +14,7 @@ import numpy as np
 from opboost.arrays import Mask, Values
 from opboost.metrics import main_metric
 from opboost.trees.losses import Loss
+from opboost.trees.tree import Ensemble
 
 N_RESAMPLES = 500
 
@@ -49,6 +55,41 @@ class Uplift:
     high: float | None = None
     reason: str = ""
     n_chose: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnUse:
+    """What columns of a passive party add to the score of held-out records.
+
+    Attributes
+    ----------
+    owner : str
+    columns : tuple of str
+    uplift : Uplift
+        `alone` is the score with their answers exchanged between records, `joint` the one with the right answers.
+    """
+
+    owner: str
+    columns: tuple[str, ...]
+    uplift: Uplift
+
+
+def use_of(ensemble: Ensemble, matrix: Values, labels: Values, inputs: Sequence[int], *, seed: int) -> Uplift:
+    """What inputs of an ensemble add on held-out records; all of them are exchanged together.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    matrix : ndarray of float64, shape (n_rows, n_features)
+    labels : ndarray of float64, shape (n_rows,)
+    inputs : sequence of int
+    seed : int
+    """
+    exchanged = matrix.copy()
+    order = np.random.default_rng(seed).permutation(len(matrix))
+    exchanged[:, list(inputs)] = matrix[order][:, list(inputs)]
+    scores = [ensemble.predict(rows) for rows in (exchanged, matrix)]
+    return measure_uplift(ensemble.loss, labels, *scores, is_scored=np.ones(len(labels), np.bool_), seed=seed)
 
 
 def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, is_scored: Mask, seed: int) -> Uplift:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opboost.arrays import RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
-from opboost.errors import DataError
+from opboost.errors import DataError, ParameterError
 from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill
 from opboost.noised_table import NoiseChoice
 from opboost.outputs import Engine, Growing
@@ -23,6 +23,7 @@ from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan, combined
+from opboost.trees.xgboost_engine import load_xgboost
 
 # Sums of squares of gradients must not overflow.
 MAX_WEIGHT = 1e100
@@ -145,6 +146,22 @@ def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, 
             bin_categories(column.values, max_bin=max_bin)
 
 
+def check_device(parameters: BoostingParameters, engine: Engine) -> None:
+    """Refuse a device that the engine does not have, or this machine.
+
+    Raises
+    ------
+    ParameterError
+    """
+    if parameters.device == "cuda" and engine == "native":
+        raise ParameterError(
+            "device: cuda goes with engine: xgboost; the native engine keeps its exact sums on the processor. Nothing "
+            "was trained"
+        )
+    if parameters.device == "cuda":
+        load_xgboost(parameters.device)
+
+
 def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGLE) -> None:
     """Refuse numbers that are too large for single precision, in which XGBoost computes.
 
@@ -210,6 +227,7 @@ def train(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
         )
     parameters.check_objective(loss)
+    check_device(parameters, engine)
     of_classes = parameters.weighted(labels, weights, loss)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS

@@ -30,6 +30,7 @@ from parties.commands.exit_codes import retrying
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
 from parties.commands.scorecard import scorecard
+from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.commands.tune import tune
 from parties.errors import Stopped
@@ -252,7 +253,8 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-for other in (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune, scorecard):
+_OTHERS = (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune, scorecard, scout)
+for other in _OTHERS:
     app.command()(other)
 
 

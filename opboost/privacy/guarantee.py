@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, Context
+from html import escape
 from typing import Any
 
 from opboost.errors import ParameterError
@@ -144,9 +146,16 @@ class Guarantee:
             return f"No privacy guarantee. {self.protected}"
         secure = "" if self.is_secure else " Drawn from seeded bits: NOT FOR RELEASE."
         return (
-            f"{self.notion}: {self.protected} Neighbouring records lose at most {rounded_up(self.epsilon)}, any two "
-            f"records at most {rounded_up(self.domain_loss)}. Not protected: {'; '.join(self.not_protected)}.{secure}"
+            f"{self.protected} The guarantee is {self.notion}: neighbouring records lose at most "
+            f"{rounded_up(self.epsilon)}, any two records at most {rounded_up(self.domain_loss)}. It does not protect "
+            f"{'; '.join(self.not_protected)}.{secure}"
         )
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (one.column, one.mechanism, rounded_up(one.epsilon), rounded_up(one.domain_loss)) for one in self.columns
+        ]
+        return html_table(str(self), ("column", "mechanism", "loss per unit", "loss of the whole range"), rows)
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""
@@ -208,8 +217,8 @@ def compose(
         neighbours="two records of which every released column differs by one step of its own"
         + (", inside a cell where it is released by a Local-Map" if local else ""),
         protected=(
-            "The values of the released columns, against everyone who sees what was released, in proportion to "
-            "the distance between records."
+            "The values of the released columns are protected against everyone who sees what was released, in "
+            "proportion to the distance between records."
         ),
         not_protected=(*listed, *not_protected),
         certified=is_secure and bounds_are_public,
@@ -261,6 +270,16 @@ def rounded_up(loss: float, digits: int = 4) -> str:
     return (
         f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))):.{digits}g}"
     )
+
+
+def html_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A sentence and a table for notebooks, with every text escaped; without rows the sentence alone."""
+
+    def row(cells: Sequence[object], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    table = "".join((row(headings, "th"), *(row(cells, "td") for cells in rows)))
+    return f"<p>{escape(caption)}</p>" + f"<table>{table}</table>" * bool(rows)
 
 
 def _check_losses(*losses: float) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from opboost.errors import ParameterError, check_choice
-from opboost.privacy.guarantee import plain_values, rounded_up
+from opboost.privacy.guarantee import html_table, plain_values, rounded_up
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
@@ -69,7 +69,9 @@ class RecordGuarantee:
         "several records of one person: their losses add up",
     )
     neighbours: str = ADDED_OR_REMOVED
-    protected: str = "Whether any one record was used, and every value in it, against everyone who sees the model."
+    protected: str = (
+        "Whether any one record was used, and every value in it, is protected against everyone who sees the model."
+    )
 
     def __post_init__(self) -> None:
         if not (self.epsilon > 0 and 0 <= self.delta < 1):
@@ -96,8 +98,8 @@ class RecordGuarantee:
         else:
             at_delta = f" at delta {rounded_up(self.delta, 3)}" if self.delta else ""
             text = (
-                f"{self.notion}: epsilon {rounded_up(self.epsilon)}{at_delta} ({self.account}), between "
-                f"{self.neighbours}. {self.protected} {self._weaker_words}Not protected: "
+                f"{self.protected} The guarantee is {self.notion} with epsilon {rounded_up(self.epsilon)}{at_delta} "
+                f"({self.account}), between {self.neighbours}. {self._weaker_words}It does not protect "
                 f"{'; '.join(self.not_protected)}."
             )
         if self.claimed_epsilon is not None:
@@ -109,6 +111,9 @@ class RecordGuarantee:
         if not self.is_secure:
             text += " Drawn from seeded bits: NOT FOR RELEASE."
         return text
+
+    def _repr_html_(self) -> str:
+        return html_table(str(self), (), ())
 
     @property
     def _weaker_words(self) -> str:

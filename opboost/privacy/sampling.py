@@ -35,6 +35,14 @@ _LEAST = 2.0**-30
 # Powers of q are products of two table entries, q^(k mod 256) and q^(256 * (k div 256)); the tables stay in the cache.
 _LOW_POWERS = 256
 
+# A number's logarithm is its exponent's, that of the middle of the 256th in which its mantissa lies, and a short series
+# of the rest: within 4e-16 of itself, half of the time of `math.log` and the same time everywhere.
+_MANTISSA_BITS, _LOW_MANTISSA_BITS = 52, 44
+_EXPONENT_BIAS = 1023
+_MIDDLES = 1.0 / (1.0 + (np.arange(256) + 0.5) / 256)
+_LOGS_OF_MIDDLES = -np.log(_MIDDLES)
+_LOG_2 = math.log(2.0)
+
 # Proposals of noise that are decided at a time; their words fill the second-level cache.
 _PROPOSALS = 1 << 15
 
@@ -130,7 +138,7 @@ def _invert_clamped(words, centres, which, lasts, exponents, out):  # type: igno
         v = np.float64(np.int64(words[i] & np.uint64(0x7FFFFFFFFFFFFFFF))) * 2.0**-63
         reach = centres[i] if is_negative else lasts[k] - centres[i]
         known = max(v, _LEAST)
-        s = -(math.log(known) + shifts[k]) * inverses[k]
+        s = -(_log(known) + shifts[k]) * inverses[k]
         margin = _SLACK / known * inverses[k] + abs(s) * _SLACK
         least = max(s - margin, 0.0)
         step = reach if least >= reach else np.int64(least)
@@ -159,7 +167,7 @@ def _invert_normalised(words, centres, which, lasts, exponents, low, high, high_
         beyond = beyond_high if is_above else beyond_low
         mass = _unit(~words[i] if is_above else words[i]) * total + beyond
         known = max(mass, _LEAST)
-        s = -math.log(known) * inverses[k]
+        s = -_log(known) * inverses[k]
         margin = _SLACK / known * inverses[k] + abs(s) * _SLACK
         step = np.int64(s + margin)
         if mass > _LEAST and s - margin > step and is_above <= step <= reach:
@@ -168,6 +176,18 @@ def _invert_normalised(words, centres, which, lasts, exponents, low, high, high_
             out[i] = -1
             n_ambiguous += 1
     return n_ambiguous
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log(x):  # type: ignore[no-untyped-def]
+    """Natural logarithm of a positive number that is no subnormal, with an error below ``4e-16 * (1 + |log x|)``."""
+    bits = np.float64(x).view(np.int64)
+    i = (bits >> np.int64(_LOW_MANTISSA_BITS)) & np.int64(0xFF)
+    mantissa = np.int64((bits & np.int64(0xFFFFFFFFFFFFF)) | np.int64(0x3FF0000000000000)).view(np.float64)
+    r = mantissa * _MIDDLES[i] - 1.0
+    series = r - r * r * (0.5 - r * (1.0 / 3.0 - r * (0.25 - r * 0.2)))
+    exponent = (bits >> np.int64(_MANTISSA_BITS)) - np.int64(_EXPONENT_BIAS)
+    return exponent * _LOG_2 + (_LOGS_OF_MIDDLES[i] + series)
 
 
 @njit(cache=True, nogil=True, inline="always")

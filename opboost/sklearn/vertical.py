@@ -17,7 +17,8 @@ from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
 from opboost.sklearn.simulated_parties import SimulatedParties
-from opboost.trees.losses import Logistic, Loss, Ordinal, Several, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses.several import of_labels
 from opboost.trees.parameters import BoostingParameters
 from opboost.trees.tree import Ensemble
 
@@ -75,7 +76,7 @@ _PARAMETERS = """
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
 max_delta_step, subsample, colsample_bytree, colsample_bylevel, colsample_bynode, max_bin, max_cat_to_onehot, \
 scale_pos_weight, base_score, early_stopping_rounds, eval_metric, booster, rate_drop, skip_drop, one_drop, \
-sample_type, normalize_type, n_jobs
+sample_type, normalize_type, device, n_jobs
         As in XGBoost, with DART as ``booster="dart"``; `max_leaves` grows the leaf with the largest gain first. A
         metric may be an `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are
         XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
@@ -217,7 +218,8 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
 class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
     __doc__ = f"""Boosted trees for numbers, on own columns and on desensitized ranks of a passive party's columns.
 
-    Labels of shape ``(n_rows, n_labels)`` get trees of their own each, in common bins, on the codes as released.
+    Labels of shape ``(n_rows, n_labels)`` get trees of their own each, in common bins, on the codes as released. Two
+    labels with ``survival:aft`` are bounds of the time instead: an upper one of 0 or infinity stands for none.
 {_PARAMETERS}
     Examples
     --------
@@ -241,7 +243,7 @@ class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
         if isinstance(loss, Logistic | Ordinal | Softmax):
             raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
         labels = self._numbered(targets)
-        return loss if labels.ndim == 1 else Several(loss, labels.shape[1]), labels
+        return of_labels(loss, 1 if labels.ndim == 1 else labels.shape[1]), labels
 
     def _numbered(self, targets: NDArray[Any]) -> Values:
         labels = np.asarray(targets, dtype=np.float64)

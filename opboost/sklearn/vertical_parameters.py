@@ -62,6 +62,7 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     one_drop: bool = False
     sample_type: Literal["uniform", "weighted"] = "uniform"
     normalize_type: Literal["tree", "forest"] = "tree"
+    device: Literal["cpu", "cuda"] = "cpu"
     n_jobs: int | None = None
     eval_metric: str | Metric | Sequence[str | Metric] | None = None
     monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None

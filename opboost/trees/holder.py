@@ -101,7 +101,7 @@ class LocalHolder:
         rng: np.random.Generator,
     ) -> None:
         n_rows = table.n_rows
-        if labels.shape != (n_rows,) or weights.shape != (n_rows,):
+        if len(labels) != n_rows or weights.shape != (n_rows,):
             raise DataError(f"{n_rows} rows need as many labels and weights; got {labels.shape} and {weights.shape}")
         self._table = table
         self._labels = labels

@@ -67,6 +67,8 @@ class BoostingParameters:
         Whether heavier trees are left out more often.
     normalize_type : {"tree", "forest"}
         Whether new trees weigh as much as each of those left out, or as all of them.
+    device : {"cpu", "cuda"}
+        What XGBoost, as the engine, grows trees on; the native engine keeps its exact sums on the processor.
     n_jobs : int, optional
         Most threads of training; by default, and for -1, as many as there are cores. Trees do not depend on it.
 
@@ -101,6 +103,7 @@ class BoostingParameters:
     one_drop: bool = False
     sample_type: Literal["uniform", "weighted"] = "uniform"
     normalize_type: Literal["tree", "forest"] = "tree"
+    device: Literal["cpu", "cuda"] = "cpu"
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -136,6 +139,7 @@ class BoostingParameters:
     def _check_dropout(self) -> None:
         for name in ("rate_drop", "skip_drop"):
             _check(name, getattr(self, name), 0.0, 1.0)
+        check_choice("device", self.device, "cpu", "cuda")
         check_choice("booster", self.booster, "gbtree", "dart")
         check_choice("sample_type", self.sample_type, "uniform", "weighted")
         check_choice("normalize_type", self.normalize_type, "tree", "forest")

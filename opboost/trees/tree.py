@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from html import escape
 from itertools import pairwise
 from typing import Literal
 
@@ -205,6 +206,11 @@ class Ensemble:
         highest = max((int(tree.columns.max()) for tree in self.trees), default=-1)
         if highest >= len(self.features):
             raise ModelFileError(f"a tree splits on column {highest}, but there are {len(self.features)} features")
+
+    def _repr_html_(self) -> str:
+        owners = f", of which columns of {', '.join(self.owners)}" if self.owners else ""
+        counts = f"{len(self.trees)} trees in {self.n_rounds} rounds on {len(self.features)} inputs{owners}"
+        return f"<p>This model for {escape(self.loss.name)} has {escape(counts)}.</p>"
 
     @property
     def n_rounds(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -84,12 +85,7 @@ def boost_with_xgboost(
     ParameterError
         If XGBoost is not installed.
     """
-    try:
-        import xgboost
-    except ImportError:
-        raise ParameterError(
-            "engine: xgboost needs XGBoost, which is not installed; `pip install 'opboost[xgboost]'` installs it"
-        ) from None
+    xgboost = load_xgboost(parameters.device)
     if isinstance(loss, Ordinal):
         raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
     if alternates is not None:
@@ -132,6 +128,41 @@ def boost_with_xgboost(
     if parameters.early_stopping_rounds is not None:
         trees = trees[: history.best_round * loss.n_outputs]
     return [*earlier, *trees], history
+
+
+def load_xgboost(device: str) -> Any:
+    """XGBoost, fit for a device.
+
+    Raises
+    ------
+    ParameterError
+        Naming what is missing.
+    """
+    try:
+        import xgboost
+    except ImportError:
+        raise ParameterError(
+            "engine: xgboost needs XGBoost, which is not installed; `pip install 'opboost[xgboost]'` installs it"
+        ) from None
+    if device == "cuda":
+        if not xgboost.build_info().get("USE_CUDA"):
+            raise ParameterError(
+                "device: cuda needs an XGBoost that was built with CUDA, and this one was not: install `xgboost` in "
+                "place of `xgboost-cpu`. Nothing was trained"
+            )
+        if not has_cuda_device():
+            raise ParameterError("device: cuda needs an NVIDIA GPU and its driver; found none. Nothing was trained")
+    return xgboost
+
+
+def has_cuda_device() -> bool:
+    """Whether the NVIDIA driver is there and knows a GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    count = ctypes.c_int(0)
+    return not driver.cuInit(0) and not driver.cuDeviceGetCount(ctypes.byref(count)) and count.value > 0
 
 
 def _stacked(
@@ -207,6 +238,7 @@ def training_settings(
         "colsample_bytree": parameters.colsample_bytree,
         "colsample_bylevel": parameters.colsample_bylevel,
         "colsample_bynode": parameters.colsample_bynode,
+        **({"device": parameters.device} if parameters.device != "cpu" else {}),
         **({key: getattr(parameters, key) for key in _OF_DART} if parameters.booster == "dart" else {}),
         "max_cat_to_onehot": parameters.max_cat_to_onehot + 1,
         "disable_default_eval_metric": True,

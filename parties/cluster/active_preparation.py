@@ -83,7 +83,7 @@ class PartitionedActive:
     @property
     def n_trained(self) -> int:
         """Records to train on of a run whose key was drawn."""
-        return self._choice.n_left(self.n_rows)
+        return self._choice.n_trained(self.n_rows)
 
     @property
     def _choice(self) -> KeyedChoice:
@@ -130,10 +130,10 @@ class PartitionedActive:
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the common records are those that all parties listed before."""
         job = self.job(journal)
-        rows = choose_active(job, channels, self._choice, are_met=False)
-        if rows is None:
+        division = choose_active(job, channels, self._choice, are_met=False)
+        if division is None:
             return job
-        out = by_partition(rows, self.found.rows)
+        out = by_partition(division.held_out, self.found.rows)
         return replace(
             job,
             id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),

@@ -101,10 +101,10 @@ class PartitionedPassive:
         """Choose the held-out records; the job on the others, whose names are with them, and those."""
         job = self.job()
         places = partial(places_by_partition, self.found, self.schema, client=self.client)
-        rows = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
-        if rows is None:
+        division = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
+        if division is None:
             return job, None, None
-        out, id_columns = by_partition(rows, self.found.rows), self.schema.id_columns
+        out, id_columns = by_partition(division.held_out, self.found.rows), self.schema.id_columns
         left = replace(
             job,
             id_digest=digest_without(self.found, out, id_columns, client=self.client),

@@ -113,7 +113,7 @@ def answerable_partitions(
     Privacy: the bits lie in the run's folder of partitions, readable by their owner alone, until the block ends.
     """
     assert run.dask.folder is not None
-    of_data = run.model_copy(update={"data": data, "ids": None})
+    of_data = run.model_copy(update={"source": data, "ids": None})
     with (
         cluster(run.dask) as client,
         partition_files(of_data, schema, ignore, needs_label=False) as paths,
@@ -139,7 +139,7 @@ def scorable_partitions(
     ConfigError, TableError, DataError
     """
     assert run.dask.folder is not None
-    of_data = run.model_copy(update={"data": data, "ids": None})
+    of_data = run.model_copy(update={"source": data, "ids": None})
     with (
         cluster(run.dask) as client,
         partition_files(of_data, schema, ignore, needs_label=False) as paths,

@@ -19,9 +19,7 @@ from parties.commands.console import (
     terminal_of_command,
 )
 
-LedgerOf = Annotated[
-    Path | None, typer.Argument(help="A passive party's run file, for its ledger and limits.", metavar="[RUN.yaml]")
-]
+LedgerOf = Annotated[Path | None, typer.Argument(help="The run file, for its ledger and limits.", metavar="[RUN.yaml]")]
 LedgerPath = Annotated[Path | None, typer.Option(help="The ledger; by default the run's, or runs/ledger.sqlite.")]
 
 
@@ -67,8 +65,13 @@ def ledger(
     migrate: Annotated[bool, typer.Option("--migrate", help="Take over the draws of an earlier version.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Show what was released and what may still be, per column and per record; fails if that was tampered with."""
-    from parties.reports.ledger_statement import ledger_path, read_statement
+    """Show what was released and what may still be, per column and per record; fails if that was tampered with.
+
+    With the run file of a worker, or of an owner in a chain: what its runs have spent, of which budget.
+    """
+    from parties.config.party_run import HORIZONTAL_ROLES
+    from parties.config.reading import read_role
+    from parties.reports.ledger_statement import AccountStatement, Statement, ledger_path, read_account, read_statement
 
     if migrate:
         from parties.jobs.migrate_ledger import migrate_ledger
@@ -78,7 +81,11 @@ def ledger(
             print_result(form, taken_over=done.n_taken, to_be_drawn_anew=list(done.lost))
         return
     with terminal_of_command():
-        found = read_statement(run_file, path)
+        found: Statement | AccountStatement
+        if run_file is not None and path is None and read_role(run_file) in HORIZONTAL_ROLES:
+            found = read_account(run_file)
+        else:
+            found = read_statement(run_file, path)
     if form is Format.JSON:
         typer.echo(json.dumps(found.to_dict()))
     else:

@@ -90,7 +90,11 @@ def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
     """
     desensitize: dict[str, Any] = {"mechanism": mechanism, "whole_range": DEFAULT_WHOLE_RANGE}
     if epsilon is not None or mechanism == "local":
-        desensitize = {"mechanism": mechanism, "epsilon": epsilon or LOCAL_EPSILON, "domain_size": POINTS}
+        desensitize = {
+            "mechanism": mechanism,
+            "epsilon": LOCAL_EPSILON if epsilon is None else epsilon,
+            "domain_size": POINTS,
+        }
     desensitize |= {} if mechanism == "global" else {"theta": THETA}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}

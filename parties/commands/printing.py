@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from opboost.uplift import ColumnUse
 from parties.doctor.check_result import Finding, Status
-from parties.reports.held_out_section import load_uplift, uplift_grid
-from parties.reports.ledger_statement import Statement
+from parties.reports.held_out_section import UNKNOWN, load_uplift, uplift_grid
+from parties.reports.ledger_statement import AccountStatement, Statement
 from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
 from parties.runs.run_folder import RunFolder
 from protocols.transport.sanitize import readable
+
+if TYPE_CHECKING:
+    from parties.jobs.scout import Scouted
 
 _COLOURS = {Status.OK: "green", Status.WARNING: "yellow", Status.PROBLEM: "red", Status.SKIPPED: "cyan"}
 
@@ -108,8 +112,35 @@ def _print_scores(summary: Mapping[str, Any], scores: Mapping[str, float], facts
     _print_grid(FigureGrid("The run", ("", "value"), tuple((name, str(summary[key])) for name, key in facts.items())))
 
 
-def print_statement(found: Statement) -> None:
-    """Print a ledger statement."""
+def print_scouted(found: Scouted) -> None:
+    """Print what columns add, and lines for run files; at a passive party what the lines call its columns."""
+    if found.numbered:
+        _print_grid(FigureGrid("Columns by number", ("number", "column"), tuple(found.numbered.items())))
+        return
+    print_uplift(found.folder)
+    rows = tuple((one.owner, ", ".join(one.columns), *_use_words(one)) for one in found.uses)
+    caption = "What columns add on held-out records: the fall of the score if their answers are exchanged at random"
+    _print_grid(FigureGrid(caption, ("party", "column", "adds", "95 % interval", "verdict"), rows))
+    for party, lines in found.to_copy.items():
+        typer.echo(f"\n# lines for the run file of {readable(party, len(party))}\n{lines}", nl=False)
+
+
+def _use_words(use: ColumnUse) -> tuple[str, str, str]:
+    """What columns add, its interval, and a word."""
+    uplift = use.uplift
+    if uplift.uplift is None or uplift.low is None or uplift.high is None:
+        return UNKNOWN, "-", uplift.reason
+    verdict = "helps" if uplift.low > 0 else "chance explains it: may be left out"
+    return f"{uplift.uplift:.4f}", f"{uplift.low:.4f} to {uplift.high:.4f}", verdict
+
+
+def print_statement(found: Statement | AccountStatement) -> None:
+    """Print a ledger statement, or that of a worker's account."""
+    if isinstance(found, AccountStatement):
+        typer.echo(f"{found.path}: verified. {found.sentence}")
+        rows = tuple((one.run, one.coordinator, f"{one.epsilon:g}", f"{one.delta:g}") for one in found.runs)
+        _print_grid(FigureGrid("Charged runs", ("run", "coordinator", "epsilon", "delta"), rows))
+        return
     typer.echo(f"{found.path}: {spent_words(found)}")
     _print_grid(spent_grid(found))
 

@@ -28,8 +28,16 @@ class AlignSection(Section):
     )
     secret: Path | None = Field(None, description="File of the secret that all parties share, for `hashed`.")
 
+    prepared: Path | None = Field(
+        None,
+        description="At a passive party with `psi-dh`: file that keeps its ids under a key for later runs; written by "
+        "the first run, and again when the ids have changed.",
+    )
+
     @model_validator(mode="after")
-    def _check_secret(self) -> Self:
+    def _check_files(self) -> Self:
+        if self.prepared is not None and self.method != "psi-dh":
+            raise ValueError("a `prepared` file goes with `method: psi-dh`")
         if (self.method == "hashed") != (self.secret is not None):
             raise ValueError("`method: hashed` and a `secret` file that all parties share go together")
         return self

@@ -76,14 +76,27 @@ class DesensitizeSection(BudgetKeys):
         description="Budget for categories and empty cells; by default 2.3, with `epsilon` the larger of 3 and it.",
     )
     columns: dict[str, ColumnBudget] = Field({}, description="What differs for single columns.")
+    leave_out: tuple[str, ...] = Field((), description="Columns that are not released, such as scouting found useless.")
 
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:
-        """Build a mechanism for every column of the schema; one without a guarantee is refused."""
-        unknown = sorted(set(self.columns) - set(schema.names))
-        if unknown:
-            names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
-            raise ConfigError(f"desensitize.columns names columns that the schema lacks: {names}")
-        found = tuple(ColumnMechanism(column, self._resolved(column)) for column in schema.columns)
+        """Build a mechanism for every column of the schema that is released; one without a guarantee is refused.
+
+        Columns may go by ``column 0``, ``column 1``, ..., the names under which a guarantee travels.
+        """
+        numbered = {f"column {i}": name for i, name in enumerate(schema.names)} | {name: name for name in schema.names}
+        for key, named in (("columns", list(self.columns)), ("leave_out", self.leave_out)):
+            if unknown := sorted(set(named) - numbered.keys()):
+                names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
+                raise ConfigError(f"desensitize.{key} names columns that the schema lacks: {names}")
+            meant = [numbered[name] for name in named]
+            if twice := sorted({name for name in meant if meant.count(name) > 1}):
+                raise ConfigError(f"desensitize.{key} names columns twice: {', '.join(twice)}")
+        if len(self.leave_out) == len(schema.names):
+            raise ConfigError("desensitize.leave_out names every column, so nothing would be released")
+        left_out = {numbered[name] for name in self.leave_out}
+        own = self.model_copy(update={"columns": {numbered[name]: one for name, one in self.columns.items()}})
+        released = (column for column in schema.columns if column.name not in left_out)
+        found = tuple(ColumnMechanism(column, own._resolved(column)) for column in released)
         for mechanism in found:
             mechanism.guarantee()
         return found
@@ -117,8 +130,8 @@ class DesensitizeSection(BudgetKeys):
     def _settings(self, name: str | None) -> MechanismSettings:
         """The settings of all columns or, by name, of one; of budgets only `epsilon`, others take the schema."""
         stated, place = self._stated(name), _place(name)
-        given = self.model_dump(exclude={"columns", *BudgetKeys.model_fields}, exclude_none=True)
-        given |= self._own(name).model_dump(exclude={"columns", *BudgetKeys.model_fields}, exclude_none=True)
+        given = self.model_dump(exclude=_NOT_SETTINGS, exclude_none=True)
+        given |= self._own(name).model_dump(exclude=_NOT_SETTINGS, exclude_none=True)
         given |= {} if stated.epsilon is None else {"epsilon": stated.epsilon}
         try:
             settings = MechanismSettings(**{"domain_size": stated.points, **given})
@@ -143,6 +156,9 @@ class DesensitizeSection(BudgetKeys):
             return stated.resolve(column, self._settings(column.name), own_points=own.domain_size is not None)
         except ParameterError as error:
             raise ConfigError(f"{_place(column.name)}: {error}") from None
+
+
+_NOT_SETTINGS = {"columns", "leave_out", *BudgetKeys.model_fields}
 
 
 def _place(name: str | None) -> str:

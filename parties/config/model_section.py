@@ -46,7 +46,7 @@ class ModelSection(Section):
         **dict.fromkeys(
             ("verbose", "verbosity", "silent"), "is no key: a command is silent but on a terminal, and logs to log.txt"
         ),
-        **dict.fromkeys(("tree_method", "device"), "is no key: trees grow from histograms on the processor"),
+        "tree_method": "is no key: trees grow from histograms",
     }
 
     objective: Objective = Field("binary:logistic", description="The loss.")
@@ -98,6 +98,7 @@ class ModelSection(Section):
     normalize_type: Literal["tree", "forest"] = Field(
         "tree", description="Whether new trees weigh as much as each of those left out, or as all of them."
     )
+    device: Literal["cpu", "cuda"] = Field("cpu", description="What trees grow on; `cuda` with `engine: xgboost`.")
     n_jobs: int | None = Field(None, description="Most threads of training; by default as many as there are cores.")
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Share of the training records held out, in place of held-out records."
@@ -120,6 +121,8 @@ class ModelSection(Section):
         """
         if self.objective not in _ON_PARTITIONS:
             raise ValueError(f"engine: dask has the objectives {', '.join(_ON_PARTITIONS)}; found {self.objective}")
+        if self.device != "cpu":
+            raise ValueError(f"engine: dask grows trees on processors: leave model.device out; found {self.device}")
         if self.booster != "gbtree":
             raise ValueError(f"engine: dask leaves no trees out: leave model.booster out; found {self.booster}")
         if self.class_weight is not None:

@@ -95,6 +95,11 @@ class _Run(PartyRun):
         description="Share of the common records that is never released, to score the model on; the same at all "
         "parties. 0: none; 20,000 records at most.",
     )
+    most_records: Annotated[int, Field(ge=100)] | None = Field(
+        None,
+        description="Common records to release and train on, at most, drawn at random by both sides; the same at all "
+        "parties. `opboost scout` sets it.",
+    )
     continue_from: Path | None = Field(
         None,
         description="Run folder of a finished run on the same records, the same at all parties: the active party's new "
@@ -127,6 +132,8 @@ class _Run(PartyRun):
 
     @model_validator(mode="after")
     def _check_engine(self) -> Self:
+        if self.most_records is not None and (self.engine == "dask" or not self.held_out):
+            raise ValueError("most_records goes with `held_out` above 0, and without `engine: dask`")
         if self.engine == "dask" and self.continue_from is not None:
             raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.engine is None and "dask" in self.model_fields_set:
@@ -190,6 +197,8 @@ class ActiveRun(_Run):
             )
         if self.engine == "dask":
             self.model.check_partitions()
+        if self.align.prepared is not None:
+            raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
         if self.label_epsilon is not None and self.continue_from is not None:
             raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:

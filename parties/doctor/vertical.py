@@ -62,9 +62,12 @@ def _check_job(run: ActiveRun | PassiveRun, path: Path, checks: Checklist, *, wa
     check_folder(run, path, checks)
     with checks.checking("schema"):
         schema, ignore = read_schema(run.table_schema)
-        # A folder of partitions is validated on the cluster.
-        is_on_cluster = is_folder(run.data) and run.engine == "dask"
-        if not is_on_cluster and not check_table(TableUse.of(run), schema, ignore, checks):
+        is_there = False
+        with checks.checking("data"):
+            # A folder of partitions is validated on the cluster.
+            is_on_cluster = is_folder(run.data) and run.engine == "dask"
+            is_there = is_on_cluster or check_table(TableUse.of(run), schema, ignore, checks)
+        if not is_there:
             return None
         with checks.checking("settings"):
             _check_answers(run, checks)

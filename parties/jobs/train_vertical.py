@@ -32,9 +32,9 @@ from protocols.transport.channel import Channel
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
 
-def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
-    """Run the active party's side of a training run."""
-    run = read_run(path, ActiveRun)
+def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveRun | None = None) -> RunFolder:
+    """Run the active party's side of a training run, with another run than its file's where one is given."""
+    run = run or read_run(path, ActiveRun)
     life = TrainingRun(path, run, terminal)
     folder = life.folder
     if life.is_over():
@@ -63,9 +63,9 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     return life.report()
 
 
-def train_passive(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
-    """Run a passive party's side of a training run."""
-    run = read_run(path, PassiveRun)
+def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: PassiveRun | None = None) -> RunFolder:
+    """Run a passive party's side of a training run; see `train_active`."""
+    run = run or read_run(path, PassiveRun)
     life = TrainingRun(path, run, terminal)
     folder = life.folder
     if life.is_over():

@@ -152,6 +152,11 @@ class Balances:
         """How many records were ever charged."""
         return sum(len(records) for records in self._all_records())
 
+    def n_charged(self, column: str) -> int:
+        """How many records were ever charged for a column."""
+        sums = (self._sums(records, lambda costs: [float(column in costs)]) for records in self._all_records())
+        return sum(int((found[:, 0] > 0).sum()) for found in sums)
+
     def worst(self, column: str) -> Spent:
         """Of each kind, what was spent of a column by the record that paid most."""
         return self._most_spent(column, self._all_records())
@@ -227,11 +232,9 @@ class Balances:
 
     def _most_spent(self, column: str, pieces: Iterable[RecordKeys]) -> Spent:
         """Of each kind, what was spent of a column by the one of these records that spent most."""
-        worst = np.zeros(len(Spent._fields))
-        for records in pieces:
-            spent = self._sums(records, lambda costs: costs.get(column, Spent()))
-            worst = np.maximum(worst, spent.max(axis=0, initial=0.0))
-        return Spent(*worst.tolist())
+        sums = (self._sums(records, lambda costs: costs.get(column, Spent())) for records in pieces)
+        worst = [np.zeros(len(Spent._fields)), *(one.max(axis=0, initial=0.0) for one in sums)]
+        return Spent(*np.max(worst, axis=0).tolist())
 
     def _totals(self, records: RecordKeys, n_units: Mapping[str, int]) -> Values:
         """What each record has paid over all columns, shape ``(n_records, 2)``; per so many units of some columns."""
@@ -287,9 +290,7 @@ def _total(spent: Sequence[float] | Values) -> Values:
 
 
 def _largest(totals: Iterable[Values]) -> tuple[float, float]:
-    worst = np.zeros(2)
-    for total in totals:
-        worst = np.maximum(worst, total.max(axis=0, initial=0.0))
+    worst = np.max([np.zeros(2), *(total.max(axis=0, initial=0.0) for total in totals)], axis=0)
     return float(worst[0]), float(worst[1])
 
 

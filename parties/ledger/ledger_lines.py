@@ -97,8 +97,8 @@ def charge_fields(release: ChargedColumn, charge: Charge, occasion: Occasion) ->
         "mechanism": release.mechanism,
         "family": release.family,
         "terms": release.terms,
-        "epsilon": _plain(charge.spent.epsilon),
-        "category_epsilon": _plain(charge.spent.category_epsilon),
+        "epsilon": plain(charge.spent.epsilon),
+        "category_epsilon": plain(charge.spent.category_epsilon),
         "unit": charge.unit.size if charge.unit is not None else 0.0,
         "unit_words": charge.unit.words if charge.unit is not None else "",
         "points": charge.points,
@@ -168,7 +168,7 @@ def records_fields(kind: str, records: KeySet, occasion: Occasion) -> Fields:
 
 def run_fields(*, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None) -> Fields:
     """The line of a horizontal run; `at` is when it was charged, by default now."""
-    costs = {"epsilon": _plain(epsilon), "delta": _plain(delta)}
+    costs = {"epsilon": plain(epsilon), "delta": plain(delta)}
     return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, **costs}
 
 
@@ -241,7 +241,8 @@ def _when_and_why(occasion: Occasion) -> Fields:
     return {"at": _now(), "run_id": occasion.run_id, "task": occasion.task, "peer": occasion.peer}
 
 
-def _plain(number: float) -> float | str:
+def plain(number: float) -> float | str:
+    """A number as JSON has it."""
     return "inf" if math.isinf(number) else float(number)
 
 

@@ -141,10 +141,13 @@ class WorkerLedger:
         self._lines.refresh()
         return self._spent()
 
-    def n_runs(self) -> int:
-        """How many runs were charged."""
+    def charges(self) -> tuple[RunCharge, ...]:
+        """The runs that were charged, in their order."""
         self._lines.refresh()
-        return len(self._runs)
+        return tuple(
+            RunCharge(run=run, coordinator=coordinator, epsilon=epsilon, delta=delta)
+            for (run, coordinator), (epsilon, delta) in self._runs.items()
+        )
 
     def close(self) -> None:
         """Close the file."""
@@ -203,7 +206,7 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
     n_runs, spent, is_charged = 0, (0.0, 0.0), False
     if path.exists():
         with worker_ledger(path, budget) as ledger:
-            n_runs, spent, is_charged = ledger.n_runs(), ledger.spent(), ledger.knows(charge)
+            n_runs, spent, is_charged = len(ledger.charges()), ledger.spent(), ledger.knows(charge)
     more = (0.0, 0.0) if is_charged else (charge.epsilon, charge.delta)
     limits = budget.epsilon, budget.delta
     left = [None if limit is None else limit - a - b for limit, a, b in zip(limits, spent, more, strict=True)]

@@ -13,7 +13,7 @@ from opboost.desensitize import PIECE_ROWS, ColumnMechanism
 from opboost.preprocess import EncodedColumn
 from opboost.privacy.local import RandomisedResponse
 from parties.ledger.costs import Cells, Cost, Unit
-from parties.ledger.ledger_lines import ChargedColumn, digest_of
+from parties.ledger.ledger_lines import ChargedColumn, digest_of, plain
 from parties.storage.serialization import mechanism_to_dict
 from parties.tables.key_sets import KeySet
 
@@ -30,8 +30,8 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
         "mechanism": promise.mechanism,
         "law": promise.law,
         "is_secure": is_secure,
-        **{name: _plain(value) for name, value in promise.parameters.items()},
-        "missing_epsilon": _plain(promise.missing_epsilon),
+        **{name: plain(value) for name, value in promise.parameters.items()},
+        "missing_epsilon": plain(promise.missing_epsilon),
     }
     is_category = isinstance(mechanism.value, RandomisedResponse)
     epsilon, missing_epsilon = (
@@ -70,7 +70,3 @@ def exact_pieces(column: EncodedColumn) -> Iterator[bytes]:
 def exact_bytes(column: EncodedColumn) -> bytes:
     """The exact codes as bytes, eight each, a missing cell as -1."""
     return np.where(column.is_missing, -1, column.codes).astype("<i8").tobytes()
-
-
-def _plain(number: float) -> float | str:
-    return "inf" if math.isinf(number) else float(number)

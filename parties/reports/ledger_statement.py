@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opboost.privacy.guarantee import html_table, rounded_up
 from parties.config.reading import read_role, read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, LedgerError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
+from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
 
@@ -49,6 +51,8 @@ class ColumnStatement:
         Randomised response.
     cell_bits : Spending
         Bits of the cells that a Local-Map publishes exactly, which no epsilon covers.
+    n_records : int
+        Records that were charged for it.
     n_releases, n_reuses : int
         Draws that were charged, and times that one was used again for nothing.
     n_tests, n_cuts, n_answered : int
@@ -61,6 +65,7 @@ class ColumnStatement:
     epsilon: Spending
     category_epsilon: Spending
     cell_bits: Spending
+    n_records: int
     n_releases: int
     n_reuses: int
     n_tests: int
@@ -95,14 +100,89 @@ class Statement:
     record_cell_bits: Spending
     columns: tuple[ColumnStatement, ...]
 
+    @property
+    def n_spared(self) -> int:
+        """Cells of its records that were never charged: of columns that were scouted alone, or left out since."""
+        return sum(self.n_records - one.n_records for one in self.columns)
+
     def to_dict(self) -> dict[str, Any]:
         """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        document: dict[str, Any] = {**plain(self), "path": str(self.path)}
-        for found, part in ((self, document), *zip(self.columns, document["columns"], strict=True)):
-            for name, value in part.items():
-                if isinstance(spending := getattr(found, name), Spending):
-                    value["remaining"] = plain(spending.remaining)
-        return document
+        columns = [_document(one) for one in self.columns]
+        return {**_document(self), "path": str(self.path), "columns": columns}
+
+    def _repr_html_(self) -> str:
+        spent = rounded_up(self.record.spent)
+        sentence = f"The worst of {self.n_records} records has spent {spent} over all columns."
+        rows = [(one.column, rounded_up(one.epsilon.spent), one.n_records, one.n_releases) for one in self.columns]
+        return html_table(sentence, ("column", "spent per unit", "records", "draws"), rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountStatement:
+    """Statement of a worker's account, or of that of an owner in a chain, verified.
+
+    Attributes
+    ----------
+    path : Path
+    runs : tuple of RunCharge
+    epsilon, delta : Spending
+        Sums over the runs.
+    """
+
+    path: Path
+    runs: tuple[RunCharge, ...]
+    epsilon: Spending
+    delta: Spending
+
+    def to_dict(self) -> dict[str, Any]:
+        """Statement as plain values for JSON, as that of a ledger."""
+        return {**_document(self), "path": str(self.path)}
+
+    def _repr_html_(self) -> str:
+        rows = [(one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta)) for one in self.runs]
+        return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta"), rows)
+
+    @property
+    def sentence(self) -> str:
+        """The sums in words."""
+        left = "no limit" if self.epsilon.remaining is None else f"{self.epsilon.remaining:g}"
+        return (
+            f"{len(self.runs)} runs have spent epsilon {rounded_up(self.epsilon.spent)} and delta "
+            f"{rounded_up(self.delta.spent)} of every record together; of epsilon remains: {left}."
+        )
+
+
+def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:
+    document: dict[str, Any] = plain(found)
+    for name, value in document.items():
+        if isinstance(spending := getattr(found, name), Spending):
+            value["remaining"] = plain(spending.remaining)
+    return document
+
+
+def read_account(run_file: Path) -> AccountStatement:
+    """Verify the account that a worker's run file names, or an owner's in a chain, and sum it up.
+
+    Raises
+    ------
+    LedgerError
+        If the account is not there or cannot be trusted.
+    """
+    # Loaded here: a passive party reads its ledger without the recipes of horizontal training.
+    from parties.config.horizontal import CoordinatorRun
+    from parties.config.record_runs import read_record_run
+
+    run = read_record_run(run_file)
+    if isinstance(run, CoordinatorRun):
+        raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
+    budget, path = run.ledger.budget, run.ledger.path
+    if not path.exists():
+        raise LedgerError(f"{path} is not there: no run was charged")
+    with worker_ledger(path, budget) as ledger:
+        charges, (epsilon, delta) = ledger.charges(), ledger.spent()
+    return AccountStatement(
+        path=path, runs=charges, epsilon=Spending(epsilon, budget.epsilon), delta=Spending(delta, budget.delta)
+    )
 
 
 def read_statement(run_file: Path | None, path: Path | None) -> Statement:
@@ -138,8 +218,8 @@ def _passive(run_file: Path) -> PassiveRun:
         raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
     if role != "passive":
         raise ConfigError(
-            f"{run_file} is for the role {role}, and this command reads a passive party's ledger; the account of a "
-            "worker, or of an owner in a chain, stands in `opboost report`"
+            f"{run_file} is for the role {role}, and a passive party's ledger is meant; `opboost ledger` without "
+            "--path and --migrate shows the account of a worker, or of an owner in a chain"
         )
     return read_run(run_file, PassiveRun)
 
@@ -167,6 +247,7 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
+            n_records=ledger.balances.n_charged(name),
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
             n_tests=ledger.n_tests(name),

@@ -158,13 +158,15 @@ def spent_words(statement: Statement) -> str:
         f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
         f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
         f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
+        + f" {statement.n_spared} cells of its records were never charged."
+        * (statement.n_spared > 0)
     )
 
 
 def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column."""
     kinds = ("epsilon per unit", "categories", "cells, bits")
-    counts = ("draws", "used again", "tests resolved", "cuts of cells", "values answered")
+    counts = ("records", "draws", "used again", "tests resolved", "cuts of cells", "values answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
         ("column", "one unit", *(text for kind in kinds for text in (kind, "remaining")), *counts),
@@ -177,7 +179,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
                     for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
                     for text in (number(spending.spent), _remaining(spending))
                 ),
-                *map(str, (one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)),
+                *map(str, (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)),
             )
             for one in statement.columns
         ),

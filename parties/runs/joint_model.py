@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 
 import numpy as np
 
@@ -14,8 +15,10 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
-from opboost.uplift import Uplift
+from opboost.uplift import ColumnUse, Uplift
 from opboost.vertical import RankColumn
+
+USES_FILE = "uses.json"
 
 _PIECE_ROWS = 1 << 20
 
@@ -38,6 +41,8 @@ class JointModel:
         How the model fits the rows that it was validated or trained on, and held-out records.
     uplift : Uplift or None
         Scores of held-out records, beside those of the active party's own model.
+    uses : tuple of ColumnUse
+        What the passive parties' columns add on held-out records, of a scouting. Not read back from disk.
     choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known.
     release : dict of str to str
@@ -50,8 +55,13 @@ class JointModel:
     history: History = field(default_factory=History)
     fits: tuple[FitQuality, ...] = ()
     uplift: Uplift | None = None
+    uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
     release: dict[str, str] = field(default_factory=dict)
+
+    def _repr_html_(self) -> str:
+        promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
+        return self.ensemble._repr_html_() + "".join(promises)
 
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
@@ -64,6 +74,8 @@ class JointModel:
             found["release.json"] = dict(self.release)
         if self.uplift is not None:
             found["held_out.json"] = asdict(self.uplift)
+        if self.uses:
+            found[USES_FILE] = {"uses": [asdict(use) for use in self.uses]}
         return found
 
 

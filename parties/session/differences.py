@@ -71,14 +71,16 @@ def _training_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 
 def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """All parties hold the same records out of training; one that says nothing holds out none."""
-    its, own = (hello.plan.held_out or 0.0 for hello in (theirs, mine))
-    if its == own:
-        return []
-    return [
-        f"records held out of training: it plans a share of {its:g}, this party plans {own:g}; `held_out` must be the "
-        "same in all run files"
-    ]
+    """All parties train on the same records; one that says nothing holds out none, and releases all others."""
+    found, (its, own) = [], (hello.plan.held_out or 0.0 for hello in (theirs, mine))
+    if its != own:
+        found.append(
+            f"records held out of training: it plans a share of {its:g}, this party plans {own:g}; `held_out` must be "
+            "the same in all run files"
+        )
+    if (its_most := theirs.plan.most_records) != (most := mine.plan.most_records):
+        found.append(f"records released at most: it plans {its_most or 'all'}, this party plans {most or 'all'}")
+    return found
 
 
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:

@@ -114,6 +114,11 @@ def digest_of_ids(ids: Ids) -> str:
     return digest.hexdigest()
 
 
+def id_keys(table: PartyTable) -> list[bytes]:
+    """The ids of a table's records, for a comparison with another party's."""
+    return [record_id.encode() for record_id in each_id(table.ids)]
+
+
 def encoded_ids(ids: Ids) -> Iterator[bytes]:
     """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
     for record_id in each_id(ids):

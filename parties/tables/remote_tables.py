@@ -27,7 +27,7 @@ _FILES = ("sqlite", "duckdb")
 
 # SQLite's driver takes the types of columns from the rows that it reads first.
 RESULT_ROWS = 1 << 16
-COPIED_BYTES = 1 << 20
+COPIED_BYTES = 1 << 23
 
 _SECRETS = {"password", "passwd", "pwd", "access_key", "secret_key", "session_token", "token", "sslpassword"}
 

@@ -27,8 +27,9 @@ from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
-from parties.tables.party_table import PartyTable
-from parties.tables.record_ids import each_id
+from parties.tables.party_table import PartyTable, id_keys
+from parties.tables.prepared_ids import prepared_ids
+from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
@@ -54,13 +55,13 @@ class Aligned:
     orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     held_out: PartyTable | None = None
 
-    def without(self, rows: NDArray[np.int64]) -> Aligned:
-        """Hold these rows out."""
-        is_kept = np.ones(self.table.n_rows, np.bool_)
-        is_kept[rows] = False
+    def divided(self, trained: NDArray[np.int64], held_out: NDArray[np.int64]) -> Aligned:
+        """Keep some rows, and hold others out."""
+        is_kept = np.zeros(self.table.n_rows, np.bool_)
+        is_kept[trained] = True
         places = np.cumsum(is_kept) - 1
         orders = {peer: places[order[is_kept[order]]] for peer, order in self.orders.items()}
-        return Aligned(self.table.take(np.flatnonzero(is_kept)), orders, self.table.take(rows))
+        return Aligned(self.table.take(trained), orders, self.table.take(held_out))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,23 +95,28 @@ class Aligner:
         What must be the same on both sides, for the greeting and for people.
     secret : bytes or None
         For the salted-hash join.
+    prepared : PreparedIds, optional
+        This party's ids, where a file keeps them.
     """
 
     run_id: str
     method: Method
     words: str
     secret: bytes | None = field(repr=False)
+    prepared: PreparedIds | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema) -> Aligner:
-        """What a run file says; reads the shared secret."""
+    def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema, table: PartyTable | None = None) -> Aligner:
+        """What a run file says; reads the shared secret, and prepares the ids of a table where a file keeps them."""
         secret = read_shared(run.align.secret) if run.align.secret is not None else None
         method = run.align.method_for(run.ids)
         words = f"{method}, duplicates: {run.align.duplicates}, id columns: {len(schema.id_columns)}"
         if secret is not None:
             # Differs where the secrets do; says nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
-        return cls(run_id=run.run_id, method=method, words=words, secret=secret)
+        path = run.align.prepared
+        prepared = None if path is None or table is None else prepared_ids(path, table)
+        return cls(run_id=run.run_id, method=method, words=words, secret=secret, prepared=prepared)
 
     @property
     def is_needed(self) -> bool:
@@ -138,7 +144,7 @@ class Aligner:
             sizes = [theirs[channel.peer].n_rows for channel in channels]
 
             def find(terms: AlignmentTerms) -> Common:
-                return psi_initiate(channels, _keys(table), sizes=sizes, terms=terms)
+                return psi_initiate(channels, id_keys(table), sizes=sizes, terms=terms)
 
             aligned = self._align(table, find, place, phase)
             accept(aligned)
@@ -154,7 +160,7 @@ class Aligner:
             size = greet(channel, hello).n_rows
 
             def find(terms: AlignmentTerms) -> Common:
-                return psi_respond(channel, _keys(table), size=size, terms=terms)
+                return psi_respond(channel, id_keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase)
         self._tell(table, aligned, [channel], [size], place)
@@ -174,7 +180,12 @@ class Aligner:
         assert self.method != "prealigned"
         common = find(
             AlignmentTerms(
-                run_id=self.run_id, method=self.method, secret=self.secret, share=share, progress=place.progress
+                run_id=self.run_id,
+                method=self.method,
+                secret=self.secret,
+                share=share,
+                prepared=self.prepared,
+                progress=place.progress,
             )
         )
         phase.enter("checking the common records")
@@ -200,10 +211,6 @@ class Aligner:
             sent_bytes=sum(channel.traffic.sent_bytes for channel in channels),
             received_bytes=sum(channel.traffic.received_bytes for channel in channels),
         )
-
-
-def _keys(table: PartyTable) -> list[bytes]:
-    return [record_id.encode() for record_id in each_id(table.ids)]
 
 
 def _own_share(path: Path) -> bytes:

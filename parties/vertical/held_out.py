@@ -1,7 +1,7 @@
 """Held-out records: a random share of the common records that is never released, to score models on.
 
-A record is held out if its keyed pseudorandom number lies below the share. Both sides draw the key after the records
-are aligned, by commit and reveal, so that nobody chooses it alone::
+A record is held out if its keyed pseudorandom number lies below the share. Where only so many others are released, they
+have the lowest numbers. Both sides draw the key by commit and reveal, so that nobody chooses it alone::
 
     A                                    B
     │ ◄─────── hash of its bytes ─────── │
@@ -47,15 +47,26 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
 from protocols.transport.channel import Channel, expect
 
+# What the name of a run, and of its folder, has in addition while it is scouted.
+SCOUT = "-scout"
+
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
 _OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
-
 Places = NDArray[np.float64]
 """Of every record a pseudorandom number from 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """Rows of the common records: those to score the model on, and those to release and train on; both ascending."""
+
+    held_out: Rows
+    trained: Rows
+
 
 RecordsOf = Callable[[Router], AnswerableRecords]
 """Takes the router of the finished trees; held-out records with the columns that it needs."""
@@ -64,6 +75,12 @@ RecordsOf = Callable[[Router], AnswerableRecords]
 def n_held_out(share: float, n_rows: int) -> int:
     """About how many records of a first run are held out; at least one is left to train on."""
     return min(round(share * n_rows), MOST_HELD_OUT, n_rows - 1)
+
+
+def n_trained(share: float, n_rows: int, most: int | None) -> int:
+    """About how many of the common records are released and trained on."""
+    n_left = n_rows - n_held_out(share, n_rows)
+    return n_left if most is None else min(most, n_left)
 
 
 def places_of(key: bytes, ids: Ids) -> Places:
@@ -76,18 +93,14 @@ def places_of(key: bytes, ids: Ids) -> Places:
 class KeyedChoice:
     """The choice of held-out records, the same in all runs of the same parties.
 
-    Attributes
-    ----------
-    path : Path
-        The file that keeps everybody's random bytes.
-    share : float
-    places : callable
-        Takes the key; the numbers of all common records.
+    Its file keeps everybody's random bytes. `places` takes the key and gives the numbers of all common records; of
+    those that are not held out, `most` are released.
     """
 
     path: Path
     share: float
     places: Callable[[bytes], Places]
+    most: int | None = None
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun, ids: Ids | Callable[[bytes], Places]) -> Self:
@@ -99,35 +112,39 @@ class KeyedChoice:
         beside = run.ledger.path if isinstance(run, PassiveRun) else run.run_folder
         peers = sorted(peer.name for peer in run.wiring.peers)
         named = hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
-        return cls(beside.parent / f"held_out.{named}.json", run.held_out, places)
+        return cls(beside.parent / f"held_out.{named}.json", run.held_out, places, run.most_records)
 
-    def rows(self, key: bytes) -> Rows | None:
-        """The rows that are held out, ascending; None if these happen to be none.
+    def divided(self, key: bytes) -> Division | None:
+        """The division of the records; None if all of them are to be released.
 
         Raises
         ------
         Disagreement
-            If they are all records.
+            If all of them are held out.
         """
         places, kept = self.places(key), _kept(self.path)
         bound = kept.setdefault(f"bound {self.share!r}", min(self.share, MOST_HELD_OUT / len(places)).hex())
         _keep(self.path, kept)
-        rows = np.flatnonzero(places < float.fromhex(bound))
-        if len(rows) == len(places):
+        is_held_out = places < float.fromhex(bound)
+        others = np.flatnonzero(~is_held_out)
+        if not len(others):
             raise Disagreement(
-                f"all of the {len(rows)} common records are held-out ones: none is left to train on. "
+                f"all of the {len(places)} common records are held-out ones: none is left to train on. "
                 "Nothing was released"
             )
-        return rows if len(rows) else None
+        released = np.sort(others[np.argsort(places[others], kind="stable")[: self.most]])
+        return Division(np.flatnonzero(is_held_out), released) if len(released) < len(places) else None
 
-    def n_left(self, n_rows: int) -> int:
-        """How many of the records are left to train on, once the key was drawn."""
+    def n_trained(self, n_rows: int) -> int:
+        """How many of the records are released and trained on, once the key was drawn."""
         key = _kept(self.path).get(_SEED) if self.share else None
-        rows = None if key is None else self.rows(bytes.fromhex(key))
-        return n_rows - (0 if rows is None else len(rows))
+        division = None if key is None else self.divided(bytes.fromhex(key))
+        return n_rows if division is None else len(division.trained)
 
 
-def choose_active(job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoice, *, are_met: bool) -> Rows | None:
+def choose_active(
+    job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoice, *, are_met: bool
+) -> Division | None:
     """Agree with all peers on the held-out records, before any is released; None where there are none.
 
     Parameters
@@ -147,10 +164,10 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoi
             hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
             greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
-        return choice.rows(draw_active(channels, choice.path))
+        return choice.divided(draw_active(channels, choice.path))
 
 
-def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, are_met: bool) -> Rows | None:
+def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, are_met: bool) -> Division | None:
     """A passive party's side of `choose_active`."""
     if not choice.share:
         return None
@@ -159,7 +176,7 @@ def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, ar
             phase.enter("greeting")
             greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
-        return choice.rows(draw_passive(channel, choice.path))
+        return choice.divided(draw_passive(channel, choice.path))
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:

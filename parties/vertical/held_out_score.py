@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,10 +11,11 @@ from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric
 from opboost.noise_correction import LEAST_KNOWN, calmed
+from opboost.privacy.guarantee import Guarantee
 from opboost.split_tests import bind, feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History, KnownRows
-from opboost.uplift import measure_uplift
+from opboost.uplift import ColumnUse, measure_uplift, use_of
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.runs.joint_model import JointModel
 from parties.session.heartbeats import heartbeats
@@ -91,10 +92,12 @@ def score_held_out(
     job: ActiveJob,
     model: JointModel,
     channels: Sequence[Channel],
-    cells: HeldOutCells | None,
     grow: Callable[[ActiveJob], TrainedTrees],
+    offered: Mapping[str, Sequence[str]],
+    *,
+    cells: HeldOutCells | None = None,
 ) -> JointModel:
-    """Score held-out records by exact answers, those that chose nothing; returns the model with its scores.
+    """Score held-out records by exact answers, those that chose nothing; a scouting's model gets its uses, too.
 
     Parameters
     ----------
@@ -102,10 +105,12 @@ def score_held_out(
         With held-out records.
     model : JointModel
     channels : sequence of Channel
-    cells : HeldOutCells or None
-        What was asked before; None to ask for split tests now.
     grow : callable
         Grows the trees of a job on the active party's columns alone.
+    offered : mapping of str to sequence of str
+        Names of the columns of ranks of each passive party, in their order.
+    cells : HeldOutCells, optional
+        What was asked before; else split tests are asked for now.
 
     Notes
     -----
@@ -113,14 +118,24 @@ def score_held_out(
     """
     assert job.held_out is not None
     held, loss, ensemble = job.held_out, job.loss, model.ensemble
+    matrices: list[Values] = []
+
+    def evaluate(trees: Ensemble, matrix: Values) -> Values:
+        if job.most_records is not None:
+            matrices.append(matrix)
+        return trees.predict(matrix)
+
     if cells is None:
-        joint, status = _asking(ensemble, channels).predict(held.ids, held.own, desensitized=False)
+        joint, status = _asking(ensemble, channels).predict(held.ids, held.own, desensitized=False, evaluate=evaluate)
         is_scored = status == RecordStatus.ANSWERED
     else:
         status, is_scored = cells.status, (cells.status == RecordStatus.ANSWERED) & ~cells.chooses
-        joint = ensemble.predict(feature_matrix(ensemble, held.own, cells.answers, len(status)))
+        joint = evaluate(ensemble, feature_matrix(ensemble, held.own, cells.answers, len(status)))
     with heartbeats(channels):
         alone = _alone(job, model, grow)
+        uses: tuple[ColumnUse, ...] = ()
+        if matrices and is_scored.any():
+            uses = tuple(_uses(job, model, np.concatenate(matrices)[is_scored], held.labels[is_scored], offered))
         found = measure_uplift(loss, held.labels, alone, joint, is_scored=is_scored, seed=job.seed or 0)
         fit = None
         if is_scored.any():
@@ -128,7 +143,42 @@ def score_held_out(
             fit = fit_quality(loss, held.labels[is_scored], joint[is_scored], basis=BASIS, metric=metric)
     n_chose = 0 if cells is None else int(cells.chooses.sum())
     found = replace(found, n_chose=n_chose, reason=found.reason or _unanswered(status))
-    return replace(model, uplift=found, fits=model.fits if fit is None else (*model.fits, fit))
+    return replace(model, uplift=found, uses=uses, fits=model.fits if fit is None else (*model.fits, fit))
+
+
+def _uses(
+    job: ActiveJob, model: JointModel, matrix: Values, labels: Values, offered: Mapping[str, Sequence[str]]
+) -> Iterator[ColumnUse]:
+    """What each passive party's columns add, one by one; then, of each party, those together that add nothing."""
+    ensemble, seed = model.ensemble, job.seed or 0
+
+    def use(owner: str, named: Mapping[str, Sequence[str]]) -> ColumnUse:
+        names = {name for group in named.values() for name in group}
+        inputs = [i for i, one in enumerate(ensemble.features) if one.owner == owner and one.name in names]
+        return ColumnUse(owner, tuple(named), use_of(ensemble, matrix, labels, inputs, seed=seed))
+
+    for owner, names in offered.items():
+        groups = columns_of_ranks(model.guarantees.get(owner), names)
+        found = [use(owner, {column: group}) for column, group in groups.items()]
+        yield from found
+        useless = {one.columns[0] for one in found if not adds(one)}
+        if len(useless) > 1:
+            yield use(owner, {column: group for column, group in groups.items() if column in useless})
+
+
+def columns_of_ranks(guarantee: Guarantee | None, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The columns that a guarantee names, each with its columns of ranks: of unordered categories one for each."""
+    columns = () if guarantee is None else guarantee.columns
+    counts = [one.parameters.get("n_categories", 1.0) for one in columns]
+    if sum(counts) != len(names) or not all(count >= 1 and count % 1 == 0 for count in counts):
+        return {name: (name,) for name in names}
+    ends = np.cumsum(np.array(counts, np.int64))
+    return {one.column: names[int(end - n) : int(end)] for one, n, end in zip(columns, counts, ends, strict=True)}
+
+
+def adds(use: ColumnUse) -> bool:
+    """Whether columns add to the score, beyond what chance explains."""
+    return use.uplift.low is not None and use.uplift.low > 0
 
 
 def _asking(ensemble: Ensemble, channels: Sequence[Channel]) -> Session:

@@ -86,8 +86,9 @@ def train_jointly(
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            grow = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
-            model = score_held_out(job, model, channels, cells, grow)
+            offered = {peer: [column.name for column in one.columns] for peer, one in receipts.items()}
+            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
+            model = score_held_out(job, model, channels, alone, offered, cells=cells)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)

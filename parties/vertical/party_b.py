@@ -81,6 +81,8 @@ class PassiveJob:
         Whether split tests about new records may be answered from exact values.
     held_out_share : float
         Share of the common records that is held out of the release.
+    most_records : int, optional
+        How many of the others are released, at most.
     held_out : callable, optional
         Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
     run_blocks : Run
@@ -108,6 +110,7 @@ class PassiveJob:
     n_cells: int | None = None
     allow_routed: bool = True
     held_out_share: float = 0.0
+    most_records: int | None = None
     held_out: Callable[[Router], Answerer] | None = None
     run_blocks: Run = here
     redraws: bool = False
@@ -143,6 +146,7 @@ class PassiveJob:
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
             held_out=self.held_out_share,
+            most_records=self.most_records,
             by_cells=self.n_cells is not None,
         )
         return Hello(

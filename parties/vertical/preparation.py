@@ -19,7 +19,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, check_own_rows
+from opboost.vertical import OwnColumn, check_device, check_own_rows
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
@@ -41,7 +41,7 @@ from parties.vertical.held_out import (
     answerable,
     choose_active,
     choose_passive,
-    n_held_out,
+    n_trained,
     own_records,
 )
 from parties.vertical.party_b import PassiveJob
@@ -99,6 +99,7 @@ class PreparedActive:
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
             metrics=run.held_out_metrics,
             held_out_share=run.held_out,
+            most_records=run.most_records,
             held_out=None if aligned.held_out is None else own_records(aligned.held_out, self.schema),
             engine=run.model.engine,
             correct_noise=run.correct_noise,
@@ -114,7 +115,7 @@ class PreparedActive:
     @property
     def n_trained(self) -> int:
         """Records to train on of a run whose key was drawn, where all of this party's are common."""
-        return KeyedChoice.of(self.run, self.table.ids).n_left(self.table.n_rows)
+        return KeyedChoice.of(self.run, self.table.ids).n_trained(self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -140,8 +141,8 @@ class PreparedActive:
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
         choice = KeyedChoice.of(self.run, aligned.table.ids)
-        rows = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
-        aligned = aligned if rows is None else aligned.without(rows)
+        division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
+        aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
         job = self.job(aligned, journal)
         journal.note_rows(self.table.ids.get_indexer(aligned.table.ids[:]), aligned.orders)
         if self.label_noise is None:
@@ -150,9 +151,9 @@ class PreparedActive:
         return replace(job, noised_labels=noised)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
-        """Note in the journal which records the run is about; refuse to take up one on others, and too few of them."""
+        """Note in the journal which records the run is about; refuse others than before, and too few to divide."""
         table = aligned.table
-        self.run.model.validation(table.n_rows - n_held_out(self.run.held_out, table.n_rows))
+        self.run.model.validation(n_trained(self.run.held_out, table.n_rows, self.run.most_records))
         common = list(each_id(table.ids)) if self.aligner.is_needed else None
         journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
@@ -190,6 +191,7 @@ class PreparedPassive:
             n_cells=run.n_cells,
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
+            most_records=run.most_records,
             redraws=not run.keeps,
         )
 
@@ -198,10 +200,10 @@ class PreparedPassive:
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
         choice = KeyedChoice.of(self.run, aligned.table.ids)
-        if (rows := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
+        if (division := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
             return job, aligned.table.ids, None
-        kept = aligned.without(rows)
-        return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(rows))
+        kept = aligned.divided(division.trained, division.held_out)
+        return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(division.held_out))
 
     def named(self) -> EncodedTable:
         """The exact codes of all records, with the records' names."""
@@ -227,10 +229,11 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     assert whole.labels is not None
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
+    check_device(parameters, run.model.engine)
     check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
-        run.model.validation(table.n_rows - n_held_out(run.held_out, table.n_rows))
+        run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))
     return PreparedActive(
         run=run,
         schema=schema,
@@ -261,7 +264,7 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
         schema=schema,
         table=table,
         digest=digest_of([whole.id_digest, table.id_digest, cells]),
-        aligner=Aligner.of(run, schema),
+        aligner=Aligner.of(run, schema, table if keeps else None),
         mechanisms=mechanisms,
     )
 

@@ -113,6 +113,8 @@ class ActiveJob:
         Of held-out records whose cells are asked for before training, to stop early by where there is no `validation`.
     held_out_share : float
         Share of the common records that is held out of training.
+    most_records : int, optional
+        How many of the others are released and trained on, at most; then what each column of peers adds is measured.
     held_out : HeldOutRecords, optional
         These records, once they are chosen; they are not among `n_rows`.
     engine : {"native", "xgboost"}
@@ -156,6 +158,7 @@ class ActiveJob:
     validation: ValidationPlan | None = None
     metrics: tuple[Metric, ...] = ()
     held_out_share: float = 0.0
+    most_records: int | None = None
     held_out: HeldOutRecords | None = None
     engine: Engine = "native"
     grow: Grower | None = None
@@ -202,7 +205,11 @@ class ActiveJob:
             alignment=self.alignment,
             has_label=True,
             plan=Terms(
-                objective=self.loss.name, tests=self.most_tests, held_out=self.held_out_share, by_cells=self.by_cells
+                objective=self.loss.name,
+                tests=self.most_tests,
+                held_out=self.held_out_share,
+                most_records=self.most_records,
+                by_cells=self.by_cells,
             ),
             agreed=self.agreed.get(peer, Terms()),
             held=receipt.held() if receipt else None,

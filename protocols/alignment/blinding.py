@@ -37,29 +37,32 @@ IdPositions = NDArray[np.int64]
 
 
 class Cipher:
-    """Commutative cipher on P-256 with a fresh secret key, which never leaves this object.
+    """Commutative cipher on P-256.
 
     Parameters
     ----------
     n_workers : int, optional
         Threads to multiply with; by default as many as there are cores, and at most `MAX_THREADS`.
+    key : bytes, optional
+        By default a fresh one.
 
     Notes
     -----
     Privacy: a blinded id is a pseudo-random point to whoever lacks the key (decisional Diffie-Hellman on P-256, the
-    hash onto the curve taken as random). Two ciphers have nothing in common, so what two runs send cannot be linked.
+    hash onto the curve taken as random). Two keys have nothing in common, so what two runs send under fresh keys cannot
+    be linked.
     """
 
-    def __init__(self, *, n_workers: int | None = None) -> None:
+    def __init__(self, *, n_workers: int | None = None, key: bytes | None = None) -> None:
         from private_set_intersection.python import Request, client, server
 
         self._make_request = Request
         # The package's objects hold scratch memory, so every thread has its own.
         n_workers = n_workers or min(os.cpu_count() or 1, MAX_THREADS)
-        key = client.CreateWithNewKey(True).GetPrivateKeyBytes()
-        root = pow(int.from_bytes(key, "big"), -1, CURVE_ORDER).to_bytes(len(key), "big")
-        self._clients = [client.CreateFromKey(key, True) for _ in range(n_workers)]
-        self._servers = [server.CreateFromKey(key, True) for _ in range(n_workers)]
+        self.key: bytes = key or client.CreateWithNewKey(True).GetPrivateKeyBytes()
+        root = pow(int.from_bytes(self.key, "big"), -1, CURVE_ORDER).to_bytes(len(self.key), "big")
+        self._clients = [client.CreateFromKey(self.key, True) for _ in range(n_workers)]
+        self._servers = [server.CreateFromKey(self.key, True) for _ in range(n_workers)]
         self._roots = [server.CreateFromKey(root, True) for _ in range(n_workers)]
         self._pool = ThreadPoolExecutor(n_workers)
 

@@ -39,6 +39,7 @@ from numpy.typing import NDArray
 
 from protocols.alignment import curve_prf, transfer_prf
 from protocols.alignment.blinding import VALUE_BYTES, IdPositions, ascending_order, hashed, match_ascending
+from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.id_chunks import OnStep, digest_rows, receive_on_demand, send_on_demand
 from protocols.errors import NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import CommonIds, OrderShare
@@ -65,6 +66,8 @@ class AlignmentTerms:
         For the salted-hash join, the same 32 bytes on all sides.
     share : bytes
         This side's 32 random bytes towards the order of the ranks.
+    prepared : PreparedIds, optional
+        A passive party's ids under a key of several runs, for Diffie-Hellman.
     progress : callable
     """
 
@@ -72,7 +75,14 @@ class AlignmentTerms:
     method: SetMethod = "psi"
     secret: bytes | None = field(default=None, repr=False)
     share: bytes = field(default_factory=lambda: secrets.token_bytes(SHARE_BYTES))
+    prepared: PreparedIds | None = None
     progress: OnStep = lambda step, done, total: None
+
+    @property
+    def shared_secret(self) -> bytes:
+        """The secret, which is not left out."""
+        assert self.secret is not None
+        return self.secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,7 @@ def psi_initiate(
         case "psi-dh":
             values = curve_prf.query(channels, ids, terms.progress)
         case "hashed":
-            values = [hashed(ids, terms.secret or b"", seed) for seed in seeds]
+            values = [hashed(ids, terms.shared_secret, seed) for seed in seeds]
     found = [
         match_ascending(values.pop(0), receive_on_demand(channel, size, VALUE_BYTES, terms.progress), channel.peer)
         for channel, size in zip(channels, sizes, strict=True)
@@ -159,10 +169,10 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Ali
         case "psi":
             values = transfer_prf.evaluate(channel, ids, seed, size=size, progress=terms.progress)
         case "psi-dh":
-            values = curve_prf.evaluate(channel, ids, size=size, progress=terms.progress)
+            values = curve_prf.evaluate(channel, ids, size=size, prepared=terms.prepared, progress=terms.progress)
         case "hashed":
-            values = hashed(ids, terms.secret or b"", seed)
-    sent = ascending_order(values)
+            values = hashed(ids, terms.shared_secret, seed)
+    sent = ascending_order(values) if terms.prepared is None else terms.prepared.order
     send_on_demand(channel, values, sent, terms.progress)
     del values
     positions = np.sort(sent[_read_flags(channel, len(ids), most=size)])

@@ -103,7 +103,8 @@ class Terms(Message):
 
     `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
     `reveal`, how coarse the scores are that it lets out (prediction only). Both say `held_out`, a share of the records,
-    and `by_cells`, whether records are answered for by cells in place of split tests. Everything else is the passive
+    `most_records`, how many of the others are released at most, and `by_cells`, whether records are answered for by
+    cells in place of split tests. Everything else is the passive
     party's: the number of its columns, the mechanisms and laws in use, and the largest budgets of a column per point of
     its mapped domain and of all columns between records one step apart in each.
     """
@@ -120,6 +121,7 @@ class Terms(Message):
     by_cells: bool = False
     reveal: Annotated[str, Field(max_length=1000)] | None = None
     held_out: Annotated[float, Field(ge=0, lt=1)] | None = None
+    most_records: Count | None = None
 
 
 class Held(Message):

@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opboost.arrays import Values
 from opboost.metrics import auc, evaluate, main_metric
+from opboost.split_tests import bind
+from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
-from opboost.uplift import measure_uplift
+from opboost.trees.tree import Ensemble
+from opboost.uplift import measure_uplift, use_of
+from opboost.vertical import OwnColumn, train
 
 N = 400
 
@@ -68,3 +73,26 @@ def test_the_interval_covers_no_uplift_as_often_as_it_says(monkeypatch: pytest.M
         n_outside += not found.low <= 0 <= found.high
     # Of 200 intervals of 95 %, 10 miss; more than 21 with a chance under 1 in 1,000, and a tenth too narrow has 20.
     assert 1 <= n_outside <= 21
+
+
+def stumps() -> tuple[Ensemble, Values, Values]:
+    """Two stumps, on columns 0 and 1; the labels depend on column 0 alone."""
+    draw = np.random.default_rng(4)
+    matrix = draw.random((N, 2))
+    labels = (draw.random(N) < 0.2 + 0.6 * (matrix[:, 0] > 0.5)).astype(float)
+    parts = [OwnColumn(name, matrix[:, i]) for i, name in enumerate("ab")]
+    parameters = BoostingParameters(n_estimators=5, max_depth=2)
+    trained = train(parts, labels, np.ones(N), loss=Logistic(), parameters=parameters)
+    return bind(trained, {}), matrix, labels
+
+
+def test_a_column_that_matters_adds_and_one_that_does_not_adds_less() -> None:
+    ensemble, matrix, labels = stumps()
+    found = [use_of(ensemble, matrix, labels, [i], seed=0) for i in (0, 1)]
+    assert found[0].low is not None
+    assert found[0].low > 0.1
+    assert (found[1].uplift or 0) < 0.1
+    assert found[0].joint == found[1].joint == auc(labels, ensemble.predict(matrix))
+    # The broken twin: what is exchanged for itself adds nothing.
+    assert use_of(ensemble, matrix, labels, [], seed=0).uplift == 0
+    assert use_of(ensemble, np.tile(matrix[:1], (N, 1)), labels, [0, 1], seed=0).uplift == 0

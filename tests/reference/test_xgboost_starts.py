@@ -15,7 +15,18 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.split_tests import EarlierModel, bind
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import AbsoluteError, Gamma, Logistic, Loss, Poisson, Several, Softmax, SquaredError, Tweedie
+from opboost.trees.losses import (
+    AbsoluteError,
+    AcceleratedFailure,
+    Gamma,
+    Logistic,
+    Loss,
+    Poisson,
+    Several,
+    Softmax,
+    SquaredError,
+    Tweedie,
+)
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, train
@@ -191,3 +202,30 @@ def test_labels_of_another_number_are_refused() -> None:
         _ours(Several(SquaredError(), 2), labels=np.zeros((N_ROWS, 3)))
     with pytest.raises(ParameterError, match="objective of one score"):
         Several(Softmax(3), 2)
+
+
+@ENGINES
+@pytest.mark.parametrize("noise", ["normal", "logistic", "extreme"])
+def test_intervals_of_failure_times_are_xgboosts(noise: Any, engine: str) -> None:
+    table, signal, _ = _rows(SquaredError())
+    rng, times = np.random.default_rng(5), np.exp(signal)
+    lower = times * rng.uniform(0.5, 1, N_ROWS)
+    upper = np.where(rng.random(N_ROWS) < 0.2, 0.0, times * rng.uniform(1, 2, N_ROWS))
+    upper = np.where(rng.random(N_ROWS) < 0.3, lower, upper)
+    loss = AcceleratedFailure(noise, 1.1)
+    model = _ours(loss, labels=np.column_stack([lower, upper]), engine=engine)
+    rows = xgboost.DMatrix(
+        table,
+        label_lower_bound=lower,
+        label_upper_bound=np.where(upper == 0, np.inf, upper),
+        weight=np.ones(N_ROWS),
+        base_margin=np.full(N_ROWS, model.base_scores[0]),
+    )
+    settings = {"objective": loss.name, **loss.settings, "max_depth": 3, "eta": 0.3, "nthread": 1}
+    expected = xgboost.train(settings, rows, num_boost_round=6).predict(rows)
+    np.testing.assert_allclose(model.predict(table), expected, rtol=2e-4)
+
+
+def test_bounds_in_the_wrong_order_are_refused() -> None:
+    with pytest.raises(DataError, match="the lower one first"):
+        _ours(AcceleratedFailure(), labels=np.tile([2.0, 1.0], (N_ROWS, 1)))

@@ -44,6 +44,9 @@ CHARGES = {"pair": 2, "workers": 3, "chain": 3}
 # Seconds that a trial may take: two starts, and twice what a party waits.
 MOST_S = 90.0
 
+# A link lasts so long: on a busy machine a handshake takes a part of it.
+LINK_S = 1.0
+
 # How often somebody who ended since the disk was full, or a peer's was, is started again.
 MOST_STARTS = 5
 
@@ -212,7 +215,7 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
     with ExitStack() as stack:
         link = None
         if fault is not None and fault.kind == "link":
-            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), 0.4))
+            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), LINK_S))
             for run in runs.values():
                 if "connect" in run:
                     run["connect"] = f"tcp://127.0.0.1:{link.port}"

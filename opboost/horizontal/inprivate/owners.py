@@ -102,7 +102,7 @@ class InPrivateAmongOwners:
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
             protected=(
-                "Whether any one record was used, and every value in it, against everyone who sees the trees, the "
-                "other owners too."
+                "Whether any one record was used, and every value in it, is protected against everyone who sees the "
+                "trees, the other owners too."
             ),
         )

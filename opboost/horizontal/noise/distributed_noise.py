@@ -183,6 +183,7 @@ def owners_guarantee(
         neighbours=noise.neighbours,
         weaker=weaker_promises(noise, delta=delta, are_owners_known=are_owners_known),
         protected=(
-            f"Whether any one record was used, and every value in it, against everyone who sees the model, {whom}."
+            "Whether any one record was used, and every value in it, is protected against everyone who sees the "
+            f"model, {whom}."
         ),
     )

@@ -9,7 +9,7 @@ from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
 from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
-from opboost.trees.losses.several import Several
+from opboost.trees.losses.several import Several, of_labels
 from opboost.trees.losses.survival import AcceleratedFailure, Cox
 
 __all__ = [
@@ -82,4 +82,4 @@ def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings
     if "n_classes" in taken:
         settings["n_classes"] = int(n_classes)
     found = makers[name](**{k: tuple(value) if isinstance(value, list) else value for k, value in settings.items()})
-    return found if n_labels == 1 else Several(found, int(n_labels))
+    return of_labels(found, int(n_labels))

@@ -33,6 +33,9 @@ class Loss:
     predicts_labels: ClassVar[bool] = True
     """Whether predictions lie near labels, or are probabilities of them, so that squared errors compare models."""
 
+    takes_bounds: ClassVar[bool] = False
+    """Whether labels may be two bounds each, shape ``(n_rows, 2)``."""
+
     @property
     def n_outputs(self) -> int:
         """Trees per round."""

@@ -15,6 +15,11 @@ from opboost.trees.losses.loss import Loss
 MOST_LABELS = 1000
 
 
+def of_labels(loss: Loss, n_labels: int) -> Loss:
+    """The loss of so many label columns: `Several`, or the loss itself where two are bounds of one label."""
+    return loss if n_labels == 1 or (loss.takes_bounds and n_labels == 2) else Several(loss, n_labels)
+
+
 @dataclass(frozen=True, slots=True)
 class Several(Loss):
     """The same loss of several labels, shape ``(n_rows, n_labels)``, one tree per label and round.

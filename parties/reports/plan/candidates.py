@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from opboost.arrays import Codes
+from opboost.denoise.informed_attack import LEARNED_ROWS, LEAST_ATTACKED, Beliefs, JointLaw
 from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import MAX_TABLE_DOMAIN, ColumnAnalysis, Counts, MapAnalysis, analyse, analyse_column
-from opboost.order_metrics import Table
+from opboost.order_metrics import Attack, Table, bayes_attack, expected_weighted_kendall
 from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
@@ -24,6 +26,9 @@ CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 
 # Points of the domain that stands for one that is too large to tabulate, with the same loss over the whole range.
 _STAND_IN_POINTS = 1000
+
+# Points of the joint law of all columns, whatever was chosen.
+_LAW_POINTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,14 +59,16 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlannedColumn:
-    """A column's mechanism and its alternatives, and counts of its codes by how many points they are mapped to.
+    """A column's mechanism and its alternatives, and its codes by how many points they are mapped to.
 
+    Of these there are the counts of all records, and the codes of some, where -1 is a missing cell.
     `tabulated` is the mechanism itself, or one on fewer points that stands for it where its table would be too large.
     """
 
     mechanism: ColumnMechanism
     tabulated: ColumnMechanism
     alternatives: tuple[Alternative, ...]
+    codes: dict[int, Codes]
     counts: dict[int, Counts]
     n_missing: int
     n_clipped: int
@@ -76,27 +83,34 @@ class PlannedColumn:
             epsilon = mechanism.settings.epsilon / share
             settings = replace(mechanism.settings, domain_size=_STAND_IN_POINTS, epsilon=epsilon, theta=theta)
             tabulated = ColumnMechanism(schema, settings)
-        counts = {}
+        rows = np.linspace(0, len(features) - 1, min(len(features), 2 * LEARNED_ROWS)).astype(np.int64)
+        some, counts = {}, {}
         first = 0 if isinstance(mechanism.value, RandomisedResponse) else 1
-        for n_points in {
-            min(n, MAX_TABLE_DOMAIN, tabulated.settings.domain_size),
-            *(one.n_points for one in alternatives),
-        }:
+        tabulated_points = min(n, MAX_TABLE_DOMAIN, tabulated.settings.domain_size)
+        for n_points in {_LAW_POINTS, tabulated_points, *(one.n_points for one in alternatives)}:
             encoded = encode(features[schema.name], schema, domain=IntegerDomain(1, n_points))
-            codes = encoded.codes[~encoded.is_missing] - first
-            counts[n_points] = np.bincount(codes, minlength=n_points)
-        return cls(mechanism, tabulated, alternatives, counts, int(encoded.is_missing.sum()), encoded.n_clipped)
+            codes = np.where(encoded.is_missing, -1, encoded.codes.astype(np.int64) - first)
+            some[n_points], counts[n_points] = codes[rows], np.bincount(codes[codes >= 0], minlength=n_points)
+        return cls(mechanism, tabulated, alternatives, some, counts, int(encoded.is_missing.sum()), encoded.n_clipped)
 
-    def outlook(self, table: Table, n_points: int) -> ColumnAnalysis | None:
-        """Effect of a mechanism with this table; None where no cell has a value."""
-        counts = self.counts[n_points]
-        return analyse_column(table, counts) if counts.any() else None
+    def outlook(self, table: Table, alternative: Alternative) -> ColumnAnalysis | None:
+        """Effect of a mechanism with this table, of a what-if without splits; None where no cell has a value."""
+        counts = self.counts[alternative.n_points]
+        if not counts.any():
+            return None
+        if alternative.budget is None:
+            return analyse_column(table, counts)
+        has_pairs = int((counts > 0).sum()) > 1
+        kendall = expected_weighted_kendall(table, counts) if has_pairs else None
+        return ColumnAnalysis(kendall=kendall, attack=bayes_attack(table, counts), splits=())
 
 
 def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tuple[Candidate, ...]]:
     """Analyse every column's candidates. A mechanism's table is made once for all columns, and then dropped."""
     found: list[dict[Alternative, Candidate]] = [{} for _ in columns]
     distinct = tuple(dict.fromkeys(alternative for one in columns for alternative in one.alternatives))
+    law = _joint_law(columns)
+    beliefs: dict[tuple[int, int], Beliefs] = {}
     for done, alternative in enumerate(distinct, start=1):
         choice, n = alternative.choice, alternative.n_points
         table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
@@ -106,17 +120,41 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
         for c, column in enumerate(columns):
             if alternative not in column.alternatives:
                 continue
-            outlook = column.outlook(table, n) if table is not None else None
-            shown = outlook
+            outlook = column.outlook(table, alternative) if table is not None else None
+            attacked, attack = table, outlook.attack if outlook else None
             if table is None and alternative == column.alternatives[0]:
-                shown = column.outlook(column.tabulated.value.log_probabilities(), _STAND_IN_POINTS)
+                attacked = column.tabulated.value.log_probabilities()
+                attack = bayes_attack(attacked, column.counts[_STAND_IN_POINTS])
+            verdict = None
+            if attacked is not None and attack is not None:
+                if law is not None and (c, len(attacked)) not in beliefs:
+                    beliefs[c, len(attacked)] = law.beliefs(c, column.codes[len(attacked)], len(attacked))
+                verdict = _verdict(attack, attacked, beliefs.get((c, len(attacked))))
             found[c][alternative] = Candidate(
                 settings=settings_of(choice),
                 budget=alternative.budget,
                 promise=promise,
                 curve=curve,
                 outlook=outlook,
-                verdict=Verdict(success=shown.attack.success, blind=shown.attack.blind_success) if shown else None,
+                verdict=verdict,
             )
         progress("comparing mechanisms", done, len(distinct))
     return [tuple(one[choice] for choice in column.alternatives) for one, column in zip(found, columns, strict=True)]
+
+
+def _joint_law(columns: Sequence[PlannedColumn]) -> JointLaw | None:
+    """Joint law of the columns; None where there is one, or too few records."""
+    found = [column.codes[_LAW_POINTS] for column in columns]
+    return JointLaw.fit(found) if len(found) > 1 and len(found[0]) >= LEAST_ATTACKED else None
+
+
+def _verdict(attack: Attack, table: Table, beliefs: Beliefs | None) -> Verdict:
+    """The verdict on the worse of two attackers: who knows the column's distribution, and who knows the others too.
+
+    The second guesses like the first where that serves better.
+    """
+    plain = Verdict(success=attack.success, blind=attack.blind_success)
+    if beliefs is None or (success := beliefs.success(np.exp(table))) <= plain.success:
+        return plain
+    blind = min(success, max(plain.blind, beliefs.blind_success))
+    return Verdict.worst([plain, Verdict(success=success, blind=blind, knows_others=True)])

@@ -154,7 +154,8 @@ def _examples_grid(column: ColumnPlan) -> FigureGrid:
 
 def _drawings(column: ColumnPlan) -> Iterator[Figure]:
     name = column.promise.column
-    curves = _loss_series(column)
+    # The what-ifs draw theirs.
+    curves = _loss_series(column) if all(one.budget is None for one in column.candidates) else []
     if curves:
         yield Figure(
             lines(

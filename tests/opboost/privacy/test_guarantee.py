@@ -248,3 +248,22 @@ def test_a_number_that_has_so_few_digits_is_written_as_it_is_and_others_are_not_
     assert "epsilon 1.001 at delta 1.01e-05" in str(promise)
     # The broken twin: the nearest number is a smaller one.
     assert float(f"{0.12341:.4g}") < 0.12341
+
+
+def test_guarantees_are_shown_in_sentences_and_in_notebooks_escaped():
+    promise = compose((AGE, CITY), is_secure=True, not_protected=("<script>",))
+    assert "are protected against everyone who sees what was released" in str(promise)
+    assert "It does not protect the active party's labels" in str(promise)
+    shown = promise._repr_html_()
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
+    assert shown.count("<tr>") == 3
+
+
+def test_a_guarantee_of_records_is_a_sentence_in_notebooks():
+    of_records = RecordGuarantee(
+        epsilon=1.0, delta=0.0, account="<i>", mode="certified", is_secure=True, bounds_are_public=True
+    )
+    shown = of_records._repr_html_()
+    assert "is protected against everyone who sees the model" in shown
+    assert "<i>" not in shown

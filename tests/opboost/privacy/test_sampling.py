@@ -149,6 +149,25 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return words
 
 
+def test_the_short_logarithm_is_within_its_bound() -> None:
+    """At both ends of every 256th, close to powers of two, and in between; against 40 digits."""
+    edges = 1 + np.arange(257) / 256
+    points = np.concatenate(
+        [edges, np.nextafter(edges, 0), np.nextafter(edges, 9), np.random.default_rng(1).random(50)]
+    )
+    numbers = np.concatenate([np.ldexp(points, e) for e in (-30, -29, -7, -1, 0)])
+    found = logs_of(numbers)
+    with localcontext(prec=40):
+        exact = [Decimal(x).ln() for x in numbers.tolist()]
+        errors = [abs(Decimal(y) - z) / (1 + abs(z)) for y, z in zip(found.tolist(), exact, strict=True)]
+    assert max(errors) < Decimal("4e-16")
+
+
+@numba.njit
+def logs_of(numbers):
+    return np.array([sampling._log(x) for x in numbers])
+
+
 @pytest.mark.parametrize("law", list(Law))
 @pytest.mark.parametrize(("n", "epsilon"), [(10, 5.12), (1000, 0.1), (10**6, 0.01), (10**6, 0.001)])
 def test_hardly_any_draw_needs_settling(law, n, epsilon, settled):

@@ -82,3 +82,12 @@ def test_several_labels_are_predicted_by_models_of_their_own(rows: tuple[np.ndar
     assert set(model.evals_result_) == {"rmse-0", "rmse-1"}
     assert model.score(table, labels) > 0.7
     assert model.contributions(table).shape == (600, 2, 4)
+
+
+def test_two_labels_of_failure_times_are_bounds(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    times = np.exp(target)
+    bounds = np.column_stack([times * 0.8, np.where(table[:, 2] > 1, 0, times * 1.3)])
+    model = OpBoostRegressor(**SMALL, objective="survival:aft").fit(table, bounds, eval_set=[(table, bounds)])
+    assert model.predict(table).shape == (600,)
+    assert model.evals_result_["cindex"][-1] > 0.85

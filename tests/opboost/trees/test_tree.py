@@ -230,3 +230,10 @@ def test_rows_reach_the_leaves_whose_values_they_score() -> None:
             assert tree.is_leaf[leaves[:, i]].all()
             scores[:, i % loss.n_outputs] += tree.values[leaves[:, i]]
         np.testing.assert_allclose(scores, ensemble.scores(matrix), atol=1e-12)
+
+
+def test_a_model_is_shown_in_notebooks_in_a_sentence_with_names_escaped() -> None:
+    leaf = Ensemble((), np.zeros(1), SquaredError(), (Feature("x", owner="<b>"),))
+    assert leaf._repr_html_() == (
+        "<p>This model for reg:squarederror has 0 trees in 0 rounds on 1 inputs, of which columns of &lt;b&gt;.</p>"
+    )

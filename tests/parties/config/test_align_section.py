@@ -1,4 +1,4 @@
-"""The `align` section: a secret goes with hashed ids and with nothing else."""
+"""The `align` section: a secret goes with hashed ids, prepared ids with Diffie-Hellman, and neither with others."""
 
 from __future__ import annotations
 
@@ -33,3 +33,11 @@ def test_the_method_is_intersection_unless_ids_are_listed_or_it_is_named(
 def test_a_secret_and_hashed_ids_go_together(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="`method: hashed` and a `secret` file that all parties share"):
         AlignSection(**given)
+
+
+@pytest.mark.parametrize("method", ["psi", "hashed", "prealigned", None])
+def test_prepared_ids_go_with_diffie_hellman(method: str | None) -> None:
+    secret = {"secret": "a.shared"} if method == "hashed" else {}
+    with pytest.raises(ValidationError, match="a `prepared` file goes with `method: psi-dh`"):
+        AlignSection(method=method, prepared="ids.prepared", **secret)
+    assert AlignSection(method="psi-dh", prepared="ids.prepared").prepared == Path("ids.prepared")

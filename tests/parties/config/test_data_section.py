@@ -14,6 +14,8 @@ import pytest
 from parties.config.data_section import DataSource
 from parties.config.reading import read_run, read_section
 from parties.config.vertical import PassiveRun
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
 from parties.errors import ConfigError, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -83,6 +85,13 @@ def test_a_password_that_is_not_there_is_named(keys: dict[str, str]) -> None:
     source = read_section(DataSource, {"uri": "postgresql://127.0.0.1:1/crm", "query": "SELECT 1", **keys})
     with pytest.raises((ConfigError, TableError), match=r"ABSENT_HERE is not set|absent cannot be read"):
         source.file()
+
+
+def test_the_doctor_names_a_place_that_cannot_be_read(sites: Sites) -> None:
+    sites.shop.run["data"] = {"uri": "sqlite:///absent/crm.db", "query": "SELECT 1"}
+    told = [one for one in examine(sites.shop.write(), wait_s=0.1) if one.status is Status.PROBLEM]
+    assert [one.check for one in told] == ["data"]
+    assert "sqlite:///absent/crm.db cannot be read" in told[0].sentence
 
 
 def test_a_table_of_a_database_is_the_same_as_its_file(sites: Sites) -> None:

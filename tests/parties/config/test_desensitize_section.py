@@ -84,3 +84,28 @@ def test_budgets_that_protect_nothing_are_found_in_common_and_own_settings() -> 
     }
     assert excessive(DesensitizeSection(category_epsilon=40).budgets())[0].words == "desensitize.category_epsilon is 40"
     assert excessive(of_column(cost=36_001.0, per=100).budgets())[0].words.startswith("desensitize.columns.age.cost")
+
+
+TWO = TableSchema(columns=(*SCHEMA.columns, ColumnSchema(name="spend", lower=0, upper=9)))
+
+
+def test_columns_are_left_out_and_may_go_by_their_number() -> None:
+    (found,) = DesensitizeSection(leave_out=("column 0",), columns={"column 1": {"whole_range": 2}}).mechanisms(TWO)
+    assert (found.schema.name, round(found.guarantee().domain_loss, 9)) == ("spend", 2)
+    # A column of such a name is meant itself.
+    named = TableSchema(columns=(ColumnSchema(name="column 1", lower=0, upper=9), *SCHEMA.columns))
+    assert [one.schema.name for one in DesensitizeSection(leave_out=("column 1",)).mechanisms(named)] == ["age"]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"leave_out": ["age", "spend"]}, "leave_out names every column"),
+        ({"leave_out": ["column 2"]}, "leave_out names columns that the schema lacks: column 2"),
+        ({"leave_out": ["age", "column 0"]}, "leave_out names columns twice: age"),
+        ({"columns": {"age": {}, "column 0": {}}}, "columns names columns twice: age"),
+    ],
+)
+def test_columns_that_are_not_there_or_named_twice_are_refused(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        DesensitizeSection(**given).mechanisms(TWO)

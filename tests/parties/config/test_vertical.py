@@ -282,6 +282,12 @@ MODEL: dict[str, Any] = {
     "base_score": 0.3,
     "early_stopping_rounds": 4,
     "n_jobs": 1,
+    "booster": "dart",
+    "rate_drop": 0.2,
+    "skip_drop": 0.4,
+    "one_drop": True,
+    "sample_type": "weighted",
+    "normalize_type": "forest",
     "validation_fraction": 0.25,
     "eval_metric": ["mae", "rmse"],
     "monotone_constraints": {"age": 1, "c0": -1},
@@ -359,7 +365,7 @@ def test_a_schema_file_describes_columns_in_its_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("bounds", 1, "unknown keys bounds; allowed are columns, id, ignore, label, missing_label"),
+        ("bounds", 1, "unknown keys bounds; allowed are base_margin, columns, id, ignore, label, missing_label"),
         ("columns", ["age"], "must map each column's name to its description"),
         ("columns.age", None, "must map each column's name to its description"),
         ("ignore", "note", "`ignore` must be a list"),

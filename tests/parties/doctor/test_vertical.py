@@ -320,3 +320,12 @@ def test_weak_columns_and_a_ledger_without_limits_are_warned_of_and_protected_on
     sites.shop.run |= {"desensitize": {"whole_range": 0.5}, "answers": "cells"}
     sites.shop.run["ledger"] = {"budget": {"epsilon": 1}}
     assert told(examine(sites.shop.write(), wait_s=0), Status.WARNING) == {}
+
+
+def test_what_is_missing_for_a_gpu_is_named_before_any_release(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    xgboost = pytest.importorskip("xgboost")
+    monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": False})
+    sites.bank.run["model"] = {"engine": "xgboost", "device": "cuda"}
+    assert "install `xgboost` in place of `xgboost-cpu`" in told(examine(sites.bank.write(), wait_s=HASTE))["settings"]
+    sites.bank.run["model"] = {"device": "cuda"}
+    assert "goes with engine: xgboost" in told(examine(sites.bank.write(), wait_s=HASTE))["settings"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from parties.errors import Disagreement
+from parties.errors import Disagreement, RunFolderError
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_group import WorkerGroup
-from protocols.messages.horizontal import StartTree
+from protocols.errors import TooFewWorkers
+from protocols.messages.horizontal import StartTree, WantTotals
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.memory import MemoryChannel, memory_pair
@@ -52,7 +55,8 @@ def test_the_end_is_told_to_those_who_are_there_and_a_silent_one_is_not_waited_f
     for worker in made._connections.all.values():
         worker.is_in = True
     far[0].send(Done())
-    made.finish()
+    assert made.finish() == ["w1"]
+    assert made.journal.done == {"w0"}
     assert [channel.receive() for channel in far] == [Done(), Done()]
     assert [worker.is_over for worker in made._connections.all.values()] == [True, False]
 
@@ -62,3 +66,39 @@ def test_one_worker_with_seeded_bits_makes_the_run_insecure() -> None:
     assert made.is_secure
     made._connections.all["w1"].is_secure = False
     assert not made.is_secure
+
+
+def test_sums_that_are_known_are_not_asked_for_and_those_of_other_questions_refused() -> None:
+    journal = RoundJournal()
+    journal.note_sum(0, np.arange(4))
+    made, far = group(2, journal=journal)
+    for worker in made._connections.all.values():
+        worker.is_in = True
+    made.want(WantTotals(nodes=np.zeros(1, "<i4")))
+    assert made.total(4).tolist() == [0, 1, 2, 3]
+    assert [channel.receive().kind for channel in far] == ["want totals"] * 2
+    assert not any(channel.is_ready() for channel in far)
+    journal.note_sum(1, np.arange(3))
+    with pytest.raises(RunFolderError, match="has sums of other questions"):
+        made.total(4)
+
+
+def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it() -> None:
+    journal = RoundJournal()
+    journal.note_survivors(0, ["w0", "w2", "w3"])
+    made, _ = group(4, journal=journal)
+    for name in ("w0", "w1", "w2"):
+        made._connections.all[name].is_in = True
+    with pytest.raises(TooFewWorkers, match="2 of 4 workers are there where every sum needs 3"):
+        made.total(4)
+
+
+def test_only_the_questions_about_the_trees_that_are_grown_are_told_again() -> None:
+    made, far = group(2)
+    for number in range(2):
+        made.tell(StartTree(output=0))
+        made.want(WantTotals(nodes=np.array([number], "<i4")))
+    made._connections.all["w1"].is_in = True
+    made._let_in("w1")
+    assert [far[1].receive().kind for _ in range(3)] == ["start tree", "start tree", "want totals"]
+    assert not far[1].is_ready()

@@ -97,7 +97,7 @@ def wait_for(path: Path, words: str, seconds: float = 100) -> None:
 def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     # The round in which it is killed waits so long for its connection.
-    clinics.runs["hub"]["patience"] = 8
+    clinics.runs["hub"]["patience"] = 4
     clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
     wait_for(clinics.folder("w2") / "answers.json", "n_trees")
@@ -115,6 +115,41 @@ def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_tur
     assert isinstance(found.get(timeout=30), RunFolder)
     assert clinics.read("w2", "answers.json")["answered"]["n_trees"] == 150 > before
     assert len(load_model(clinics.folder("w2") / "model.json").trees) == 150
+
+
+def test_a_coordinator_and_a_worker_that_are_killed_go_on_with_one_model_and_one_charge_of_secure_noise(
+    tmp_path: Path,
+) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.training["sgbdt"] = {"n_estimators": 60, "max_depth": 2}
+    for name in ("hub", *NAMES):
+        del clinics.runs[name]["seed"]
+        clinics.runs[name]["timeout"] = 2
+    processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
+    for name, n_trees in (("hub", 10), ("w1", 25), ("hub", 40)):
+        wait_for_trees(clinics, n_trees)
+        processes[name].kill()
+        finish(processes[name])
+        processes[name] = clinics.start(name)
+    ends = finish(*processes.values())
+    assert [code for code, _, _ in ends] == [0] * 4, ends
+    assert len({(clinics.folder(name) / "model.json").read_bytes() for name in ("hub", *NAMES)}) == 1
+    assert len(load_model(clinics.folder("hub") / "model.json").trees) == 60
+    assert clinics.read("hub", "meta.json")["n_rounds"] == 60
+    assert clinics.read("hub", "meta.json")["unconfirmed"] == []
+    assert not (clinics.folder("hub") / "journal").exists()
+    for name in NAMES:
+        assert clinics.read(name, "answers.json")["key"] == ""
+        run = read_run(clinics.write(name), WorkerRun)
+        with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+            assert ledger.n_runs() == 1
+
+
+def wait_for_trees(clinics: Clinics, n_trees: int, seconds: float = 100) -> None:
+    deadline, path = time.monotonic() + seconds, clinics.folder("w0") / "answers.json"
+    while not path.exists() or clinics.read("w0", "answers.json")["answered"]["n_trees"] < n_trees:
+        assert time.monotonic() < deadline, f"not {n_trees} trees after {seconds} s"
+        time.sleep(0.002)
 
 
 def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path: Path) -> None:

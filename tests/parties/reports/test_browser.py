@@ -55,7 +55,7 @@ def pages(finished: Any, treated: Any) -> dict[str, Path]:
 @pytest.mark.parametrize(
     ("kind", "n_figures"),
     [
-        ("plan", 6),
+        ("plan", 4),
         ("active", 4),
         ("passive", 0),
         ("coordinator's plan", 4),

@@ -365,10 +365,10 @@ def test_facts_of_every_kind_are_plain_values(hospitals: Any) -> None:
     json.dumps(plain(record_plan(hospitals.write("south"))), allow_nan=False)
 
 
-def test_a_ledger_of_another_role_is_refused_in_words(hospitals: Any) -> None:
+def test_an_account_that_was_never_charged_is_refused_in_words(hospitals: Any) -> None:
     done = CliRunner().invoke(app, ["ledger", str(hospitals.write("north"))])
-    assert done.exit_code == 1
-    assert "stands in `opboost report`" in done.stderr
+    assert done.exit_code == 6
+    assert "no run was charged" in done.stderr
 
 
 def test_a_run_file_of_a_vertical_role_is_not_mistaken(make_sites: Any, tmp_path: Path) -> None:

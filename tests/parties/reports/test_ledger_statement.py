@@ -7,9 +7,14 @@ import math
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from parties.cli import app
+from parties.config.horizontal import WorkerRun
+from parties.config.reading import read_run
 from parties.errors import ConfigError, LedgerError
-from parties.reports.ledger_statement import DEFAULT_PATH, Spending, ledger_path, read_statement
+from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.reports.ledger_statement import DEFAULT_PATH, Spending, ledger_path, read_account, read_statement
 from tests.support.clinics import Clinics
 from tests.support.released_cells import on_account, train
 from tests.support.sites import Sites
@@ -53,7 +58,7 @@ def test_another_role_has_no_such_ledger(sites: Sites, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="only a passive party keeps a ledger"):
         ledger_path(sites.bank.write(), None)
     (tmp_path / "clinics").mkdir()
-    with pytest.raises(ConfigError, match="for the role worker, and this command reads a passive party's ledger"):
+    with pytest.raises(ConfigError, match="for the role worker, and a passive party's ledger is meant"):
         ledger_path(Clinics(tmp_path / "clinics").write("w0"), None)
 
 
@@ -61,3 +66,35 @@ def test_a_ledger_that_is_not_there_is_not_begun(tmp_path: Path) -> None:
     with pytest.raises(LedgerError):
         read_statement(None, tmp_path / "none.sqlite")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_sees_its_account_with_its_runs_and_what_remains(tmp_path: Path) -> None:
+    path = Clinics(tmp_path).write("w0")
+    with pytest.raises(LedgerError, match="no run was charged"):
+        read_account(path)
+    run = read_run(path, WorkerRun)
+    (tmp_path / "w0" / "runs").mkdir(exist_ok=True)
+    with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+        for name in ("spring", "<b>fall"):
+            ledger.charge(RunCharge(run=name, coordinator="hub", epsilon=0.5, delta=1e-6))
+    found = read_account(path)
+    assert [one.run for one in found.runs] == ["spring", "<b>fall"]
+    assert (found.epsilon.spent, found.delta.spent) == (1.0, 2e-6)
+    assert "2 runs have spent epsilon 1 and delta 2e-06" in found.sentence
+    shown = CliRunner().invoke(app, ["ledger", str(path), "--format", "json"])
+    assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_dict()))
+    assert "2 runs have spent epsilon 1" in CliRunner().invoke(app, ["ledger", str(path)]).stdout
+    assert "&lt;b&gt;fall" in found._repr_html_()
+
+
+def test_a_coordinator_keeps_no_account(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="the workers keep accounts"):
+        read_account(Clinics(tmp_path).write("hub"))
+
+
+def test_records_that_were_charged_are_counted_column_by_column(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    on_account(path, train())
+    found = read_statement(None, path)
+    assert ({one.n_records for one in found.columns}, found.n_spared) == ({200}, 0)
+    assert "<td>spend</td>" in found._repr_html_()

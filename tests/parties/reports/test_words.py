@@ -42,6 +42,7 @@ STATEMENT = Statement(
             epsilon=Spending(0.25, 1.0),
             category_epsilon=NOTHING,
             cell_bits=NOTHING,
+            n_records=6,
             n_releases=1,
             n_reuses=2,
             n_tests=3,
@@ -85,9 +86,9 @@ def test_a_guarantee_says_what_it_does_not_cover_and_seeded_bits_that_they_are_n
 
 def test_a_ledger_is_told_in_words_and_per_column() -> None:
     assert "has spent 0.25 over all columns; remaining: 0.75" in spent_words(STATEMENT)
-    assert spent_words(STATEMENT).endswith("remaining: no limit.")
+    assert spent_words(STATEMENT).endswith("remaining: no limit. 1 cells of its records were never charged.")
     (row,) = spent_grid(STATEMENT).rows
-    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "1", "2", "3", "5", "4")
+    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "6", "1", "2", "3", "5", "4")
     (told,) = ledger_section(None).blocks
     assert isinstance(told, Prose)
     assert "no ledger yet" in told.text

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
 
+from opboost.privacy.guarantee import nothing_released
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble
-from parties.runs.joint_model import JointModel
+from opboost.uplift import ColumnUse, Uplift
+from parties.runs.joint_model import USES_FILE, JointModel
 
 
 def model() -> JointModel:
@@ -26,3 +28,15 @@ def test_only_an_ensemble_is_needed_and_nothing_is_shared_between_models() -> No
 def test_a_finished_model_is_not_exchanged() -> None:
     with pytest.raises(FrozenInstanceError):
         model().ensemble = None  # type: ignore[misc, assignment]
+
+
+def test_a_model_is_shown_in_notebooks_with_the_guarantee_of_each_party() -> None:
+    shown = replace(model(), guarantees={"<shop>": nothing_released()})._repr_html_()
+    assert "reg:squarederror" in shown
+    assert "<p>&lt;shop&gt;:</p><p>No privacy guarantee." in shown
+
+
+def test_what_columns_add_is_kept_with_the_model() -> None:
+    use = ColumnUse("shop", ("column 0",), Uplift(metric="auc", n_rows=1, n_held_out=1))
+    (found,) = replace(model(), uses=(use,)).documents()[USES_FILE]["uses"]  # type: ignore[misc]
+    assert found["columns"] == ("column 0",)

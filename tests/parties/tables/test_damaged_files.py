@@ -560,7 +560,7 @@ def test_paths_that_may_not_be_looked_at_are_one_sentence(shop: Any, owner: Owne
     path, hidden = shop.write(), Path("/" + "x" * 300)
     run = read_run(path, PassiveRun)
     with pytest.raises(TableError, match="cannot be read: File name too long"):
-        prepare_passive(run.model_copy(update={"data": hidden}), path)
+        prepare_passive(run.model_copy(update={"source": hidden}), path)
     with pytest.raises(LedgerError, match="cannot be used: File name too long"):
         Ledger(hidden)
     assert one_table(hidden) == hidden

@@ -87,16 +87,25 @@ def test_the_result_does_not_depend_on_how_the_records_were_aligned(sites: Any, 
     common = unaligned(sites, None)
     sites.shop.run["desensitize"]["epsilon"] = float("inf")
     sites.shop.run["no_privacy"] = True
-    models = {}
-    for name, align in (("psi", None), ("again", None), ("listed", {"method": "prealigned"})):
+    models, kept = {}, []
+    by_points = {"method": "psi-dh"}
+    ways = [("psi", None), ("points", by_points), ("prepared", by_points), ("listed", {"method": "prealigned"})]
+    for name, align in ways:
         for site in (sites.bank, sites.shop):
             site.run["run_id"] = name
             if align:
+                site.run["align"] = dict(align)
+        if align == by_points:
+            sites.shop.run["align"]["prepared"] = "ids.prepared"
+        if name == "listed":
+            for site in (sites.bank, sites.shop):
                 (site.path / "ids.txt").write_text("\n".join(common))
-                site.run |= {"align": align, "ids": "ids.txt"}
+                site.run["ids"] = "ids.txt"
         found = train_both(sites, outcomes)
         models[name] = (found["bank"].path / "model.json").read_text()
-    assert models["psi"] == models["again"] == models["listed"]
+        kept.append((sites.shop.path / "ids.prepared").read_bytes() if "points" in models else b"")
+    assert models["psi"] == models["points"] == models["prepared"] == models["listed"]
+    assert kept[1] == kept[2] != b""
 
 
 def test_what_was_released_for_the_common_records_is_used_again(sites: Any, outcomes: Outcomes) -> None:
@@ -326,6 +335,7 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
     [
         ({"method": "hashed"}, "`method: hashed` and a `secret` file that all parties share go together"),
         ({"secret": "x.shared"}, "go together"),
+        ({"method": "psi-dh", "prepared": "p"}, "`align.prepared` is a passive party's, which prepares its ids"),
         ({"method": "guess"}, "align.method: must be 'psi', 'psi-dh', 'hashed' or 'prealigned'"),
         ({"duplicates": "any"}, "align.duplicates: must be 'refuse', 'first', 'last' or 'drop'"),
     ],

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import auc, metric_by_name
+from opboost.privacy.guarantee import compose
+from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
@@ -27,6 +31,7 @@ from parties.reports.held_out_section import load_uplift
 from parties.tables.blocks import id_keys
 from parties.vertical import held_out
 from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
+from parties.vertical.held_out_score import columns_of_ranks
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_client import predict_locally
@@ -234,17 +239,17 @@ def named(n_rows: int) -> pd.Index:
     return pd.Index([f"r{i}" for i in range(n_rows)], dtype=object)
 
 
-def chosen(path: Path, key: bytes, n_rows: int, share: float) -> Any:
-    return KeyedChoice(path, share, lambda key: places_of(key, named(n_rows))).rows(key)
+def chosen(path: Path, key: bytes, n_rows: int, share: float, most: int | None = None) -> Any:
+    return KeyedChoice(path, share, lambda key: places_of(key, named(n_rows)), most).divided(key)
 
 
 def test_about_the_share_is_held_out_20000_of_a_large_first_run_and_never_all(tmp_path: Path) -> None:
     for n_rows in (2, 50, 1000, 110_000):
         for share in (0.01, 0.2, 0.5):
             path, expected = tmp_path / f"{n_rows} {share}", min(share * n_rows, 20_000)
-            rows = chosen(path, bytes(32), n_rows, share)
+            found = chosen(path, bytes(32), n_rows, share)
             # 5 standard deviations of a binomial count.
-            assert abs((0 if rows is None else len(rows)) - expected) <= 5 * np.sqrt(expected) + 1
+            assert abs((0 if found is None else len(found.held_out)) - expected) <= 5 * np.sqrt(expected) + 1
     with pytest.raises(Disagreement, match="all of the 3 common records are held-out ones"):
         chosen(tmp_path / "all", bytes(32), 3, 1 - 1e-12)
     for n_rows in (1, 2, 3, 5, 50):
@@ -509,9 +514,8 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     folder = train_both(sites, outcomes)["bank"]
     page = (folder.path / "report.html").read_text()
     headings = [text.split("</h2>")[0] for text in page.split("<h2>")[1:]]
-    assert headings[0] == "Held-out records"
+    assert headings[0] == "Result"
     assert "Quality: training rows" in headings
-    assert "Training scores: scores of rows that the trees were grown on flatter the model." in page
     assert "which were neither released nor trained on" in page
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
@@ -520,3 +524,31 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     told = capsys.readouterr().out
     assert "bank alone" in told
     assert "uplift, 95 % bootstrap interval" in told
+
+
+@pytest.mark.parametrize("most", [None, 1, 100, 5000])
+def test_who_is_released_does_not_depend_on_how_many_are_and_who_is_held_out_never_is(
+    tmp_path: Path, most: int | None
+) -> None:
+    found, whole = (chosen(tmp_path / "kept", bytes(32), 1000, 0.2, one) for one in (most, None))
+    assert found.held_out.tolist() == whole.held_out.tolist()
+    assert set(found.trained) <= set(whole.trained)
+    assert len(found.trained) == min(most or 1000, len(whole.trained))
+    assert sorted([*whole.held_out, *whole.trained]) == list(range(1000))
+
+
+def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
+    numbers, town = ColumnSchema(name="a", lower=0, upper=9), {"kind": Kind.UNORDERED, "categories": ("x", "y")}
+    schemas = (numbers, ColumnSchema(name="b", **town))  # type: ignore[arg-type]
+    promise = compose(tuple(ColumnMechanism(one, MechanismSettings()).guarantee() for one in schemas), is_secure=True)
+    assert columns_of_ranks(promise, ["c0", "c1", "c2"]) == {"a": ["c0"], "b": ["c1", "c2"]}
+    # A guarantee that does not fit what was offered says nothing about it.
+    for wrong in (promise, None):
+        assert columns_of_ranks(wrong, ["c0", "c1"]) == {"c0": ("c0",), "c1": ("c1",)}
+
+
+def test_parties_that_release_different_numbers_of_records_do_not_agree(sites: Any, outcomes: Outcomes) -> None:
+    for site, most in ((sites.bank, 100), (sites.shop, 150)):
+        site.run |= {"held_out": 0.2, "most_records": most}
+    found = train_both(sites, outcomes)
+    assert all("records released at most" in str(error) for error in found.values())

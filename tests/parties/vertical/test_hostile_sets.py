@@ -226,7 +226,7 @@ class FalseShop:
         theirs = expect(channel, BlindedIds).rows
         keys = [Cipher(n_workers=1) for _ in range(self.n_brought)]
         channel.send(ReblindedIds(start=0, rows=np.concatenate([key.reblind(theirs[:1]) for key in keys])))
-        values = np.concatenate([curve_prf.own_values(key, [self.known], lambda *step: None) for key in keys])
+        values = np.concatenate([curve_prf._own_values(key, [self.known], lambda *step: None) for key in keys])
         channel.send(BlindedIds(start=0, rows=values[ascending_order(values)]))
         assert np.unpackbits(expect(channel, CommonIds).bits).sum() == 1
         channel.send(bank.model_copy(update={"n_rows": 1, "id_point": GUESS.point}))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher
-from protocols.alignment.curve_prf import evaluate, own_values, query
+from protocols.alignment.curve_prf import PreparedIds, _own_values, evaluate, query
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, ReblindedIds
 from protocols.transport.memory import memory_pair
@@ -20,10 +20,16 @@ def quiet(step: str, done: int, total: int) -> None:
     """Report nothing."""
 
 
-def test_a_ends_with_what_b_computes_alone() -> None:
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_ends_with_what_b_computes_alone(is_prepared: bool) -> None:
     near, far = memory_pair("a", "b")
     found: list[np.ndarray] = []
-    thread = threading.Thread(target=lambda: found.append(evaluate(far, IDS[4:], size=6, progress=quiet)), daemon=True)
+    prepared = PreparedIds.of(IDS[4:], quiet) if is_prepared else None
+
+    def answer() -> None:
+        found.append(evaluate(far, IDS[4:], size=6, prepared=prepared, progress=quiet))
+
+    thread = threading.Thread(target=answer, daemon=True)
     thread.start()
     (mine,) = query([near], IDS[:6], quiet)
     thread.join(60)
@@ -34,8 +40,8 @@ def test_a_ends_with_what_b_computes_alone() -> None:
 
 def test_the_function_is_that_of_its_key() -> None:
     with Cipher(n_workers=1) as one, Cipher(n_workers=1) as other:
-        np.testing.assert_array_equal(own_values(one, IDS, quiet), own_values(one, IDS, quiet))
-        assert (own_values(one, IDS, quiet) != own_values(other, IDS, quiet)).any(axis=1).all()
+        np.testing.assert_array_equal(_own_values(one, IDS, quiet), _own_values(one, IDS, quiet))
+        assert (_own_values(one, IDS, quiet) != _own_values(other, IDS, quiet)).any(axis=1).all()
 
 
 @pytest.mark.parametrize(
@@ -50,8 +56,17 @@ def test_what_is_no_point_or_not_due_is_refused_by_both(rows: np.ndarray, kind: 
     near, far = memory_pair("a", "b")
     near.send(BlindedIds(start=0, rows=rows))
     with pytest.raises(kind, match=f"a sent .*{words}"):
-        evaluate(far, IDS, size=2, progress=quiet)
+        evaluate(far, IDS, size=2, prepared=None, progress=quiet)
     near, far = memory_pair("a", "b")
     far.send(ReblindedIds(start=0, rows=rows))
     with pytest.raises(kind, match=f"b sent .*{words}"):
         query([near], IDS[:2], quiet)
+
+
+def test_prepared_ids_ascend_in_their_order_and_do_not_show_the_key() -> None:
+    prepared = PreparedIds.of(IDS, quiet)
+    rows = [row.tobytes() for row in prepared.values[prepared.order]]
+    assert rows == sorted(rows)
+    assert prepared.key.hex() not in repr(prepared)
+    assert "key" not in repr(prepared)
+    assert PreparedIds.of(IDS, quiet).key != prepared.key

@@ -11,7 +11,7 @@ from scipy.stats import gumbel_l, logistic, norm
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.packing import grad_of
 from opboost.trees.losses.loss import Loss
-from opboost.trees.losses.survival import AcceleratedFailure, Cox
+from opboost.trees.losses.survival import AcceleratedFailure, Cox, bounds_of, signed_times
 
 DRAW = np.random.default_rng(4)
 N = 30
@@ -72,3 +72,27 @@ def test_xgboost_gets_a_time_without_an_event_as_a_lower_bound() -> None:
         "label_lower_bound": [2.0, 3.0],
         "label_upper_bound": [2.0, np.inf],
     }
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_intervals_have_the_slopes_of_their_probability(noise: Any) -> None:
+    lower, scores = np.exp(DRAW.normal(0, 1, N)), DRAW.normal(0, 0.5, N)
+    labels = np.column_stack([lower, lower * DRAW.uniform(1.05, 3, N)])
+    loss, law = AcceleratedFailure(noise, 0.8), NOISES[noise]
+
+    def loss_of(scores: np.ndarray) -> np.ndarray:
+        low, high = ((np.log(one) - scores) / 0.8 for one in labels.T)
+        return -np.log(law.cdf(high) - law.cdf(low))
+
+    grid, out = loss.grid(labels, np.ones(N), np.zeros(1)), np.empty((1, N), np.int64)
+    loss.gradients(scores[None, :], labels, np.ones(N), grid, out=out)
+    found = np.array([grad_of(one) / grid.grad_scale for one in out[0].tolist()])
+    expected = (loss_of(scores + 1e-5) - loss_of(scores - 1e-5)) / 2e-5
+    np.testing.assert_allclose(found, np.clip(expected, -15, 15), atol=1e-4)
+
+
+def test_bounds_of_a_time_are_read_in_either_form() -> None:
+    lower, upper = bounds_of(np.array([[1.0, 2.0], [3.0, 0.0], [4.0, np.inf]]))
+    assert (lower.tolist(), upper.tolist()) == ([1, 3, 4], [2, np.inf, np.inf])
+    assert signed_times(np.array([[1.0, 2.0], [3.0, 0.0]])).tolist() == [1.5, -3]
+    assert [one.tolist() for one in bounds_of(np.array([1.0, -3.0]))] == [[1, 3], [1, np.inf]]

@@ -28,6 +28,9 @@ from parties.reports.plan.choices import MechanismGrid, alternatives_for, settin
 from parties.reports.plan.facts import plan_of
 from parties.reports.writing import report_of
 
+# Where other mechanisms do not matter: the chosen one, and baselines.
+ALONE = MechanismGrid(mechanisms=("global",))
+
 
 @pytest.fixture
 def shop(make_sites: Any, tmp_path: Path) -> Any:
@@ -77,7 +80,7 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
 
 
 def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:
-    assert plan_of(shop.write(), MechanismGrid(), wanted_order=()).ledger is None
+    assert plan_of(shop.write(), ALONE, wanted_order=()).ledger is None
     assert "nothing has been released" in report_of(shop.write()).text("md")
 
 
@@ -108,7 +111,7 @@ def test_every_candidates_numbers_are_those_of_its_table(shop: Any) -> None:
 
 
 def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
-    plan = plan_of(shop.write(), MechanismGrid(), wanted_order=())
+    plan = plan_of(shop.write(), ALONE, wanted_order=())
     spend, visits = plan.columns
     assert (spend.n_values, spend.n_missing) == (400, 0)
     assert (visits.n_values, visits.n_missing) == (400 - visits.n_missing, int(shop.table["visits"].isna().sum()))
@@ -120,7 +123,7 @@ def test_counts_and_histograms_hold_every_record(shop: Any) -> None:
 
 def test_examples_are_points_of_the_public_range_not_of_the_data(shop: Any) -> None:
     def released() -> list[tuple[float, ...]]:
-        examples = plan_of(shop.write(), MechanismGrid(), wanted_order=()).columns[0].examples
+        examples = plan_of(shop.write(), ALONE, wanted_order=()).columns[0].examples
         return [(one.value, one.low, one.middle, one.high) for one in examples]
 
     before = released()
@@ -135,18 +138,18 @@ def test_an_observer_sees_an_examples_rank_among_the_releases_to_be_expected(sho
     (mechanism, _) = own.desensitize.mechanisms(read_schema(own.table_schema)[0])
     codes = encode(shop.table["spend"], mechanism.schema, domain=mechanism.settings.domain).codes
     kernel = np.exp(mechanism.value.log_probabilities())
-    for one in plan_of(path, MechanismGrid(), wanted_order=()).columns[0].examples:
+    for one in plan_of(path, ALONE, wanted_order=()).columns[0].examples:
         low, high = (round(99 * value / 100) for value in (one.low, one.high))
         assert one.rank_low == pytest.approx(np.mean([kernel[code - 1, :low].sum() for code in codes]))
         assert one.rank_high == pytest.approx(np.mean([kernel[code - 1, : high + 1].sum() for code in codes]))
 
 
 def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> None:
-    (column, _) = plan_of(shop.write(), MechanismGrid(), wanted_order=(0.5, 0.95)).columns
+    (column, _) = plan_of(shop.write(), ALONE, wanted_order=(0.5, 0.95)).columns
     assert [wanted for wanted, _ in column.least] == [0.5, 0.95]
     for wanted, epsilon in column.least:
         shop.run["desensitize"]["epsilon"] = epsilon
-        outlook = plan_of(shop.write(), MechanismGrid(), wanted_order=()).columns[0].chosen.outlook
+        outlook = plan_of(shop.write(), ALONE, wanted_order=()).columns[0].chosen.outlook
         assert outlook is not None
         assert outlook.kendall is not None
         assert wanted <= outlook.kendall <= wanted + 0.03
@@ -155,7 +158,7 @@ def test_the_suggested_budget_is_the_least_that_keeps_the_order(shop: Any) -> No
 def test_a_plan_draws_writes_and_spends_nothing(shop: Any) -> None:
     path = shop.write()
     before = {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()}
-    plan_of(path, MechanismGrid(), wanted_order=(0.9,))
+    plan_of(path, ALONE, wanted_order=(0.9,))
     assert {file: file.read_bytes() for file in shop.path.rglob("*") if file.is_file()} == before
 
 
@@ -237,14 +240,14 @@ def test_impossible_wishes_are_one_sentence(shop: Any, words: list[str], said: s
 def test_what_a_run_would_refuse_a_plan_refuses(shop: Any) -> None:
     shop.table.loc[3, "spend"] = np.nan
     with pytest.raises(DataError, match="missing"):
-        plan_of(shop.write(), MechanismGrid(), wanted_order=())
+        plan_of(shop.write(), ALONE, wanted_order=())
 
 
 def test_a_changed_setting_changes_the_promise(shop: Any) -> None:
     """The twin of the tests above: they would not pass whatever the plan said."""
-    before = plan_of(shop.write(), MechanismGrid(), wanted_order=())
+    before = plan_of(shop.write(), ALONE, wanted_order=())
     shop.run["desensitize"]["epsilon"] = 0.25
-    after = plan_of(shop.write(), MechanismGrid(), wanted_order=())
+    after = plan_of(shop.write(), ALONE, wanted_order=())
     assert after.guarantee.epsilon < before.guarantee.epsilon
     assert after.columns[0].sentence != before.columns[0].sentence
     assert replace(after, columns=()) != replace(before, columns=())

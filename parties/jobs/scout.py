@@ -1,0 +1,151 @@
+"""Scouting: release a small random part of the common records, and measure what each column adds, before the full run.
+
+The parties train as in a full run, under the name of the run with `SCOUT` behind it, on so many records alone; the full
+run holds out the same records, keeps the draws of those that were released, and pays for the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import indent
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import TypeAdapter
+
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.uplift import ColumnUse, Uplift
+from parties.config.reading import read_role, read_schema, read_section
+from parties.config.section import resolved
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError, naming
+from parties.jobs.life_cycle import Terminal
+from parties.jobs.train_vertical import train_active, train_passive
+from parties.reports.held_out_section import load_uplift
+from parties.runs.joint_model import USES_FILE
+from parties.runs.run_folder import RunFolder
+from parties.storage.documents import read_yaml
+from parties.storage.serialization import guarantee_from_dict
+from parties.vertical.held_out import SCOUT
+from parties.vertical.held_out_score import adds
+
+_OFFERED = (
+    "The same budget, divided by what columns add; those that were scouted are then drawn anew, and their records pay "
+    "again:"
+)
+
+_USES = TypeAdapter(tuple[ColumnUse, ...])
+
+R = TypeVar("R", ActiveRun, PassiveRun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scouted:
+    """What a party knows after scouting.
+
+    Attributes
+    ----------
+    folder : RunFolder
+    n_records : int
+        Records that were released.
+    numbered : dict of str to str
+        A passive party's columns by the names that the active party may know them by; else empty.
+    uplift : Uplift or None
+        Of the active party, and so are the following.
+    uses : tuple of ColumnUse
+        What columns add, one by one and those together that add nothing.
+    to_copy : dict of str to str
+        By party, lines for its run file.
+    """
+
+    folder: RunFolder
+    n_records: int
+    numbered: Mapping[str, str]
+    uplift: Uplift | None = None
+    uses: tuple[ColumnUse, ...] = ()
+    to_copy: Mapping[str, str]
+
+
+def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Scouted:
+    """Run one party's side of a scouting.
+
+    Raises
+    ------
+    ConfigError
+        If the run file's role, or what it says, allows none.
+    """
+    if read_role(path) == "active":
+        run = scouting(path, ActiveRun, records)
+        folder = train_active(path, insecure=insecure, terminal=terminal, run=run)
+        found = folder.read_json("guarantee.json")
+        guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}
+        there = (folder.path / USES_FILE).exists()
+        uses = _USES.validate_python(folder.read_json(USES_FILE)["uses"]) if there else ()
+        lines = {run.party: _dump({"passive": [active_lines(peer, one, uses) for peer, one in guarantees.items()]})}
+        lines |= {peer: passive_lines(peer, one, uses) for peer, one in guarantees.items()}
+        return Scouted(
+            folder=folder,
+            n_records=folder.read_json("meta.json")["n_rows"],
+            numbered={},
+            uplift=load_uplift(folder),
+            uses=uses,
+            to_copy=lines if uses else {},
+        )
+    passive = scouting(path, PassiveRun, records)
+    if passive.desensitize.leave_out:
+        raise ConfigError(f"{path}: scouting looks at every column; remove `leave_out`. Nothing was sent")
+    schema, _ = read_schema(passive.table_schema)
+    folder = train_passive(path, insecure=insecure, terminal=terminal, run=passive)
+    numbered = {f"column {i}": name for i, name in enumerate(schema.names)}
+    return Scouted(folder=folder, n_records=folder.read_json("meta.json")["n_rows"], numbered=numbered, to_copy={})
+
+
+def scouting(path: Path, kind: type[R], records: int) -> R:
+    """The run that scouts for the run of a run file."""
+    document = read_yaml(path)
+    names = {key: f"{document[key]}{SCOUT}" for key in ("run_id", "folder") if key in document}
+    with naming(path):
+        run = read_section(kind, {**document, **names, "most_records": records, "report": False})
+    return resolved(run, path.resolve().parent)
+
+
+def active_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> dict[str, Any]:
+    """What the active party's run file then agrees on with a peer: its columns of ranks."""
+    left_out = set(useless(peer, uses))
+    kept = (one for one in guarantee.columns if one.column not in left_out)
+    return {"name": peer, "agreed": {"columns": int(sum(one.parameters.get("n_categories", 1) for one in kept))}}
+
+
+def passive_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> str:
+    """What a peer's run file then leaves out; and as a comment, how it may divide its budget among the others."""
+    columns = {column: {"whole_range": loss} for column, loss in split(peer, guarantee, uses).items()}
+    offered = f"{_OFFERED}\n{_dump({'columns': columns})}" if columns else ""
+    return "desensitize:\n" + indent(_dump({"leave_out": useless(peer, uses)}) + indent(offered, "# "), "  ")
+
+
+def useless(peer: str, uses: Sequence[ColumnUse]) -> list[str]:
+    """The columns of a peer that add nothing to the score of held-out records."""
+    return [one.columns[0] for one in uses if one.owner == peer and len(one.columns) == 1 and not adds(one)]
+
+
+def split(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> dict[str, float]:
+    """The budget of all ordered columns, divided among those that add something.
+
+    If the noise harms by a column's use divided by the square of its budget, as its variance is, the sum is least where
+    budgets are in proportion to the cube roots of the uses.
+    """
+    ordered = [one for one in guarantee.columns if _is_ordered(one)]
+    total = sum(one.domain_loss for one in ordered)
+    helpful = {one.columns[0]: one.uplift.uplift or 0.0 for one in uses if one.owner == peer and adds(one)}
+    roots = {one.column: helpful[one.column] ** (1 / 3) for one in ordered if helpful.get(one.column, 0) > 0}
+    return {column: float(f"{total * root / sum(roots.values()) * 0.995:.3g}") for column, root in roots.items()}
+
+
+def _dump(lines: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(lines, sort_keys=False, default_flow_style=None)
+
+
+def _is_ordered(one: ColumnGuarantee) -> bool:
+    return one.mechanism != "randomised_response" and one.domain_loss < float("inf")

@@ -1,0 +1,84 @@
+"""Lines that scouting offers for run files: they can be copied, and spend no more than before."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from opboost.privacy.guarantee import Guarantee, compose
+from opboost.schema import ColumnSchema, Kind, TableSchema
+from opboost.uplift import ColumnUse, Uplift
+from parties.config.desensitize_section import DesensitizeSection
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import ConfigError
+from parties.jobs.life_cycle import Terminal
+from parties.jobs.scout import active_lines, passive_lines, scout, scouting, split
+
+SCHEMA = TableSchema(
+    columns=(
+        ColumnSchema(name="spend", lower=0, upper=5000),
+        ColumnSchema(name="visits", lower=0, upper=60),
+        ColumnSchema(name="grade", kind=Kind.ORDERED, categories=("low", "fair", "good")),
+        ColumnSchema(name="region", kind=Kind.UNORDERED, categories=("north", "south", "west")),
+    )
+)
+
+
+def guarantee() -> Guarantee:
+    return compose(tuple(one.guarantee() for one in DesensitizeSection().mechanisms(SCHEMA)), is_secure=True)
+
+
+def use(column: str, uplift: float, low: float) -> ColumnUse:
+    found = Uplift(metric="auc", n_rows=10, n_held_out=10, uplift=uplift, low=low, high=2 * uplift)
+    return ColumnUse("shop", (column,), found)
+
+
+USES = (use("spend", 0.08, 0.07), use("visits", 0.01, 0.005), use("grade", 0.001, -0.01), use("region", 0.02, -0.001))
+
+
+def test_the_lines_for_a_passive_party_can_be_copied_and_spend_no_more_than_before() -> None:
+    text = passive_lines("shop", guarantee(), USES)
+    assert yaml.safe_load(text) == {"desensitize": {"leave_out": ["grade", "region"]}}
+    taken = [line.replace("# ", "") for line in text.splitlines() if "pay again" not in line]
+    found = DesensitizeSection(**yaml.safe_load("\n".join(taken))["desensitize"]).mechanisms(SCHEMA)
+    losses = {one.schema.name: one.guarantee().domain_loss for one in found}
+    before = sum(one.domain_loss for one in guarantee().columns if one.column != "region")
+    assert set(losses) == {"spend", "visits"}
+    assert 0.98 * before < sum(losses.values()) <= before
+    assert losses["spend"] / losses["visits"] == pytest.approx(8 ** (1 / 3), rel=0.01)
+
+
+def test_the_active_party_agrees_on_the_columns_of_ranks_that_are_left() -> None:
+    assert active_lines("shop", guarantee(), USES) == {"name": "shop", "agreed": {"columns": 2}}
+    assert active_lines("shop", guarantee(), USES[:3])["agreed"] == {"columns": 5}
+
+
+def test_a_split_in_proportion_to_the_uses_themselves_would_do_more_harm() -> None:
+    """The broken twin: cube roots minimise the sum of uses over squared budgets."""
+    roots, total = split("shop", guarantee(), USES), 8.0 + 8.0 + 4.6
+    harm = {"spend": 0.08, "visits": 0.01}
+    even = sum(each / (total / 2) ** 2 for each in harm.values())
+    linear = sum(each / (total * each / sum(harm.values())) ** 2 for each in harm.values())
+    assert sum(harm[name] / loss**2 for name, loss in roots.items()) < min(even, linear)
+    assert math.isclose(sum(roots.values()), total, rel_tol=0.02)
+
+
+def test_a_scouting_run_has_a_name_a_folder_and_a_number_of_its_own(sites: Any) -> None:
+    sites.bank.run["held_out"] = 0.2
+    run = scouting(sites.bank.write(), ActiveRun, 150)
+    assert (run.run_id, run.run_folder.name) == ("spring-scout", "spring-scout")
+    assert (run.most_records, run.report) == (150, False)
+    sites.bank.run["folder"] = "elsewhere"
+    assert scouting(sites.bank.write(), ActiveRun, 150).run_folder == sites.bank.path / "elsewhere-scout"
+
+
+def test_what_cannot_be_scouted_is_refused(sites: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="most_records goes with `held_out` above 0"):
+        scouting(sites.shop.write(), PassiveRun, 150)
+    sites.shop.run |= {"held_out": 0.2, "desensitize": {"leave_out": ["spend"]}}
+    with pytest.raises(ConfigError, match="scouting looks at every column"):
+        scout(sites.shop.write(), records=150, insecure=False, terminal=Terminal())
