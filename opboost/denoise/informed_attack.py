@@ -17,7 +17,7 @@ from opboost.arrays import Values
 from opboost.denoise.mixture import Floats, LatentClasses, Observed
 
 # Records that the law is learned on, and as many that are attacked, at most; the fewest of both together.
-LEARNED_ROWS, LEAST_ROWS = 2_000, 400
+LEARNED_ROWS, LEAST_ATTACKED = 2_000, 400
 
 # States of a column in the mixture; the law of a column within a class is that of its own codes.
 _CELLS = 24

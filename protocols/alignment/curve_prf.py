@@ -9,14 +9,13 @@ against a side that deviates.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, IdPositions, ascending_order
-from protocols.alignment.id_chunks import OnStep, chunks, receive
-from protocols.errors import DecodeError
+from protocols.alignment.id_chunks import OnStep, chunks, comparing, receive
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, ReblindedIds
 from protocols.transport.channel import Channel
@@ -56,8 +55,9 @@ def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -
         def take() -> None:
             for channel, answer, found in zip(channels, answers, values, strict=True):
                 start, rows = next(answer)
-                some = ids[start : start + len(rows)]
-                found[start : start + len(rows)] = _values(_multiplied(channel, cipher.unblind, rows), some)
+                with comparing(channel):
+                    points = cipher.unblind(rows)
+                found[start : start + len(rows)] = _values(points, ids[start : start + len(rows)])
 
         for start, some in chunks(ids):
             rows = cipher.blind(some)
@@ -76,7 +76,9 @@ def evaluate(
     """B's side: answers as many points as A announced to have ids, and returns the function of its own ids."""
     with Cipher(key=None if prepared is None else prepared.key) as cipher:
         for start, rows in receive(channel, size, POINT_BYTES):
-            channel.send(ReblindedIds(start=start, rows=_multiplied(channel, cipher.reblind, rows)))
+            with comparing(channel):
+                points = cipher.reblind(rows)
+            channel.send(ReblindedIds(start=start, rows=points))
             progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
         return _own_values(cipher, ids, progress) if prepared is None else prepared.values
 
@@ -88,13 +90,6 @@ def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ByteR
         values[start : start + len(some)] = _values(cipher.blind(some), some)
         progress("blinding ids", start + len(some), len(ids))
     return values
-
-
-def _multiplied(channel: Channel, multiply: Callable[[ByteRows], ByteRows], rows: ByteRows) -> ByteRows:
-    try:
-        return multiply(rows)
-    except DecodeError as error:
-        raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
 
 
 def _values(points: ByteRows, ids: Sequence[bytes]) -> ByteRows:

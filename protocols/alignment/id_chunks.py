@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import UnexpectedMessage
+from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, MoreIds, ReblindedIds
 from protocols.transport.channel import Channel, expect
@@ -20,6 +21,15 @@ WINDOW = 4
 
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
+
+
+@contextmanager
+def comparing(channel: Channel) -> Iterator[None]:
+    """Say whose message it was that nothing can be computed with."""
+    try:
+        yield
+    except DecodeError as error:
+        raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
 
 
 def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:

@@ -78,6 +78,12 @@ class AlignmentTerms:
     prepared: PreparedIds | None = None
     progress: OnStep = lambda step, done, total: None
 
+    @property
+    def shared_secret(self) -> bytes:
+        """The secret, which is not left out."""
+        assert self.secret is not None
+        return self.secret
+
 
 @dataclass(frozen=True, slots=True)
 class Common:
@@ -125,7 +131,7 @@ def psi_initiate(
         case "psi-dh":
             values = curve_prf.query(channels, ids, terms.progress)
         case "hashed":
-            values = [hashed(ids, terms.secret or b"", seed) for seed in seeds]
+            values = [hashed(ids, terms.shared_secret, seed) for seed in seeds]
     found = [
         match_ascending(values.pop(0), receive_on_demand(channel, size, VALUE_BYTES, terms.progress), channel.peer)
         for channel, size in zip(channels, sizes, strict=True)
@@ -165,7 +171,7 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Ali
         case "psi-dh":
             values = curve_prf.evaluate(channel, ids, size=size, prepared=terms.prepared, progress=terms.progress)
         case "hashed":
-            values = hashed(ids, terms.secret or b"", seed)
+            values = hashed(ids, terms.shared_secret, seed)
     sent = ascending_order(values) if terms.prepared is None else terms.prepared.order
     send_on_demand(channel, values, sent, terms.progress)
     del values

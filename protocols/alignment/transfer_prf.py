@@ -25,7 +25,7 @@ import numpy as np
 from protocols.alignment import key_value_store
 from protocols.alignment.bit_matrices import BitMatrix
 from protocols.alignment.blinding import VALUE_BYTES, IdPositions
-from protocols.alignment.id_chunks import OnStep, digest_rows
+from protocols.alignment.id_chunks import OnStep, comparing, digest_rows
 from protocols.alignment.key_value_store import N_DENSE, make_table, n_sparse_entries, read_table, values_of
 from protocols.alignment.random_transfers import ELEMENT_BYTES, Chooser, answer_points
 from protocols.alignment.transfer_extension import (
@@ -37,7 +37,7 @@ from protocols.alignment.transfer_extension import (
     Keeper,
     n_all_rows,
 )
-from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
+from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import HiddenIds, MoreIds, TransferAnswer, TransferPoints
 from protocols.transport.channel import Channel, expect
@@ -78,20 +78,20 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     channel.send(TransferPoints(rows=np.frombuffer(b"".join(chooser.points), np.uint8).reshape(-1, ELEMENT_BYTES)))
     answer = expect(channel, TransferAnswer).point
     session = _session(seed, chooser.points, answer)
-    try:
+    with comparing(channel):
         keeper = Keeper(chooser.choices, chooser.keys(answer))
-        values = np.empty((len(ids), VALUE_BYTES), np.uint8)
-        for number, members in enumerate(rooms.buckets(ids, seed)):
-            rows = keeper.extend(*rooms.receive(channel, number), _context(session, number))
-            # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
-            for start in range(0, len(members), 1 << BUCKET_BITS):
-                some = members[start : start + (1 << BUCKET_BITS)]
-                digests = _digests([ids[at] for at in some.tolist()], seed)
-                sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
-                values[some] = _hashes(sums, digests, session)
-            progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
-    except DecodeError as error:
-        raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
+    values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+    for number, members in enumerate(rooms.buckets(ids, seed)):
+        hidden = rooms.receive(channel, number)
+        with comparing(channel):
+            rows = keeper.extend(*hidden, _context(session, number))
+        # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
+        for start in range(0, len(members), 1 << BUCKET_BITS):
+            some = members[start : start + (1 << BUCKET_BITS)]
+            digests = _digests([ids[at] for at in some.tolist()], seed)
+            sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
+            values[some] = _hashes(sums, digests, session)
+        progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
     return values
 
 
@@ -140,10 +140,8 @@ class _Query:
         if rows.shape != (2 * N_TRANSFERS, ELEMENT_BYTES):
             raise UnexpectedMessage(f"{channel.peer} sent {rows.shape} bytes of points; {2 * N_TRANSFERS} were due")
         points = [row.tobytes() for row in rows]
-        try:
+        with comparing(channel):
             answer, keys = answer_points(points, seed)
-        except DecodeError as error:
-            raise DecodeError(f"{channel.peer} sent points that cannot be used: {error}") from None
         channel.send(TransferAnswer(point=answer))
         self._session = _session(seed, points, answer)
         self._encoder = Encoder(keys)

@@ -39,6 +39,12 @@ class Case:
     objective: str = "binary"
     n_trees: int = 100
     max_depth: int = 6
+    booster: str = "gbtree"
+
+    @property
+    def dropout(self) -> dict[str, Any]:
+        """What DART is told, under XGBoost's names."""
+        return {"booster": "dart", "rate_drop": 0.1} if self.booster == "dart" else {}
 
     @property
     def n_outputs(self) -> int:
@@ -53,6 +59,8 @@ CASES = {
     "small": Case(10_000, 20),
     "regression": Case(200_000, 28, objective="regression"),
     "classes": Case(100_000, 28, objective="multiclass", n_trees=20),
+    "dart": Case(200_000, 28, booster="dart"),
+    "intervals": Case(200_000, 28, objective="intervals"),
     "half_the_rows": Case(250_000, 28),
     "half_the_columns": Case(500_000, 14),
 }
@@ -157,19 +165,25 @@ def make_data(case: Case, n_rows: int, *, seed: int) -> tuple[np.ndarray, np.nda
             return bins, (signal > 0).astype(np.float64)
         case "regression":
             return bins, signal.astype(np.float64)
+        case "intervals":
+            times = np.exp(0.3 * signal.astype(np.float64))
+            is_open = generator.random(n_rows) < 0.3
+            return bins, np.column_stack([times * 0.8, np.where(is_open, 0.0, times * 1.2)])
         case _:
             return bins, np.digitize(signal, [-2.0, -0.7, 0.7, 2.0]).astype(np.float64)
 
 
 def quality(case: Case, labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """AUC, root mean squared error or accuracy on rows that nobody trained on."""
-    from opboost.metrics import auc, error_rate, rmse
+    from opboost.metrics import auc, concordance, error_rate, rmse
 
     match case.objective:
         case "binary":
             return {"auc": round(auc(labels, predictions), 5)}
         case "regression":
             return {"rmse": round(rmse(labels, predictions), 5)}
+        case "intervals":
+            return {"cindex": round(concordance(labels[:10_000], predictions[:10_000]), 5)}
         case _:
             return {"accuracy": round(1 - error_rate(labels, predictions.argmax(axis=1)), 5)}
 
@@ -184,19 +198,28 @@ def train_ours(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int) -
     from opboost.trees.binning import BinnedColumn, BinnedTable
     from opboost.trees.boosting import BoostingParameters, boost_table
     from opboost.trees.constraints import Constraints
-    from opboost.trees.losses import Logistic, Softmax, SquaredError
+    from opboost.trees.losses import AcceleratedFailure, Logistic, Loss, Softmax, SquaredError
     from opboost.trees.tree import Ensemble, Feature
 
     numba.set_num_threads(threads)
     cuts = np.arange(case.n_bins - 1, dtype=np.float64)
     table = BinnedTable.of([BinnedColumn(column, cuts) for column in bins])
-    losses = {"binary": Logistic, "regression": SquaredError, "multiclass": lambda: Softmax(case.n_outputs)}
+    losses: dict[str, Callable[[], Loss]] = {
+        "binary": Logistic,
+        "regression": SquaredError,
+        "multiclass": lambda: Softmax(case.n_outputs),
+        "intervals": AcceleratedFailure,
+    }
     loss = losses[case.objective]()
     weights = np.ones(case.n_rows)
 
     def train(n_trees: int) -> Callable[..., np.ndarray]:
         parameters = BoostingParameters(
-            n_estimators=n_trees, max_depth=case.max_depth, learning_rate=LEARNING_RATE, reg_lambda=REG_LAMBDA
+            n_estimators=n_trees,
+            max_depth=case.max_depth,
+            learning_rate=LEARNING_RATE,
+            reg_lambda=REG_LAMBDA,
+            **case.dropout,
         )
         scores = loss.initial_scores(labels, weights)
         trees, _ = boost_table(
@@ -221,7 +244,9 @@ def train_xgboost(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int
     """XGBoost's `hist` on its quantile matrix."""
     import xgboost
 
-    objectives = {"binary": "binary:logistic", "regression": "reg:squarederror"}
+    from opboost.trees.losses import AcceleratedFailure
+
+    objectives = {"binary": "binary:logistic", "regression": "reg:squarederror", "intervals": "survival:aft"}
     parameters = {
         "objective": objectives.get(case.objective, "multi:softprob"),
         "max_depth": case.max_depth,
@@ -230,10 +255,12 @@ def train_xgboost(case: Case, bins: np.ndarray, labels: np.ndarray, threads: int
         "tree_method": "hist",
         "max_bin": case.n_bins + 1,
         "nthread": threads,
+        **case.dropout,
     }
     if case.n_outputs > 1:
         parameters["num_class"] = case.n_outputs
-    matrix = xgboost.QuantileDMatrix(bins.T.astype(np.float32), labels, max_bin=case.n_bins + 1, nthread=threads)
+    given = AcceleratedFailure().labels_of_xgboost(labels) if case.objective == "intervals" else {"label": labels}
+    matrix = xgboost.QuantileDMatrix(bins.T.astype(np.float32), **given, max_bin=case.n_bins + 1, nthread=threads)
 
     def train(n_trees: int) -> Callable[..., np.ndarray]:
         booster = xgboost.train(parameters, matrix, n_trees)

@@ -159,14 +159,16 @@ class AcceleratedFailure(LogMean):
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
     ) -> None:
         lower, upper = bounds_of(labels)
-        z = np.clip((np.log(lower) - scores[0]) / self.aft_loss_distribution_scale, -700.0, 700.0)
-        slope, curvature = self._slopes(z, lower == upper)
-        between = np.flatnonzero((lower < upper) & np.isfinite(upper))
-        if len(between):
-            end = np.clip(
-                (np.log(upper[between]) - scores[0, between]) / self.aft_loss_distribution_scale, -700.0, 700.0
-            )
-            slope[between], curvature[between] = self._slopes_between(z[between], end)
+        low = np.clip((np.log(lower) - scores[0]) / self.aft_loss_distribution_scale, -700.0, 700.0)
+        is_between = (lower < upper) & (upper < np.inf)
+        if not is_between.any():
+            slope, curvature = self._slopes(low, lower == upper)
+        else:
+            slope, curvature = np.empty((2, len(lower)))
+            alone, between = np.flatnonzero(~is_between), np.flatnonzero(is_between)
+            slope[alone], curvature[alone] = self._slopes(low[alone], (lower == upper)[alone])
+            high = np.clip((np.log(upper[between]) - scores[0, between]) / self.aft_loss_distribution_scale, -700, 700)
+            slope[between], curvature[between] = self._slopes_between(low[between], high)
         grad = np.clip(slope / self.aft_loss_distribution_scale, -MAX_AFT, MAX_AFT)
         hess = np.clip(curvature / self.aft_loss_distribution_scale**2, MIN_HESS, MAX_AFT)
         pack_gradients(grad, hess, weights, *grid.rounding, out[0])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from opboost.arrays import Codes
-from opboost.denoise.informed_attack import LEARNED_ROWS, LEAST_ROWS, Beliefs, JointLaw
+from opboost.denoise.informed_attack import LEARNED_ROWS, LEAST_ATTACKED, Beliefs, JointLaw
 from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import MAX_TABLE_DOMAIN, ColumnAnalysis, Counts, MapAnalysis, analyse, analyse_column
 from opboost.order_metrics import Attack, Table, bayes_attack, expected_weighted_kendall
@@ -145,7 +145,7 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
 def _joint_law(columns: Sequence[PlannedColumn]) -> JointLaw | None:
     """Joint law of the columns; None where there is one, or too few records."""
     found = [column.codes[_LAW_POINTS] for column in columns]
-    return JointLaw.fit(found) if len(found) > 1 and len(found[0]) >= LEAST_ROWS else None
+    return JointLaw.fit(found) if len(found) > 1 and len(found[0]) >= LEAST_ATTACKED else None
 
 
 def _verdict(attack: Attack, table: Table, beliefs: Beliefs | None) -> Verdict:

@@ -146,7 +146,7 @@ TO_A: dict[str, tuple[Message, type[ProtocolError], str]] = {
     "another message": (Done(), UnexpectedMessage, "'done' where 'transfer points' was due"),
     "too few points": (TransferPoints(rows=POINTS.rows[:-1]), UnexpectedMessage, "1022 were due"),
     "points of another width": (TransferPoints(rows=np.zeros((1022, 33), np.uint8)), UnexpectedMessage, "1022"),
-    "no points": (TransferPoints(rows=np.full((1022, 32), 255, np.uint8)), DecodeError, "points that cannot be used"),
+    "no points": (TransferPoints(rows=np.full((1022, 32), 255, np.uint8)), DecodeError, "ids that cannot be compared"),
 }
 
 
