@@ -177,8 +177,8 @@ def test_hardly_any_draw_needs_settling(law, n, epsilon, settled):
 
 
 @pytest.mark.parametrize("law", list(Law))
-@pytest.mark.parametrize(("n", "epsilon"), [(7, 4.5), (40, 0.5), (100, 0.001)])
-@pytest.mark.parametrize("beside", [-(2**11), -3, -1, 1, 3, 2**11])
+@pytest.mark.parametrize(("n", "epsilon"), [(7, 4.5), (30, 0.5), (50, 0.001)])
+@pytest.mark.parametrize("beside", [-(2**11), -1, 3])
 def test_words_close_to_a_boundary_are_drawn_as_they_are_settled(law, n, epsilon, beside):
     chosen, x = kernel(law, n, epsilon), n // 3
     words = [word + beside for word, _ in words_of_boundaries(chosen, x)]

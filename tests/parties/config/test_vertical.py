@@ -282,6 +282,7 @@ MODEL: dict[str, Any] = {
     "base_score": 0.3,
     "early_stopping_rounds": 4,
     "n_jobs": 1,
+    "device": "cuda",
     "booster": "dart",
     "rate_drop": 0.2,
     "skip_drop": 0.4,
@@ -341,12 +342,6 @@ def test_rows_held_out_are_scored_by_the_objectives_own_metric_unless_told_other
     plan = ModelSection(objective=objective, n_classes=3, validation_fraction=0.5).validation(10)
     assert plan is not None
     assert [found.name for found in plan.metrics] == [metric]
-
-
-def test_waiting_for_a_better_round_needs_a_share_to_validate_on() -> None:
-    words = r"model\.early_stopping_rounds needs model\.validation_fraction: rows to validate on"
-    with pytest.raises(ConfigError, match=words):
-        ModelSection(early_stopping_rounds=3).parameters()
 
 
 def test_a_local_map_that_would_publish_every_value_is_refused_when_the_run_file_is_read(tmp_path: Path) -> None:
