@@ -100,11 +100,6 @@ class _Run(PartyRun):
         description="Common records to release and train on, at most, drawn at random by both sides; the same at all "
         "parties. `opboost scout` sets it.",
     )
-    continue_from: Path | None = Field(
-        None,
-        description="Run folder of a finished run on the same records, the same at all parties: the active party's new "
-        "trees follow that model's, and the same records are held out. The release is that run's, and costs nothing.",
-    )
     engine: Literal["dask"] | None = Field(None, description="Whether a Dask cluster does this party's work.")
     answers: Literal["cells", "tests"] = Field(
         "tests",
@@ -134,8 +129,6 @@ class _Run(PartyRun):
     def _check_engine(self) -> Self:
         if self.most_records is not None and (self.engine == "dask" or not self.held_out):
             raise ValueError("most_records goes with `held_out` above 0, and without `engine: dask`")
-        if self.engine == "dask" and self.continue_from is not None:
-            raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and isinstance(self.source, DataSource):
@@ -154,6 +147,11 @@ class ActiveRun(_Run):
     role: Annotated[Literal["active"], RoleName] = Field(description="The role; `guest` is read as `active`.")
     listen: ListenAddress = Field(description="Address that passive parties connect to.")
     passive: Annotated[tuple[Peer, ...], Field(min_length=1)] = Field(description="The passive parties.")
+    continue_from: Path | None = Field(
+        None,
+        description="Run folder of a finished run on the same records: the new trees follow that model's. The release "
+        "is that run's, and costs nothing.",
+    )
     model: ModelSection = Field(ModelSection(), description="Objective and hyperparameters.")
     correct_noise: bool = Field(
         True, description="Whether to learn through the noise of columns whose codes are shared."
@@ -199,6 +197,8 @@ class ActiveRun(_Run):
             self.model.check_partitions()
         if self.align.prepared is not None:
             raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
+        if self.engine == "dask" and self.continue_from is not None:
+            raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.label_epsilon is not None and self.continue_from is not None:
             raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:

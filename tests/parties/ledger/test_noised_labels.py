@@ -89,21 +89,21 @@ def test_without_label_epsilon_they_do_depend_on_them(sites: Any, outcomes: Outc
 def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, outcomes: Outcomes) -> None:
     with_epsilon(sites)
     drawn: list[np.ndarray] = []
-    grow = party_a._grow
+    grow = party_a.grow_trees
 
     def watched(job: Any, *arguments: Any) -> Any:
         if job.noised_labels is not None:
             drawn.append(job.noised_labels)
         return grow(job, *arguments)
 
-    party_a._grow = watched
+    party_a.grow_trees = watched
     try:
         for run_id in ("one", "two"):
             for site in (sites.bank, sites.shop):
                 site.run["run_id"] = run_id
             ended = train_both(sites, outcomes)
     finally:
-        party_a._grow = grow
+        party_a.grow_trees = grow
     one, two = drawn
     assert one.tolist() == two.tolist()
     labels = sites.bank.table.sort_values("id")["y"].to_numpy()
