@@ -19,6 +19,8 @@ file                content
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` A, or whoever has a model of horizontal training
+``uses.json``       A only: what columns add, found by `opboost scout`, whose folder is ``RUN_ID-scout``
+``tuning/``         A only: trials of `opboost tune`; ``scorecard/``: points and page of `opboost scorecard`
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
