@@ -17,7 +17,7 @@ from opboost.arrays import Mask, Values
 from opboost.denoise.comparison import is_worse, squared_errors
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.sources import RankSource, sources_of
-from opboost.noised_table import NoiseChoice, Noised, bins_of_ranks, places, plain_bins, versions_of
+from opboost.noised_table import Filled, NoiseChoice, Noised, bins_of_ranks, places, plain_bins, versions_of
 from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
@@ -25,6 +25,7 @@ from opboost.trees.constraints import Constraints
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
+from opboost.trees.validation import KnownRows, bins_between
 
 # Draws that trees are grown on by turns, and draws that a held-out row is scored on.
 N_DRAWS, N_SCORED = 10, 8
@@ -40,6 +41,9 @@ COMPARED_ROWS, HELD_OUT_SHARE = 15_000, 1 / 3
 
 # Most rounds of a candidate, its highest rate unless a higher one is chosen, and its deepest trees.
 _TRIAL_ROUNDS, _TRIAL_RATE, _TRIAL_DEPTH = 60, 0.15, 4
+
+# Held-out rows, known exactly, from which on candidates are compared on them.
+LEAST_KNOWN = 200
 
 # Standard errors by which a candidate must be ahead of the model that usually serves best.
 AHEAD = 1.5
@@ -120,24 +124,6 @@ class Recipe:
         return trees, base_scores
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Filled:
-    """A table to train on.
-
-    Attributes
-    ----------
-    choice : NoiseChoice or None
-        None where no column is noised.
-    table : BinnedTable
-    alternates : Alternates or None
-        Versions of the noised columns, of the same rows.
-    """
-
-    choice: NoiseChoice | None
-    table: BinnedTable
-    alternates: Alternates | None = None
-
-
 def fill(
     binned: Iterable[BinnedColumn | None],
     sources: Mapping[int, RankSource],
@@ -145,6 +131,7 @@ def fill(
     weights: Values,
     is_trained: Mask,
     recipe: Recipe,
+    known: KnownRows | None = None,
     *,
     n_columns: int,
     choice: NoiseChoice | None = None,
@@ -164,6 +151,8 @@ def fill(
     is_trained : ndarray of bool, shape (n_rows,)
         The other rows are drawn without their labels.
     recipe : Recipe
+    known : KnownRows, optional
+        Enough of them are compared on in place of a share of the training rows.
     n_columns : int
         Each is let go of before the next one is asked for.
     choice : NoiseChoice, optional
@@ -177,8 +166,9 @@ def fill(
     rng = np.random.default_rng(recipe.seed)
     trained = np.flatnonzero(is_trained)
     some = np.sort(rng.permutation(trained)[:COMPARED_ROWS])
+    known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
     # The comparison draws from `rng` whatever comes of it.
-    found = _compare(noised.of_rows(some), labels[some], weights[some], recipe, max_bin=max_bin, rng=rng)
+    found = _compare(noised.of_rows(some), labels[some], weights[some], recipe, known, max_bin=max_bin, rng=rng)
     choice = choice or found
     if choice is NoiseChoice.ALONE:
         return Filled(choice, noised.table)
@@ -195,58 +185,67 @@ def fill(
     return Filled(choice, noised.filled(binned), alternates)
 
 
-def held_out_table(filled: Filled, rows: Mask) -> BinnedTable:
-    """Some rows of a filled table, once per draw."""
-    table = filled.table.of_rows(rows)
-    if filled.alternates is None:
-        return table
-    alternates = filled.alternates.of_rows(rows)
-    draws = alternates.versions[:N_DRAWS]
-    bins: Any = np.tile(table.bins, (1, N_DRAWS))
-    bins[alternates.columns] = np.swapaxes(draws, 0, 1).reshape(len(alternates.columns), -1)
-    return replace(table, bins=bins)
-
-
 def _compare(
-    noised: Noised, labels: Values, weights: Values, recipe: Recipe, *, max_bin: int, rng: np.random.Generator
+    noised: Noised,
+    labels: Values,
+    weights: Values,
+    recipe: Recipe,
+    known: KnownRows | None,
+    *,
+    max_bin: int,
+    rng: np.random.Generator,
 ) -> NoiseChoice:
-    """Grow the candidates on a part of the rows, and score them on the others."""
-    n_held_out = round(HELD_OUT_SHARE * len(labels))
-    order = rng.permutation(len(labels))
+    """Grow the candidates on the rows, and score them on known ones; or grow on a part, and score on the others."""
+    order = rng.permutation(len(labels)) if known is None else np.arange(len(labels))
+    n_held_out = round(HELD_OUT_SHARE * len(labels)) if known is None else 0
     held_out, kept = np.sort(order[:n_held_out]), np.sort(order[n_held_out:])
     imputation, evidence = _impute(noised, labels, kept, recipe, rng=rng)
-    hidden = imputation.of_rows(held_out).draw(
-        evidence.rows(held_out), N_SCORED, with_label=False, seed=int(rng.integers(2**63))
-    )
+    drawn, outside = np.empty((0, len(noised.columns), 0), np.uint8), noised.of_rows(held_out)
+    if known is None:
+        seed = int(rng.integers(2**63))
+        drawn = imputation.of_rows(held_out).draw(evidence.rows(held_out), N_SCORED, with_label=False, seed=seed)
     states = imputation.of_rows(kept).draw(evidence.rows(kept), N_DRAWS, seed=int(rng.integers(2**63)))
-    inside, outside = noised.of_rows(kept), noised.of_rows(held_out)
+    inside = noised.of_rows(kept)
     binned, alternates = versions_of(inside, imputation.sources, states, None, max_bin=min(max_bin, MOST_BINS))
-    table = inside.filled(binned)
-    seen = np.empty((N_SCORED + 1, len(noised.columns), n_held_out), np.uint8)
+    table, rows = inside.filled(binned), outside.table if known is None else known.binned(noised.table)
+    seen = np.empty((len(drawn) + 1, len(noised.columns), rows.n_rows), np.uint8)
     for place, source, member in places(imputation.sources):
         column, cuts = outside.columns[place], binned[place].cuts
-        seen[:-1, place] = bins_of_ranks(source.rank_of_state[member], column.n_ranks, cuts)[hidden[:, source.number]]
-        seen[-1, place] = bins_of_ranks(column.ranks[:], column.n_ranks, cuts)
-    drawn, targets = Alternates(alternates.columns, seen, tuple(range(len(seen)))), labels[held_out, None]
-    if recipe.n_classes > 2:
-        targets = (targets == np.arange(recipe.n_classes)).astype(np.float64)
+        if known is None:
+            seen[:-1, place] = bins_of_ranks(source.rank_of_state[member], column.n_ranks, cuts)[
+                drawn[:, source.number]
+            ]
+            seen[-1, place] = bins_of_ranks(column.ranks[:], column.n_ranks, cuts)
+        else:
+            seen[0, place] = bins_between(known.columns[noised.numbers[place]], cuts)
+    versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
+    truth = labels[held_out] if known is None else known.labels
+    targets = (truth[:, None] == np.arange(recipe.n_classes)).astype(float) if recipe.n_classes > 2 else truth[:, None]
     brief, weight = recipe.brief(), weights[held_out]
+    if known is not None:
+        weight = recipe.parameters.weighted(truth, np.ones(len(truth)), recipe.loss)
 
     def predicted(choice: NoiseChoice) -> Values:
         """Predictions of the held-out rows for each version of them, shape ``(n_versions, n_rows, n_outputs)``."""
-        versions = replace(alternates, turns=choice.turns(N_DRAWS))
-        trees, base_scores = brief.grow(table, labels[kept], weights[kept], versions)
-        scores = _raw_scores(replace(table, bins=outside.table.bins), trees, base_scores, drawn)
-        return np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), n_held_out, -1)
+        turns = replace(alternates, turns=choice.turns(N_DRAWS))
+        trees, base_scores = brief.grow(table, labels[kept], weights[kept], turns)
+        scores = _raw_scores(replace(table, bins=rows.bins), trees, base_scores, versions)
+        return np.stack([recipe.loss.predictions(one.T) for one in scores]).reshape(len(seen), rows.n_rows, -1)
 
     usual = NoiseChoice.CORRECTED if _open_share(states) > OPEN_SHARE else NoiseChoice.CORRECTED_AND_PLAIN
-    alone, corrected = (predicted(choice)[:-1] for choice in (NoiseChoice.ALONE, usual))
-    errors = [weight * squared_errors(targets, one) for one in (corrected, alone)]
+    corrected, alone = (predicted(choice) for choice in (usual, NoiseChoice.ALONE))
+    measure = squared_errors if known is None else _exact_errors
+    errors = [weight * measure(targets, one[: max(len(drawn), 1)]) for one in (corrected, alone)]
     if not is_worse(*errors, z=AHEAD):
         return usual
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
-    plain, alone = (weight * ((targets - one[-1]) ** 2).sum(axis=1) for one in (predicted(NoiseChoice.PLAIN), alone))
+    plain, alone = (weight * _exact_errors(targets, one[-1:]) for one in (predicted(NoiseChoice.PLAIN), alone))
     return NoiseChoice.PLAIN if is_worse(alone, plain, z=0) else NoiseChoice.ALONE
+
+
+def _exact_errors(targets: Values, predictions: Values) -> Values:
+    """Squared error of the predictions of a single version, summed over outputs."""
+    return ((targets - predictions[0]) ** 2).sum(axis=1)
 
 
 def _open_share(states: NDArray[np.uint8]) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import HistogramAxes, Ranks, Values
+from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
@@ -84,6 +84,36 @@ class Noised:
         """The same of some rows."""
         columns = tuple(replace(column, ranks=_some(column, rows)) for column in self.columns)
         return Noised(self.table.of_rows(rows), self.numbers, columns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filled:
+    """A table to train on.
+
+    Attributes
+    ----------
+    choice : NoiseChoice or None
+        None where no column is noised.
+    table : BinnedTable
+    alternates : Alternates or None
+        Versions of the noised columns, of the same rows.
+    """
+
+    choice: NoiseChoice | None
+    table: BinnedTable
+    alternates: Alternates | None = None
+
+
+def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:
+    """Some rows of a filled table, once per draw."""
+    table = filled.table.of_rows(rows)
+    if filled.alternates is None:
+        return table
+    alternates = filled.alternates.of_rows(rows)
+    draws = alternates.versions[:n_draws]
+    bins: Any = np.tile(table.bins, (1, n_draws))
+    bins[alternates.columns] = np.swapaxes(draws, 0, 1).reshape(len(alternates.columns), -1)
+    return replace(table, bins=bins)
 
 
 def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:

@@ -143,7 +143,7 @@ def _other_columns(name: str) -> ParameterError:
 
 def n_answer_bits(ensemble: Ensemble, owner: str) -> int:
     """Bits of an owner's answer about a record: one per test, or what the number of a cell takes."""
-    return int(_widths(ensemble, owner).sum())
+    return int(ensemble.answer_widths[owner].sum()) if owner in ensemble.answer_widths else 0
 
 
 def unpacked(ensemble: Ensemble, owner: str, packed: NDArray[np.uint8]) -> Mask | Values:
@@ -151,23 +151,17 @@ def unpacked(ensemble: Ensemble, owner: str, packed: NDArray[np.uint8]) -> Mask 
 
     These are answers to tests, or numbers of cells, NaN where the cell is missing.
     """
-    widths = _widths(ensemble, owner)
-    bits = np.unpackbits(packed, axis=1, count=int(widths.sum()))
     n_cells = [ensemble.features[i].n_cells for i in ensemble.inputs.get(owner, ())]
-    if None in n_cells:
-        return bits.view(np.bool_)
-    place_values = np.zeros((bits.shape[1], len(widths)))
-    ends = np.cumsum(widths)
-    for i, (end, width) in enumerate(zip(ends, widths, strict=True)):
-        place_values[end - width : end, i] = 2.0 ** np.arange(width - 1, -1, -1)
-    cells: Values = bits @ place_values
-    return np.where(cells < np.array(n_cells, np.float64), cells, np.nan)
-
-
-def _widths(ensemble: Ensemble, owner: str) -> NDArray[np.int64]:
-    """Bits of an answer to each input."""
-    features = (ensemble.features[i] for i in ensemble.inputs.get(owner, ()))
-    return np.array([1 if one.n_cells is None else one.n_cells.bit_length() for one in features], np.int64)
+    if None in n_cells or not n_cells:
+        return np.unpackbits(packed, axis=1, count=n_answer_bits(ensemble, owner)).view(np.bool_)
+    widths = ensemble.answer_widths[owner]
+    # A number has eight bits at most, so it lies within two bytes.
+    byte, bit = np.divmod(np.cumsum(widths) - widths, 8)
+    padded = np.zeros((len(packed), packed.shape[1] + 1), np.uint16)
+    padded[:, :-1] = packed
+    words = padded[:, :-1] << 8 | padded[:, 1:]
+    cells = words[:, byte] >> (16 - bit - widths).astype(np.uint16) & ((1 << widths) - 1).astype(np.uint16)
+    return np.where(cells < np.array(n_cells, np.uint16), cells, np.nan)
 
 
 def feature_matrix(

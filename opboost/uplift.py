@@ -33,6 +33,8 @@ class Uplift:
         Records that were scored.
     n_held_out : int
         Records that were held out.
+    n_chose : int
+        Those of them that are not scored, because they chose what the model was trained on or when to stop.
     alone, joint : float or None
         The metric of the active party's own model and of the joint one; None where it could not be measured.
     uplift : float or None
@@ -52,6 +54,7 @@ class Uplift:
     low: float | None = None
     high: float | None = None
     reason: str = ""
+    n_chose: int = 0
 
 
 @dataclass(frozen=True, slots=True)

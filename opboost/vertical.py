@@ -22,7 +22,7 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import History, ValidationPlan, combined
+from opboost.trees.validation import History, KnownRows, ValidationPlan, combined
 from opboost.trees.xgboost_engine import load_xgboost
 
 # Sums of squares of gradients must not overflow.
@@ -182,6 +182,7 @@ def train(
     parameters: BoostingParameters,
     constraints: ColumnConstraints | None = None,
     validation: ValidationPlan | None = None,
+    known: KnownRows | None = None,
     engine: Engine = "native",
     correct_noise: bool = True,
     left_open: frozenset[str] = frozenset(),
@@ -196,7 +197,8 @@ def train(
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
     their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
-    parameters in `left_open` are set as suits noise. With `leaf_labels`, `labels` decide on everything but the leaves'
+    parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
+    there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
     are any, and at those of `earlier` trees, which the new ones follow. Labels of several outputs have the shape
     ``(n_rows, n_outputs)``; each has trees of its own, in common bins.
@@ -235,9 +237,9 @@ def train(
         None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
-    filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, n_columns=len(columns), choice=choice)
+    filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice)
     before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
-    growing = Growing(filled, weights, is_trained, parameters, limits, validation, engine, seed, on_round)
+    growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
     grown, n_singles = [], len(loss.singles)
     with at_most_threads(parameters.n_jobs):
         for k, single in enumerate(loss.singles):
@@ -250,6 +252,7 @@ def train(
                     np.array([one.values for one in margins[own]]),
                     None if earlier is None else earlier.base_scores[own],
                     before[k::n_singles],
+                    output=None if n_singles == 1 else k,
                 )
             )
     trees, base_scores, history = combined(grown)

@@ -10,12 +10,13 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.noise_correction import Filled, held_out_table
+from opboost.noise_correction import N_DRAWS
+from opboost.noised_table import Filled, held_out_table
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import Constraints
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import HeldOutRows, History, ValidationPlan
+from opboost.trees.validation import HeldOutRows, History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import boost_with_xgboost
 
 Engine = Literal["native", "xgboost"]
@@ -31,6 +32,7 @@ class Growing:
     parameters: BoostingParameters
     limits: Constraints
     validation: ValidationPlan | None
+    known: KnownRows | None
     engine: Engine
     seed: int | None
     on_round: OnRound
@@ -43,6 +45,8 @@ class Growing:
         margins: Values,
         start: Values | None,
         earlier: Sequence[Tree],
+        *,
+        output: int | None,
     ) -> tuple[list[Tree], Values, History]:
         """Trees, base scores and history of one output, or of several that have their gradients together."""
         rows, parameters = self.is_trained, self.parameters
@@ -50,9 +54,11 @@ class Growing:
         of_rows = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
         if self.validation is not None:
             held_out = HeldOutRows(
-                held_out_table(self.filled, ~rows), labels[~rows], self.validation.metrics, of_rows[1]
+                held_out_table(self.filled, ~rows, n_draws=N_DRAWS), labels[~rows], self.validation.metrics, of_rows[1]
             )
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
+        elif self.known is not None and self.known.metrics:
+            held_out = self.known.held_out(table, output)
         shared: dict[str, Any] = {
             "loss": loss,
             "constraints": self.limits,

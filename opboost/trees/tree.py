@@ -228,6 +228,12 @@ class Ensemble:
         return {owner: np.flatnonzero(owners == owner) for owner in dict.fromkeys(owners)}
 
     @cached_property
+    def answer_widths(self) -> Mapping[str | None, NDArray[np.int64]]:
+        """Bits of an answer to each of a party's inputs: one for a test, or what the number of a cell takes."""
+        widths = np.array([1 if one.n_cells is None else one.n_cells.bit_length() for one in self.features], np.int64)
+        return {owner: widths[inputs] for owner, inputs in self.inputs.items()}
+
+    @cached_property
     def columns(self) -> Mapping[Feature, int]:
         """The columns behind the features, own ones and those that owners are asked about, and their order."""
         return {column: i for i, column in enumerate(dict.fromkeys(feature.column for feature in self.features))}

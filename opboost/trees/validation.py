@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
@@ -52,6 +53,50 @@ class HeldOutRows(NamedTuple):
     labels: Values
     metrics: tuple[Metric, ...]
     margins: Values | float = 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownRows:
+    """Held-out rows beside the training table, each value of which is known at least as exactly as trees cut columns.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray of float64, each of shape (n_rows,)
+        As the training columns: values, or ranks between the same cuts as the row's; NaN for missing.
+    labels : ndarray of float64, shape (n_rows,) or (n_rows, n_outputs)
+    metrics : tuple of Metric
+        The last one decides when to stop early; none if these rows do not.
+    margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
+        What is added to the base scores.
+    """
+
+    columns: tuple[Values, ...]
+    labels: Values
+    metrics: tuple[Metric, ...] = ()
+    margins: Values | float = 0.0
+
+    def held_out(self, table: BinnedTable, output: int | None) -> HeldOutRows:
+        """These rows in the bins of the training table, to stop the trees of one output by, or of all."""
+        labels, margins = self.labels, self.margins
+        if output is not None:
+            labels, margins = labels[:, output], margins if isinstance(margins, float) else margins[output, None]
+        return HeldOutRows(self.binned(table), labels, self.metrics, margins)
+
+    def binned(self, table: BinnedTable) -> BinnedTable:
+        """These rows in the bins of the training table; a category that it lacks counts as missing."""
+        bins: Any = np.empty((len(self.columns), len(self.labels)), np.min_scalar_type(table.axes.largest))
+        for c, is_categorical in enumerate(table.axes.is_categorical.tolist()):
+            bins[c] = bins_between(self.columns[c], table.cuts[c], is_categorical=is_categorical)
+        return replace(table, bins=bins)
+
+
+def bins_between(values: Values, cuts: Values, *, is_categorical: bool = False) -> NDArray[np.int64]:
+    """Bins of values between the cuts of a binned column, or of its categories."""
+    n_value_bins, bins = len(cuts) + (not is_categorical), np.searchsorted(cuts, values)
+    is_missing = np.isnan(values)
+    if is_categorical:
+        is_missing |= cuts[np.minimum(bins, len(cuts) - 1)] != values
+    return np.where(is_missing, n_value_bins, bins)
 
 
 class ValidationRows:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,13 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.held_out_rows import by_partition, digest_without, own_records, partitions_without
+from parties.cluster.held_out_rows import (
+    by_partition,
+    digest_without,
+    own_records,
+    partitions_without,
+    places_by_partition,
+)
 from parties.cluster.partitions import Partitions, digest_own, partition_files, validate_partitions, working_folder
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
@@ -31,7 +38,7 @@ from parties.runs.journal import Journal, Records
 from parties.storage.atomic_files import is_folder
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import Aligner, AlignmentPlace
-from parties.vertical.held_out import Rows, choose_active, n_held_out
+from parties.vertical.held_out import KeyedChoice, Rows, choose_active
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -75,8 +82,12 @@ class PartitionedActive:
 
     @property
     def n_trained(self) -> int:
-        """Records to train on."""
-        return self.n_rows - n_held_out(self.run.held_out, self.n_rows)
+        """Records to train on of a run whose key was drawn."""
+        return self._choice.n_trained(self.n_rows)
+
+    @property
+    def _choice(self) -> KeyedChoice:
+        return KeyedChoice.of(self.run, partial(places_by_partition, self.found, self.schema, client=self.client))
 
     @property
     def partition_words(self) -> str:
@@ -119,7 +130,7 @@ class PartitionedActive:
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
         """The job; the common records are those that all parties listed before."""
         job = self.job(journal)
-        division = choose_active(job, channels, place, are_met=False)
+        division = choose_active(job, channels, self._choice, are_met=False)
         if division is None:
             return job
         out = by_partition(division.held_out, self.found.rows)

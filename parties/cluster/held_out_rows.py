@@ -22,7 +22,7 @@ from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
 from parties.tables.party_table import encoded_ids
-from parties.vertical.held_out import Rows
+from parties.vertical.held_out import Places, Rows, places_of
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.training_job import HeldOutRecords
 
@@ -35,6 +35,12 @@ def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:
     ends = np.cumsum(lengths)
     pieces = np.split(rows, np.searchsorted(rows, ends[:-1]))
     return [piece - start for piece, start in zip(pieces, [0, *ends[:-1].tolist()], strict=True)]
+
+
+def places_by_partition(found: Partitions, schema: TableSchema, key: bytes, *, client: Client) -> Places:
+    """The records' pseudorandom numbers, as `parties.vertical.held_out.places_of` gives them."""
+    call = partial(_places, id_columns=schema.id_columns, key=key)
+    return np.concatenate(client.gather(client.map(call, found.paths, pure=False)))
 
 
 def digest_without(found: Partitions, out: Sequence[Rows], id_columns: Sequence[str], *, client: Client) -> str:
@@ -99,6 +105,10 @@ def answerable_rows(
         if mechanism.schema.name in used
     )
     return AnswerableRecords(pd.Index(ids, dtype=object), columns)
+
+
+def _places(part: Path, id_columns: tuple[str, ...], key: bytes) -> Places:
+    return places_of(key, ids_of(part, id_columns))
 
 
 def _id_bytes(part: Path, out: Rows, id_columns: Sequence[str]) -> bytes:

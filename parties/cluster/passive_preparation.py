@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,13 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
-from parties.cluster.held_out_rows import answerable_rows, by_partition, digest_without, table_without
+from parties.cluster.held_out_rows import (
+    answerable_rows,
+    by_partition,
+    digest_without,
+    places_by_partition,
+    table_without,
+)
 from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
@@ -26,10 +33,10 @@ from parties.tables.blocks import EncodedTable
 from parties.tables.data_files import stamp_of
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
 from parties.vertical.alignment import Aligner, AlignmentPlace
-from parties.vertical.held_out import RecordsOf, choose_passive
+from parties.vertical.held_out import KeyedChoice, RecordsOf, choose_passive
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords
-from parties.vertical.preparation import bits, check_cells, check_learnable
+from parties.vertical.preparation import check_cells, check_learnable
 from protocols.transport.channel import Channel
 
 if TYPE_CHECKING:
@@ -76,7 +83,7 @@ class PartitionedPassive:
             id_digest=self.found.id_digest,
             features=self.table,
             mechanisms=self.mechanisms,
-            rng=bits(run),
+            rng=run.bits,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
             share_codes=run.share_codes,
@@ -93,7 +100,8 @@ class PartitionedPassive:
     def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, None, RecordsOf | None]:
         """Choose the held-out records; the job on the others, whose names are with them, and those."""
         job = self.job()
-        division = choose_passive(job, channel, place, are_met=False)
+        places = partial(places_by_partition, self.found, self.schema, client=self.client)
+        division = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
         if division is None:
             return job, None, None
         out, id_columns = by_partition(division.held_out, self.found.rows), self.schema.id_columns

@@ -16,7 +16,6 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.validation import Metric, ValidationPlan
 from parties.config.section import Section
-from parties.errors import ConfigError
 
 _OF_LOSSES = {
     "quantile_alpha",
@@ -85,7 +84,9 @@ class ModelSection(Section):
     )
     base_score: float | None = Field(None, description="Initial score; by default the best constant.")
     early_stopping_rounds: int | None = Field(
-        None, description="Stop after so many rounds without a better score of the rows held out."
+        None,
+        description="Stop after so many rounds without a better score of the rows held out, or with `answers: cells` "
+        "of held-out records.",
     )
     booster: Literal["gbtree", "dart"] = Field("gbtree", description="`dart` leaves random trees out of each round.")
     rate_drop: float = Field(0.0, description="Share of the trees that a round leaves out, for `dart`.")
@@ -100,7 +101,7 @@ class ModelSection(Section):
     device: Literal["cpu", "cuda"] = Field("cpu", description="What trees grow on; `cuda` with `engine: xgboost`.")
     n_jobs: int | None = Field(None, description="Most threads of training; by default as many as there are cores.")
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="Share of the rows held out."
+        None, description="Share of the training records held out, in place of held-out records."
     )
     eval_metric: tuple[str, ...] = Field(
         (), description="Metrics of the rows held out; the last one decides when to stop."
@@ -136,8 +137,6 @@ class ModelSection(Section):
 
     def parameters(self) -> BoostingParameters:
         """The hyperparameters, checked."""
-        if self.early_stopping_rounds is not None and self.validation_fraction is None:
-            raise ConfigError("model.early_stopping_rounds needs model.validation_fraction: rows to validate on")
         self.metrics()
         names = {field.name for field in fields(BoostingParameters)}
         return BoostingParameters(**self.model_dump(include=names))

@@ -9,10 +9,12 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from opboost import rng
 from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import nearest
 from opboost.schema import TableSchema
+from opboost.trees.validation import Metric
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
 from parties.config.cluster_section import DaskSection
@@ -178,8 +180,21 @@ class ActiveRun(_Run):
         for i, peer in enumerate(self.passive):
             yield from given_budgets(f"passive.{i}.agreed", epsilon=peer.agreed.epsilon)
 
+    @property
+    def held_out_metrics(self) -> tuple[Metric, ...]:
+        """Metrics of held-out records, the last of which decides when to stop early; none if they do not."""
+        is_asked = self.model.early_stopping_rounds is not None or self.model.eval_metric
+        may_choose = self.answers == "cells" and self.held_out and self.model.validation_fraction is None
+        return self.model.metrics() if is_asked and may_choose else ()
+
     @model_validator(mode="after")
     def _check_model(self) -> Self:
+        has_rows = self.model.validation_fraction is not None or (self.answers == "cells" and self.held_out)
+        if self.model.early_stopping_rounds is not None and not has_rows:
+            raise ValueError(
+                "model.early_stopping_rounds needs rows to validate on: model.validation_fraction, or held-out records "
+                "with `answers: cells`"
+            )
         if self.engine == "dask":
             self.model.check_partitions()
         if self.align.prepared is not None:
@@ -230,6 +245,11 @@ class PassiveRun(_Run):
         yield from self.desensitize.budgets()
         yield from self.ledger.budget.budgets()
         yield from given_budgets("active.agreed", epsilon=self.active.agreed.epsilon)
+
+    @property
+    def bits(self) -> rng.BitSource:
+        """Where the noise comes from."""
+        return rng.secure() if self.seed is None else rng.seeded(self.seed)
 
     @property
     def allow_routed(self) -> bool:

@@ -22,7 +22,6 @@ from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
-from parties.vertical.preparation import bits
 from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Hello, Task
 
@@ -122,7 +121,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
     with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
         ledger.verify()
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=bits(run).is_secure)]
+        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=run.bits.is_secure)]
         try:
             ledger.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")

@@ -30,7 +30,6 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import EncodedTable
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.preparation import bits
 from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
@@ -135,7 +134,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
     with checks.checking("ledger"):
         try:
             budget = run.ledger.budget.budget(prepared.schema)
-            releases = planned(prepared.mechanisms, table.keys(), is_secure=bits(run).is_secure)
+            releases = planned(prepared.mechanisms, table.keys(), is_secure=run.bits.is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
             if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():

@@ -16,8 +16,8 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
+from parties.tables.blocks import id_keys
 from parties.vertical.alignment import AlignmentPlace
-from parties.vertical.held_out import choose_as_before
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_server import Answerer
@@ -45,7 +45,6 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveR
         life.logged(resuming=_RESUMING) as log,
     ):
         journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
-        choose_as_before(run.continue_from, folder.path)
         # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
             prepared.take_up(journal)
@@ -84,7 +83,6 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: Passiv
             folder.finish()
 
         folder.note_inputs(prepared.digest)
-        choose_as_before(run.continue_from, folder.path)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         place = AlignmentPlace(folder.path, log, log.progress)
@@ -131,9 +129,11 @@ def _agree(
 
     def answerer(router: Router) -> Answerer:
         assert held_out is not None
+        records = held_out(router)
+        account.ledger.note_released(id_keys(records.ids), account.occasion, held_out=True)
         return Answerer(
             router,
-            held_out(router),
+            records,
             may_route=prepared.run.allow_routed,
             allowance=allowance,
             # What an earlier run released gets no exact answer, though this run holds it out.

@@ -35,7 +35,7 @@ from parties.storage.sqlite import connect, reporting, transaction
 from protocols.private_files import private_opener
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
-_SUMS_FORMAT = 4
+_SUMS_FORMAT = 5
 
 # Sums are kept at an opening that finds so many lines more than the last time.
 LINES_PER_SUMS = 2000

@@ -7,6 +7,7 @@
     cells     that column's mechanism publishes of each value the cell it lies in: so many bits, exactly
     stored    what was drawn for that charge of these records is stored, with this content
     released  the records of a release for training, where some of it was drawn before
+    held_out  records that a run held out, and answered exactly if it was allowed to
     reuse     it was needed again and taken from the store: costs nothing
     tests     the peer learnt these thresholds of released columns: costs nothing, is counted
     grid      a column's cuts for good: the peer learns in which cell between them a record lies, however often it asks
@@ -160,14 +161,9 @@ def reuse_fields(column: str, reuse: Reuse, occasion: Occasion) -> Fields:
     }
 
 
-def released_fields(records: KeySet, occasion: Occasion) -> Fields:
-    """The line of the records of a release."""
-    return {
-        "kind": "released",
-        **_when_and_why(occasion),
-        "records": records_digest(records),
-        "n_records": len(records),
-    }
+def records_fields(kind: str, records: KeySet, occasion: Occasion) -> Fields:
+    """The line of the records of a release, of kind ``released``, or of those that a run held out."""
+    return {"kind": kind, **_when_and_why(occasion), "records": records_digest(records), "n_records": len(records)}
 
 
 def run_fields(*, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None) -> Fields:

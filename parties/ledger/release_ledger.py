@@ -58,7 +58,7 @@ class Ledger:
         self._families: dict[str, str] = {}
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
         self.grids: dict[GridKey, list[float]] = {}
-        self._trained: dict[str, set[str]] = {}
+        self._trained: dict[tuple[str, bool], set[str]] = {}
         self._add: Callable[[Fields], int] | None = None
         self._lines = SealedLines(
             path,
@@ -136,17 +136,17 @@ class Ledger:
         with self.changing() as add:
             add(lines.stored_fields(charge, names, content))
 
-    def note_released(self, records: KeySet, occasion: Occasion) -> None:
-        """Enter the records of a release to a peer, unless they are those of an earlier one."""
+    def note_released(self, records: KeySet, occasion: Occasion, *, held_out: bool = False) -> None:
+        """Enter the records that a run releases to a peer or holds out, unless they are those of an earlier one."""
         with self.changing() as add:
-            line = lines.released_fields(records, occasion)
-            if line["records"] not in self._trained.get(occasion.peer, ()):
+            line = lines.records_fields("held_out" if held_out else "released", records, occasion)
+            if line["records"] not in self._trained.get((occasion.peer, held_out), ()):
                 keep_records(self._lines.database, line["records"], records)
                 add(line)
 
-    def trained(self, peer: str) -> list[KeySet]:
-        """The records of all releases for training to a peer."""
-        return [self._records(digest) for digest in sorted(self._trained.get(peer, ()))]
+    def trained(self, peer: str, *, held_out: bool = False) -> list[KeySet]:
+        """The records of all releases for training to a peer, or of what runs with it held out."""
+        return [self._records(digest) for digest in sorted(self._trained.get((peer, held_out), ()))]
 
     def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
         """Enter tests whose thresholds are about to be resolved."""
@@ -216,7 +216,7 @@ class Ledger:
                 self._count_charge(line)
                 self.n_releases[line["column"]] += 1
                 self._count_answered(line)
-            case "released":
+            case "released" | "held_out":
                 self._count_answered(line)
             case "cells":
                 self._count_charge(line)
@@ -243,7 +243,7 @@ class Ledger:
     def _count_answered(self, line: dict[str, Any]) -> None:
         self.peers.add(line["peer"])
         if line["task"] == "train" and "records" in line:
-            self._trained.setdefault(line["peer"], set()).add(line["records"])
+            self._trained.setdefault((line["peer"], line["kind"] == "held_out"), set()).add(line["records"])
         if line["task"] == "predict":
             self.n_answered[line["column"]] += line["n_records"]
 
@@ -268,7 +268,7 @@ class Ledger:
             "contents": [list(self._contents), list(self._contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
             "is_migrated": self.is_migrated,
-            "trained": {peer: sorted(found) for peer, found in self._trained.items()},
+            "trained": [[*key, sorted(found)] for key, found in self._trained.items()],
             "grids": [list(self.grids), list(self.grids.values())],
             "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
@@ -281,7 +281,7 @@ class Ledger:
         self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))
-        self._trained = {peer: set(found) for peer, found in sums["trained"].items()}
+        self._trained = {(peer, held_out): set(found) for peer, held_out, found in sums["trained"]}
         self.grids = {tuple(key): cuts for key, cuts in zip(*sums["grids"], strict=True)}
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
 

@@ -40,6 +40,8 @@ def uplift_grid(found: Uplift, party: str) -> FigureGrid:
     if found.low is not None and found.high is not None:
         rows.append(("uplift, 95 % bootstrap interval", f"{number(found.low)} to {number(found.high)}"))
     caption = f"{found.metric} of {found.n_rows:,} held-out records, which were neither released nor trained on"
+    if found.n_chose:
+        caption += f"; {found.n_chose:,} others chose between models, and are not scored"
     return FigureGrid(caption, ("model", found.metric), tuple(rows))
 
 

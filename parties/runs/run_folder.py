@@ -13,7 +13,7 @@ file                content
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
 ``history.json``    A only: scores of validation rows by round; ``uses.json``: what columns add (`opboost scout`)
-``held_out.json``   A only: scores of held-out records; ``held_out.shares``: random bytes that chose them
+``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opboost.arrays import Values
+from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric
-from opboost.noise_correction import calmed
+from opboost.noise_correction import LEAST_KNOWN, calmed
 from opboost.privacy.guarantee import Guarantee
-from opboost.split_tests import bind, feature_matrix, n_answer_bits
+from opboost.split_tests import bind, feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
+from opboost.trees.validation import History, KnownRows
 from opboost.uplift import ColumnUse, measure_uplift, use_of
-from opboost.vertical import TrainedTrees
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.runs.joint_model import JointModel
 from parties.session.heartbeats import heartbeats
 from parties.vertical.prediction_client import Session, Statuses, most_rows
@@ -27,14 +28,76 @@ from protocols.transport.channel import Channel
 BASIS = "held-out records"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOutCells:
+    """What passive parties answered about held-out records before training, with `answers: cells`.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+        Of no trees: says which cells the answers are about.
+    answers : dict of str to ndarray of float64, shape (n_rows, n_cells)
+        By party; NaN for a missing cell.
+    status : ndarray of uint8, shape (n_rows,)
+    chooses : ndarray of bool, shape (n_rows,)
+        Records that choose what trees are grown on and when to stop. The others are left for an honest score.
+    """
+
+    ensemble: Ensemble
+    answers: dict[str, Values]
+    status: Statuses
+    chooses: Mask
+
+    def known(self, job: ActiveJob, columns: Sequence[Column]) -> KnownRows | None:
+        """The records that choose, as these training columns; None without any."""
+        assert job.held_out is not None
+        rows = np.flatnonzero(self.chooses)
+        found = []
+        for column in columns:
+            if isinstance(column, OwnColumn):
+                found.append(job.held_out.own[column.name][rows])
+                continue
+            assert column.cuts is not None
+            inputs = self.ensemble.inputs[column.owner].tolist()
+            place = [self.ensemble.features[i].name for i in inputs].index(column.name)
+            # The highest rank of every cell; the last one's may be any.
+            ranks = np.append(column.cuts, [column.n_ranks - 1, 0]).astype(np.float64)
+            cells = self.answers[column.owner][rows, place]
+            is_missing = np.isnan(cells)
+            found.append(np.where(is_missing, np.nan, ranks[np.where(is_missing, -1, cells).astype(np.int64)]))
+        margins = np.array([job.held_out.own[one.name][rows] for one in job.margins]) if job.margins else 0.0
+        return KnownRows(tuple(found), job.held_out.labels[rows], job.metrics, margins) if len(rows) else None
+
+
+def ask_cells(job: ActiveJob, columns: Sequence[Column], channels: Sequence[Channel]) -> HeldOutCells:
+    """Have all held-out records answered before training, by the cells of these columns.
+
+    Notes
+    -----
+    Privacy: asks for the same records in the same order whatever the labels; each answer is exact, one cell per column.
+    """
+    assert job.held_out is not None
+    untrained = TrainedTrees((), np.zeros(job.loss.n_outputs), job.loss, tuple(columns), (), History())
+    ensemble = bind(untrained, {})
+    bits, status = _asking(ensemble, channels).ask(job.held_out.ids, desensitized=False)
+    answers = {peer: unpacked(ensemble, peer, packed).astype(np.float64) for peer, packed in bits.items()}
+    is_noised = any(isinstance(column, RankColumn) and column.release is not None for column in columns)
+    may_compare = job.correct_noise and is_noised and len(status) >= 2 * LEAST_KNOWN
+    may_choose = job.grow is None and job.noised_labels is None and (job.metrics or may_compare)
+    every_other = np.arange(len(status)) % 2 == 0
+    return HeldOutCells(ensemble, answers, status, (status == RecordStatus.ANSWERED) & every_other & bool(may_choose))
+
+
 def score_held_out(
     job: ActiveJob,
     model: JointModel,
     channels: Sequence[Channel],
     grow: Callable[[ActiveJob], TrainedTrees],
     offered: Mapping[str, Sequence[str]],
+    *,
+    cells: HeldOutCells | None = None,
 ) -> JointModel:
-    """Have held-out records answered exactly; returns the model with its scores, and in a scouting with its uses.
+    """Score held-out records by exact answers, those that chose nothing; a scouting's model gets its uses, too.
 
     Parameters
     ----------
@@ -46,15 +109,15 @@ def score_held_out(
         Grows the trees of a job on the active party's columns alone.
     offered : mapping of str to sequence of str
         Names of the columns of ranks of each passive party, in their order.
+    cells : HeldOutCells, optional
+        What was asked before; else split tests are asked for now.
 
     Notes
     -----
-    Privacy: asks for the same records whatever the labels; answers are exact, one bit per test or one cell per column.
+    Privacy: asks for the same records whatever the labels; answers are exact, one bit per test.
     """
     assert job.held_out is not None
-    labels, loss, ensemble = job.held_out.labels, job.loss, model.ensemble
-    n_bits = max((n_answer_bits(ensemble, channel.peer) for channel in channels), default=0)
-    asking = Session(model, channels, batch_rows=most_rows(n_bits))
+    held, loss, ensemble = job.held_out, job.loss, model.ensemble
     matrices: list[Values] = []
 
     def evaluate(trees: Ensemble, matrix: Values) -> Values:
@@ -62,19 +125,24 @@ def score_held_out(
             matrices.append(matrix)
         return trees.predict(matrix)
 
-    joint, status = asking.predict(job.held_out.ids, job.held_out.own, desensitized=False, evaluate=evaluate)
-    is_scored = status == RecordStatus.ANSWERED
+    if cells is None:
+        joint, status = _asking(ensemble, channels).predict(held.ids, held.own, desensitized=False, evaluate=evaluate)
+        is_scored = status == RecordStatus.ANSWERED
+    else:
+        status, is_scored = cells.status, (cells.status == RecordStatus.ANSWERED) & ~cells.chooses
+        joint = evaluate(ensemble, feature_matrix(ensemble, held.own, cells.answers, len(status)))
     with heartbeats(channels):
         alone = _alone(job, model, grow)
         uses: tuple[ColumnUse, ...] = ()
         if matrices and is_scored.any():
-            uses = tuple(_uses(job, model, np.concatenate(matrices)[is_scored], labels[is_scored], offered))
-        found = measure_uplift(loss, labels, alone, joint, is_scored=is_scored, seed=job.seed or 0)
+            uses = tuple(_uses(job, model, np.concatenate(matrices)[is_scored], held.labels[is_scored], offered))
+        found = measure_uplift(loss, held.labels, alone, joint, is_scored=is_scored, seed=job.seed or 0)
         fit = None
         if is_scored.any():
             metric = default_metric(loss)
-            fit = fit_quality(loss, labels[is_scored], joint[is_scored], basis=BASIS, metric=metric)
-    found = replace(found, reason=found.reason or _unanswered(status))
+            fit = fit_quality(loss, held.labels[is_scored], joint[is_scored], basis=BASIS, metric=metric)
+    n_chose = 0 if cells is None else int(cells.chooses.sum())
+    found = replace(found, n_chose=n_chose, reason=found.reason or _unanswered(status))
     return replace(model, uplift=found, uses=uses, fits=model.fits if fit is None else (*model.fits, fit))
 
 
@@ -111,6 +179,11 @@ def columns_of_ranks(guarantee: Guarantee | None, names: Sequence[str]) -> dict[
 def adds(use: ColumnUse) -> bool:
     """Whether columns add to the score, beyond what chance explains."""
     return use.uplift.low is not None and use.uplift.low > 0
+
+
+def _asking(ensemble: Ensemble, channels: Sequence[Channel]) -> Session:
+    n_bits = max((n_answer_bits(ensemble, channel.peer) for channel in channels), default=0)
+    return Session(JointModel(ensemble=ensemble), channels, batch_rows=most_rows(n_bits))
 
 
 def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 
 from pydantic import JsonValue
@@ -22,7 +23,7 @@ from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
-from parties.vertical.held_out_score import score_held_out
+from parties.vertical.held_out_score import HeldOutCells, ask_cells, score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
@@ -52,8 +53,12 @@ def train_jointly(
         received = [column for receipt in receipts.values() for column in receipt.released()]
         if job.earlier is not None:
             job.earlier.check(job.loss, received, job.margins)
+        cells = None
+        if job.held_out is not None and job.by_cells:
+            phase.enter("asking about held-out records")
+            cells = ask_cells(job, _columns(job, received), channels)
         phase.enter("growing trees")
-        trained = grow_trees(job, channels, received, progress)
+        trained = grow_trees(job, channels, received, progress, cells=cells)
         tests = list_tests(trained)
         _check_number(tests)
         if job.journal is not None:
@@ -82,24 +87,40 @@ def train_jointly(
         if job.held_out is not None:
             phase.enter("scoring held-out records")
             offered = {peer: [column.name for column in one.columns] for peer, one in receipts.items()}
-            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress)
-            model = score_held_out(job, model, channels, alone, offered)
+            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
+            model = score_held_out(job, model, channels, alone, offered, cells=cells)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
 
 
+def _columns(job: ActiveJob, received: Sequence[RankColumn]) -> list[Column]:
+    """All columns, in the order that decides ties."""
+    columns: list[Column] = [*job.own, *received]
+    if job.column_order:
+        columns.sort(key=lambda column: job.column_order.index(column.name))
+    return columns
+
+
 def grow_trees(
-    job: ActiveJob, channels: Sequence[Channel], received: Sequence[RankColumn], progress: Progress
+    job: ActiveJob,
+    channels: Sequence[Channel],
+    received: Sequence[RankColumn],
+    progress: Progress,
+    *,
+    cells: HeldOutCells | None = None,
 ) -> TrainedTrees:
     """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received)
-    columns: list[Column] = [*job.own, *received]
-    if job.column_order:
-        columns.sort(key=lambda column: job.column_order.index(column.name))
+    columns = _columns(job, received)
+    known = None if cells is None else cells.known(job, columns)
+    parameters = job.parameters
+    if job.metrics and known is None and job.validation is None:
+        # None of the held-out records was answered.
+        parameters = replace(parameters, early_stopping_rounds=None)
     # What comes before the first round, such as the fit of noise correction, reports nothing.
     with ExitStack() as before_rounds:
         before_rounds.enter_context(heartbeats(channels))
@@ -114,9 +135,10 @@ def grow_trees(
             job.labels if job.noised_labels is None else job.noised_labels,
             job.weights,
             loss=job.loss,
-            parameters=job.parameters,
+            parameters=parameters,
             constraints=job.constraints,
             validation=job.validation,
+            known=known,
             engine=job.engine,
             correct_noise=job.correct_noise,
             left_open=job.left_open,

@@ -29,8 +29,8 @@ from protocols.transport.codec import MAX_ARRAY_BYTES
 # Records per request, unless a passive party takes fewer.
 BATCH_ROWS = 1 << 14
 
-# Records that are scored together: their features, eight bytes per test, should stay in the processor's cache.
-_SCORED_ROWS = 256
+# Features of records that are scored together: they should stay in the processor's cache.
+_SCORED_CELLS = 1 << 17
 
 Statuses = NDArray[np.uint8]
 """Per record a `RecordStatus`: of several passive parties' words the one that counts."""
@@ -173,8 +173,9 @@ class Session:
         desensitized: bool,
     ) -> tuple[Values, Statuses]:
         packed, status = self._ask_batch(ids, answered, desensitized=desensitized)
-        starts = range(0, max(1, len(ids)), _SCORED_ROWS)
-        matrices = (self._matrix(slice(i, i + _SCORED_ROWS), own, packed, len(ids)) for i in starts)
+        n_scored = max(256, _SCORED_CELLS // max(1, len(self._ensemble.features)))
+        starts = range(0, max(1, len(ids)), n_scored)
+        matrices = (self._matrix(slice(i, i + n_scored), own, packed, len(ids)) for i in starts)
         predictions = np.concatenate([evaluate(self._ensemble, matrix) for matrix in matrices])
         predictions[status != RecordStatus.ANSWERED] = np.nan
         return predictions, status

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NoReturn, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import PackedAnswers, Router
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
+from parties.tables.record_ids import each_id
 from parties.vertical.rate_limits import Allowance
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
@@ -29,7 +31,7 @@ ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], p
 """Makes the release of single records, given their ids."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AnswerableRecords:
     """A table's records with their exact codes, which must not leave the party.
 
@@ -45,6 +47,11 @@ class AnswerableRecords:
     ids: pd.Index
     columns: tuple[tuple[ColumnMechanism, EncodedColumn], ...]
     bits: NDArray[np.uint8] | None = None
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The row of each id."""
+        return {one: row for row, one in enumerate(each_id(self.ids))}
 
     @classmethod
     def of(cls, router: Router, ids: pd.Index, features: pd.DataFrame) -> AnswerableRecords:
@@ -114,12 +121,7 @@ class Tally:
 def releases_nothing(
     mechanisms: Sequence[ColumnMechanism], columns: Sequence[EncodedColumn], ids: pd.Index
 ) -> NoReturn:
-    """Refuse to desensitize records.
-
-    Raises
-    ------
-    UnexpectedMessage
-    """
+    """Refuse to desensitize records, with an `UnexpectedMessage`."""
     raise UnexpectedMessage("desensitized records were asked for where exact answers were due. Nothing was released")
 
 
@@ -181,8 +183,7 @@ class Answerer:
         Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
         release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
         on which side of each used threshold, or in which cell of the agreed grid, a record lies, without any
-        differential privacy. A refusal tells no bits,
-        and only the one by the daily limit tells that the record is known.
+        differential privacy. A refusal tells no bits, and only the one by the daily limit that the record is known.
         """
         n_rows = len(ask.ids)
         if n_rows > self.max_rows:
@@ -192,10 +193,10 @@ class Answerer:
         if not ask.desensitized and not self._may_route:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
         records = self.records.about(ask.ids, desensitized=ask.desensitized)
-        rows = records.ids.get_indexer(pd.Index(ask.ids, dtype=object))
+        rows = np.fromiter((records.places.get(one, -1) for one in ask.ids), np.intp, n_rows)
         is_trained = np.zeros(n_rows, np.bool_)
-        if self._trained is not None and not ask.desensitized:
-            is_trained = np.append(self._trained(records.ids), False)[rows]
+        if self._trained is not None and not ask.desensitized and len(records.ids):
+            is_trained = self._trained(records.ids)[rows] & (rows >= 0)
         status = self._status((rows >= 0) & ~is_trained, is_routed=not ask.desensitized)
         status[is_trained & (status == RecordStatus.UNKNOWN)] = RecordStatus.REFUSED_TRAINING
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)

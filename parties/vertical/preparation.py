@@ -15,7 +15,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
@@ -36,7 +35,15 @@ from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
-from parties.vertical.held_out import RecordsOf, answerable, choose_active, choose_passive, n_trained, own_records
+from parties.vertical.held_out import (
+    KeyedChoice,
+    RecordsOf,
+    answerable,
+    choose_active,
+    choose_passive,
+    n_trained,
+    own_records,
+)
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.training_job import ActiveJob, Earlier, digest_of_own
 from protocols.transport.channel import Channel
@@ -55,8 +62,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
-    loss : Loss
-    parameters : BoostingParameters
+    loss, parameters : Loss, BoostingParameters
     label_noise : LabelNoise or None
     earlier : Earlier or None
     """
@@ -91,6 +97,7 @@ class PreparedActive:
             parameters=self.parameters,
             constraints=run.model.constraints,
             validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            metrics=run.held_out_metrics,
             held_out_share=run.held_out,
             most_records=run.most_records,
             held_out=None if aligned.held_out is None else own_records(aligned.held_out, self.schema),
@@ -107,8 +114,8 @@ class PreparedActive:
 
     @property
     def n_trained(self) -> int:
-        """Records to train on, where all of this party's are common."""
-        return n_trained(self.run.held_out, self.table.n_rows, self.run.most_records)
+        """Records to train on of a run whose key was drawn, where all of this party's are common."""
+        return KeyedChoice.of(self.run, self.table.ids).n_trained(self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -133,7 +140,8 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
-        division = choose_active(self.job(aligned, journal), channels, place, are_met=self.aligner.is_needed)
+        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
         job = self.job(aligned, journal)
         journal.note_rows(self.table.ids.get_indexer(aligned.table.ids[:]), aligned.orders)
@@ -172,7 +180,7 @@ class PreparedPassive:
             id_digest=aligned.table.id_digest if is_ready else None,
             features=aligned.table.features,
             mechanisms=self.mechanisms,
-            rng=bits(run),
+            rng=run.bits,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
             share_codes=run.share_codes,
@@ -191,7 +199,8 @@ class PreparedPassive:
         """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
-        if (division := choose_passive(job, channel, place, are_met=self.aligner.is_needed)) is None:
+        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        if (division := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
             return job, aligned.table.ids, None
         kept = aligned.divided(division.trained, division.held_out)
         return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(division.held_out))
@@ -258,11 +267,6 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
         aligner=Aligner.of(run, schema, table if keeps else None),
         mechanisms=mechanisms,
     )
-
-
-def bits(run: PassiveRun) -> rng.BitSource:
-    """Where a passive party's noise comes from."""
-    return rng.secure() if run.seed is None else rng.seeded(run.seed)
 
 
 def _whole_table(

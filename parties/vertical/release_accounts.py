@@ -21,11 +21,10 @@ from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.tables.blocks import EncodedTable, record_keys, record_names
-from parties.tables.key_sets import is_member
+from parties.tables.key_sets import KeySet, RecordKeys, is_member
 from parties.tables.record_ids import Ids
 from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
-from parties.vertical.preparation import bits
 from parties.vertical.rate_limits import Allowance
 from protocols.messages.vertical import Task
 
@@ -43,10 +42,7 @@ class TrainingRecords:
         changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
         if self._found[0] is not ids or self._found[1] != changed_at:
             self._ledger.refresh()
-            keys = record_keys(record_names(ids))
-            order, is_found = np.argsort(keys), np.zeros(len(keys), np.bool_)
-            for members in self._ledger.trained(self._peer):
-                is_found[order] |= is_member(keys[order], members)
+            is_found = _are_in(record_keys(record_names(ids)), self._ledger.trained(self._peer))
             self._found = ids, changed_at, is_found
         return self._found[2]
 
@@ -57,7 +53,7 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
     budget = run.ledger.budget.budget(schema)
     with Ledger(run.ledger.path) as ledger:
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
-        yield Account(ledger=ledger, budget=budget, occasion=occasion, rng=bits(run), keeps=run.keeps)
+        yield Account(ledger=ledger, budget=budget, occasion=occasion, rng=run.bits, keeps=run.keeps)
 
 
 @contextmanager
@@ -107,8 +103,25 @@ def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunL
         n_drawn = sum(not one.is_drawn for one in cells)
         _note(log, account, "columns", n_drawn, len(cells) - n_drawn)
         folder.mark_release()
+        before = account.ledger.trained(account.occasion.peer, held_out=True)
+        n_before = sum(int(_are_in(record_keys(block["names"]), before).sum()) for block in table.blocks)
+        if n_before:
+            log.step(
+                "held out before",
+                f"{n_before} of the released records were held out in another run with {account.occasion.peer}, "
+                "which may have had exact answers about them",
+                records=n_before,
+            )
 
     return release
+
+
+def _are_in(keys: RecordKeys, sets: Sequence[KeySet]) -> Mask:
+    """Which of some records' keys belong to any of the sets."""
+    order, is_found = np.argsort(keys), np.zeros(len(keys), np.bool_)
+    for members in sets:
+        is_found[order] |= is_member(keys[order], members)
+    return is_found
 
 
 def _release_records(account: Account, log: RunLog | None) -> ReleaseRecords:

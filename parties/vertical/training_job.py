@@ -20,7 +20,7 @@ from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
-from opboost.trees.validation import ValidationPlan
+from opboost.trees.validation import Metric, ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel, release_digests
@@ -109,6 +109,8 @@ class ActiveJob:
         On own columns and on passive parties', by the names that these go by.
     validation : ValidationPlan, optional
         Rows to stop early by.
+    metrics : tuple of Metric
+        Of held-out records whose cells are asked for before training, to stop early by where there is no `validation`.
     held_out_share : float
         Share of the common records that is held out of training.
     most_records : int, optional
@@ -154,6 +156,7 @@ class ActiveJob:
     noised_labels: Values | None = None
     constraints: ColumnConstraints = field(default_factory=ColumnConstraints)
     validation: ValidationPlan | None = None
+    metrics: tuple[Metric, ...] = ()
     held_out_share: float = 0.0
     most_records: int | None = None
     held_out: HeldOutRecords | None = None

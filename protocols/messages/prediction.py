@@ -55,6 +55,6 @@ class Answers(Message):
 
     @model_validator(mode="after")
     def _check_status(self) -> Self:
-        if self.status.max(initial=0) > max(RecordStatus):
+        if self.status.max(initial=0) > RecordStatus.REFUSED_TRAINING:
             raise ValueError("a status that this version does not know")
         return self

@@ -26,7 +26,7 @@ Training; what is in brackets is left out where the files are aligned already (`
     │              (A grows trees)       │
     │ ────────── [SplitRanks] ─────────► │   "rank <= r", all trees at once; these two not where B answers with cells
     │ ◄───────── [Thresholds] ────────── │   their thresholds, or that B keeps them
-    │ ◄─ · · · ─ [Ask], [Answers] ─ · ·► │   about the held-out records, as in prediction
+    │ ◄─ · · · ─ [Ask], [Answers] ─ · ·► │   about the held-out records; with cells, before A grows trees
     │ ───────────── Done ──────────────► │   A has saved the model
     │ ◄──────────── Done ─────────────── │   B has saved its share
 

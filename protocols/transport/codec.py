@@ -44,14 +44,17 @@ def encode(message: Message) -> list[Frame]:
         if isinstance(value, np.ndarray):
             arrays.append((name, np.ascontiguousarray(value)))
         else:
-            fields[name] = _plain(value)
+            fields[name] = value
     header = {
         "version": PROTOCOL_VERSION,
         "kind": message.kind,
         "fields": fields,
         "arrays": [[name, array.dtype.str, list(array.shape)] for name, array in arrays],
     }
-    return [msgpack.packb(header), *(memoryview(array.reshape(-1).view(np.uint8)) for _, array in arrays)]
+    return [
+        msgpack.packb(header, default=_fields),
+        *(memoryview(array.reshape(-1).view(np.uint8)) for _, array in arrays),
+    ]
 
 
 def decode(frames: Sequence[Frame]) -> Message:
@@ -141,12 +144,8 @@ def _array(kind: str, layout: Any, frame: Frame) -> tuple[str, NDArray[np.generi
     return name, raw.view(dtype).reshape(shape)
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, Message):
-        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
-    if isinstance(value, (list, tuple)):
-        # Ids come by the ten thousand, and a call costs more than a look.
-        return [item if type(item) is str else _plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+def _fields(value: object) -> dict[str, object]:
+    """A message within another."""
+    if not isinstance(value, Message):
+        raise TypeError(f"a message holds no {type(value).__name__}")
+    return {name: getattr(value, name) for name in type(value).model_fields}

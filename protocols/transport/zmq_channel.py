@@ -26,7 +26,7 @@ from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES
 from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
-from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S
+from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, has_arrived
 
 
 class ConnectedChannel:
@@ -200,7 +200,7 @@ class ConnectedChannel:
             self._next_try = time.monotonic() + self._retry_s
             self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
         if time.monotonic() >= self._next_try:
-            while self._attempt.socket.poll(0):
+            while has_arrived(self._attempt.socket):
                 self._take_next()
             if not self._is_lost:
                 self._attempt.close(is_lost=True)
@@ -233,7 +233,7 @@ class ConnectedChannel:
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
-        while not (self._inbox or self._is_flooding) and self._attempt.socket.poll(0):
+        while not (self._inbox or self._is_flooding) and has_arrived(self._attempt.socket):
             self._take_next()
         if self._inbox or not (self._is_busy or (self._is_greeted and not self._attempt.is_over)):
             self._silence.end()
@@ -296,5 +296,5 @@ class ConnectedChannel:
     def _waiting(self) -> Iterator[list[Frame]]:
         """Messages that arrived and were not asked for."""
         yield from self._inbox
-        while self._attempt.socket.poll(0):
+        while has_arrived(self._attempt.socket):
             yield self._attempt.take()

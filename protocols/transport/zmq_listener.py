@@ -37,6 +37,7 @@ from protocols.transport.zmq_socket import (
     HIGH_WATER_MARK,
     POLL_S,
     drain,
+    has_arrived,
     open_router,
     receive_parts,
 )
@@ -80,7 +81,7 @@ class Listener:
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
-        self._is_encrypted, self._timing, self._context = keys is not None, timing, zmq.Context()
+        self._is_encrypted, self._timing, self._context, self._looked = keys is not None, timing, zmq.Context(), 0.0
         self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, keys, timing)
@@ -170,10 +171,9 @@ class Listener:
     def receive(self, peer: str, deadline: float) -> list[Frame]:
         """Wait for the next message of a peer; one that has not come yet has until the deadline."""
         self._beat()
-        while not self._peers.has_waiting(peer):
+        if time.monotonic() > self._looked + POLL_S:
             self._pump(0)
-            if self._peers.has_waiting(peer):
-                break
+        while not self._peers.has_waiting(peer):
             self._peers.check(peer)
             if self._peers.route(peer) is None and time.monotonic() > deadline:
                 raise PeerLost(f"{peer} did not connect to {self.address} within {self._timing.wait_s:g} s")
@@ -201,6 +201,7 @@ class Listener:
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
+        self._looked = time.monotonic()
         for cut in self._connections.cut():
             self._notices.note(FLOODING if cut.is_flooding else CROWDED)
             if cut.is_flooding:
@@ -209,7 +210,7 @@ class Listener:
         self._news.extend(self._connections.news())
         arrived += self._arrived()
         self._news.extend(self._connections.news())  # Of whoever spoke is known that it connected.
-        is_all = not self._socket.poll(0)
+        is_all = not has_arrived(self._socket)
         if is_all:
             self._allowlist.forget()
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
@@ -237,8 +238,7 @@ class Listener:
     def _tell(self, words: Iterable[tuple[str, Conversation]], *, is_last: bool = False) -> None:
         """Tell peers how many of their messages have come."""
         for peer, conversation in words:
-            route = self._peers.route(peer)
-            assert route is not None
+            route = self._peers.route(peer) or b""
             with suppress(zmq.ZMQError):
                 self._socket.send_multipart([route, *conversation.word(is_last=is_last)], flags=zmq.NOBLOCK)
 
@@ -251,7 +251,7 @@ class Listener:
 
     def _arrived(self) -> list[list[zmq.Frame]]:
         messages: list[list[zmq.Frame]] = []
-        while len(messages) < HIGH_WATER_MARK and self._socket.poll(0):
+        while len(messages) < HIGH_WATER_MARK and has_arrived(self._socket):
             parts = receive_parts(self._socket, n_addresses=1)
             self._connections.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
             messages.append(parts)

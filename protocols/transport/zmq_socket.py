@@ -62,6 +62,11 @@ def open_router(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair | None, t
     return socket
 
 
+def has_arrived(socket: zmq.Socket[bytes]) -> bool:
+    """Whether a message waits; a fifth of what `poll(0)` takes, which each request asks a dozen times."""
+    return bool(int(socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
+
+
 def receive_parts(socket: zmq.Socket[bytes], n_addresses: int = 0) -> list[zmq.Frame]:
     """The next message, which is there already, behind so many frames with addresses.
 
@@ -83,7 +88,7 @@ def drain(socket: zmq.Socket[bytes], most: int) -> None:
     libzmq ends the process when it beats over a dead connection of which it has stopped reading, as from a full queue.
     """
     for _ in range(most):
-        if not socket.poll(0):
+        if not has_arrived(socket):
             return
         receive_parts(socket)
 
@@ -91,6 +96,6 @@ def drain(socket: zmq.Socket[bytes], most: int) -> None:
 def events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
     """What happened to a socket's connections since the last call."""
     found = []
-    while monitor.poll(0):
+    while has_arrived(monitor):
         found.append(recv_monitor_message(monitor))
     return found  # type: ignore[return-value]

@@ -7,6 +7,8 @@ Labels: a passive party brings random columns of 0 and 1, and 20 labels that it 
 agree with the labels more than chance has it, so the first singular vector of these columns tells the other labels.
 With cells nothing comes back, and it has all of its columns to look at.
 
+Six parties that pool what they read; and, as other systems tell more: clusters of records that lie in the same leaves.
+
 Codes: how many codes of the mapped domain agree with all that the active party may ask about a record, whatever models
 it trains, averaged over records: those of the record's cell; or those between the thresholds of one model's tests.
 
@@ -24,7 +26,7 @@ from noise import CALM, Table, read
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.metrics import auc, r2
-from opboost.split_tests import list_tests, n_answer_bits
+from opboost.split_tests import bind, feature_matrix, list_tests, n_answer_bits
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn, RankColumn, train
@@ -87,6 +89,47 @@ def inferred_labels(seed: int, *, by_cells: bool) -> float:
     return guessed(probes[asked] if len(asked) else probes, labels)
 
 
+def pooled_labels(seed: int, n_owners: int) -> tuple[float, float]:
+    """What so many passive parties guess that pool the columns which trees split on, and the first of them alone."""
+    draw = np.random.default_rng(seed)
+    labels = (draw.random(N_RECORDS) < 0.53).astype(float)
+    probes = draw.integers(0, 2, (n_owners, N_PROBES // n_owners, N_RECORDS)).astype(np.uint32)
+    columns = [RankColumn(f"b{o}", i, f"p{o} {i}", one, 2) for o, own in enumerate(probes) for i, one in enumerate(own)]
+    own = OwnColumn("own", draw.normal(size=N_RECORDS))
+    stumps = BoostingParameters(n_estimators=100, max_depth=1)
+    trained = train([own, *columns], labels, np.ones(N_RECORDS), loss=Logistic(), parameters=stumps, seed=seed)
+    seen = [mine[np.unique(one.columns)] for mine, one in zip(probes, list_tests(trained).values(), strict=True)]
+    return guessed(np.concatenate(seen), labels), guessed(seen[0], labels)
+
+
+def clustered_labels(seed: int) -> tuple[float, float]:
+    """What clusters of records tell that lie in the same leaves, as passive parties of SecureBoost know, and in cells.
+
+    The graph of records that share instance spaces is cut in two by its spectrum, in the manner of ID2Graph.
+    """
+    draw = np.random.default_rng(seed)
+    labels = (draw.random(N_RECORDS) < 0.53).astype(float)
+    own = OwnColumn("own", labels + draw.normal(size=N_RECORDS) / 2)
+    ranks = draw.integers(0, 16, (10, N_RECORDS)).astype(np.uint32)
+    columns = [RankColumn("b", i, f"c{i}", one, 16, cuts=np.arange(15)) for i, one in enumerate(ranks)]
+    trees = BoostingParameters(n_estimators=30, max_depth=3)
+    trained = train([own, *columns], labels, np.ones(N_RECORDS), loss=Logistic(), parameters=trees, seed=seed)
+    ensemble = bind(trained, list_tests(trained))
+    matrix = feature_matrix(ensemble, {"own": own.values}, {"b": ranks.T.astype(float)}, N_RECORDS)
+    leaves = np.hstack([one[:, None] == np.unique(one) for one in ensemble.leaves(matrix).T])
+    sides = (ranks.T[:, :, None] < np.arange(1, 16)).reshape(N_RECORDS, -1)
+    return clustered(leaves, labels), clustered(np.hstack([sides, ~sides]), labels)
+
+
+def clustered(spaces: np.ndarray, labels: np.ndarray) -> float:
+    """Share of the unknown labels that agree with the spectral cut of the graph of shared instance spaces."""
+    shared = spaces.astype(float) @ spaces.T
+    root = 1 / np.sqrt(shared.sum(axis=1))
+    agrees = (np.linalg.eigh(root[:, None] * shared * root)[1][:, -2] > 0) == (labels == 1)
+    agrees = agrees if agrees[:N_KNOWN].mean() >= 0.5 else ~agrees
+    return float(agrees[N_KNOWN:].mean())
+
+
 def guessed(probes: np.ndarray, labels: np.ndarray) -> float:
     """Share of the unknown labels that agree with the first singular vector of columns, its sign by the known ones."""
     centred = probes.T - probes.mean(axis=1)
@@ -111,11 +154,20 @@ def main() -> None:
             for seed in range(given.seeds):
                 found = scores(table, epsilon, seed, given.domain)
                 print(json.dumps({"table": name, "epsilon": epsilon, "seed": seed, **found}), flush=True)
-    for by_cells in (False, True):
-        shares = [inferred_labels(seed, by_cells=by_cells) for seed in range(given.trials)] or [0.0]
+    attacks = {
+        ("labels", "tests"): [inferred_labels(seed, by_cells=False) for seed in range(given.trials)],
+        ("labels", "cells"): [inferred_labels(seed, by_cells=True) for seed in range(given.trials)],
+    }
+    pooled = [pooled_labels(seed, 6) for seed in range(given.trials)]
+    clusters = [clustered_labels(seed) for seed in range(given.trials)]
+    attacks |= {("labels, six parties together", "tests"): [one for one, _ in pooled]}
+    attacks |= {("labels, one of six parties", "tests"): [one for _, one in pooled]}
+    attacks |= {("clusters", "instance spaces"): [one for one, _ in clusters]}
+    attacks |= {("clusters", "cells"): [one for _, one in clusters]}
+    for (attack, answers), shares in attacks.items():
         error = np.std(shares, ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else 0.0
-        found = {"guessed": round(float(np.mean(shares)), 3), "standard_error": round(float(error), 3)}
-        print(json.dumps({"attack": "labels", "answers": "cells" if by_cells else "tests", **found}), flush=True)
+        found = {"guessed": round(float(np.mean(shares or [0])), 3), "standard_error": round(float(error), 3)}
+        print(json.dumps({"attack": attack, "answers": answers, **found}), flush=True)
 
 
 if __name__ == "__main__":

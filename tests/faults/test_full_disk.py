@@ -4,6 +4,7 @@ when there is room again."""
 from __future__ import annotations
 
 import builtins
+import hashlib
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -108,6 +109,11 @@ def prepare(sites: Any, method: str) -> Any:
     return sites
 
 
+def kept_for(peer: str) -> str:
+    """The file that keeps the key of the held-out records of all runs with a peer."""
+    return f"held_out.{hashlib.sha256(peer.encode()).hexdigest()[:16]}.json"
+
+
 # In the order in which a run comes to them.
 WRITERS = {
     "bank": (
@@ -118,7 +124,7 @@ WRITERS = {
         "journal.json",
         "order.share",
         "common.json",
-        "held_out.shares",
+        kept_for("shop"),
         "offer",
         "1.ranks",
         "tests.json",
@@ -135,7 +141,7 @@ WRITERS = {
         "log.jsonl",
         "log.txt",
         "order.share",
-        "held_out.shares",
+        kept_for("bank"),
         "guarantee.json",
         "model.json",
     ),

@@ -19,16 +19,8 @@ from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
-from opboost.vertical import (
-    Column,
-    Engine,
-    OwnColumn,
-    RankColumn,
-    ValidationPlan,
-    check_own_rows,
-    check_single_precision,
-    train,
-)
+from opboost.trees.validation import ValidationPlan
+from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, check_single_precision, train
 
 # Random tables per engine.
 N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))

@@ -23,7 +23,7 @@ from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.trees.validation import ValidationPlan
+from opboost.trees.validation import KnownRows, ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from tests.support.ranked_columns import dense_ranks
 
@@ -189,3 +189,27 @@ def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns() -> None:
         fitted = run.train(validation=validation, leaf_labels=run.labels[: run.n_rows])
         assert grown.choice is NoiseChoice.CORRECTED
         assert same(grown, fitted)
+
+
+def known_rows(run: Run, *, is_told: bool) -> KnownRows:
+    """The unseen records by the cells of a grid; `is_told` says whether the owner's answers are about them."""
+    unseen, columns = slice(run.n_rows, None), [run.own[run.n_rows :]]
+    for j, codes in enumerate(run.codes):
+        cuts = np.arange(2, len(codes) - 1, 3)
+        run.columns[1 + j] = replace(run.columns[1 + j], cuts=cuts)
+        exact = run.exact[j, unseen] if is_told else np.random.default_rng(j).permutation(run.exact[j, unseen])
+        ranks = np.searchsorted(codes, exact).clip(0, len(codes) - 1)
+        columns.append(np.append(cuts, len(codes) - 1)[np.searchsorted(cuts, ranks)].astype(float))
+    return KnownRows(tuple(columns), run.labels[unseen])
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_known_rows_choose_between_the_models(is_told: bool) -> None:
+    """Columns that say much in training and nothing about new records are dropped; the twin, which compares on a share
+    of the training rows, takes them."""
+    run, brief = Run(0.1, n_rows=800), replace(CALM, n_estimators=10)
+    known = known_rows(run, is_told=is_told)
+    usual = NoiseChoice.CORRECTED
+    assert run.train(known=known, parameters=brief).choice is (usual if is_told else NoiseChoice.ALONE)
+    few = KnownRows(tuple(column[:100] for column in known.columns), known.labels[:100])
+    assert is_told or run.train(known=few, parameters=brief).choice is usual

@@ -896,3 +896,22 @@ def test_the_documents_example_does_what_it_says(tmp_path: Path, monkeypatch: py
     assert names["contributions"].shape == (50, 5)
     np.testing.assert_allclose(names["contributions"].sum(axis=1), np.log(expected / (1 - expected)), rtol=0, atol=1e-5)
     _assert_alike(names["ensemble"].predict(table[:50].astype(np.float64)), expected)
+
+
+def test_a_model_that_asks_for_cells_predicts_the_same_in_xgboost_and_comes_back() -> None:
+    """Numbers of cells are numbers; a missing cell is a missing value."""
+    draw = np.random.default_rng(8)
+    ranks, cuts = draw.integers(0, 41, 600).astype(np.uint32), np.array([4, 9, 20, 33])
+    own = draw.normal(size=600)
+    labels = np.where(ranks == 40, 2.0, (ranks > 9) * 3.0 - (ranks > 33) * 2.0) + own
+    columns = [OwnColumn("age", own), RankColumn("shop", 0, "c0", ranks, 40, cuts=cuts)]
+    trees = BoostingParameters(n_estimators=15, max_depth=3)
+    trained = train(columns, labels, np.ones(600), loss=SquaredError(), parameters=trees)
+    ensemble = bind(trained, list_tests(trained))
+    cells = np.where(ranks == 40, np.nan, np.searchsorted(cuts, ranks))
+    matrix = feature_matrix(ensemble, {"age": own}, {"shop": cells[:, None]}, 600)
+    booster = to_xgboost(ensemble)
+    assert booster.feature_names == ["age", "shop: cell of c0"]
+    found = booster.predict(xgboost.DMatrix(matrix, feature_names=booster.feature_names))
+    np.testing.assert_allclose(found, ensemble.predict(matrix), rtol=1e-4, atol=1e-4)
+    assert from_xgboost(booster).features == ensemble.features

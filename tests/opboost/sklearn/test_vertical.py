@@ -234,6 +234,21 @@ def test_answers_by_cells_stand_as_such_under_what_is_not_protected() -> None:
     assert model.set_params(answers="tests", cells=3).guarantee_.not_protected == told
 
 
+@pytest.mark.parametrize("estimator", [OpBoostRegressor, OpBoostClassifier])
+def test_answers_by_cells_serve_every_mode(estimator: Any) -> None:
+    """Exact answers are those that thresholds give in mode `local`; without noise, desensitized ones are the same."""
+    frame, labels = _frame(), _numbers(_frame())
+    labels = labels if estimator is OpBoostRegressor else (labels > np.median(labels)).astype(int)
+    found = {}
+    for mode in MODES:
+        how: dict[str, Any] = {"prediction": mode, "answers": "cells", "cells": 7, **SMALL}
+        model = estimator(bounds=BOUNDS, epsilon=math.inf, **how).fit(frame, labels)
+        found[mode] = model.predict(frame)
+        assert {one.n_cells for one in model.model_.ensemble.features if one.owner} == {7}
+    for mode in MODES:
+        np.testing.assert_array_equal(found[mode], found["local"])
+
+
 def test_what_is_not_protected_follows_the_mode_in_which_new_records_are_scored() -> None:
     model = OpBoostRegressor(bounds=BOUNDS, epsilon=0.005, prediction="desensitized", n_estimators=5)
     model.fit(_frame(), _numbers(_frame()))

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import default_metric, log_loss, metric_by_name
 from opboost.split_tests import bind
+from opboost.trees.binning import BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
-from opboost.trees.validation import History, Metric, ValidationPlan
+from opboost.trees.validation import History, KnownRows, Metric, ValidationPlan
 from opboost.vertical import OwnColumn, TrainedTrees, train
 
 LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
@@ -317,3 +318,44 @@ def test_scores_and_the_round_to_stop_at_are_those_of_xgboost(loss: Loss) -> Non
         # Trees grow apart after some rounds, when two cuts are of nearly the same gain.
         assert ours.history.scores[name][:3] == pytest.approx(found["v"][name][:3], rel=1e-4)
     assert ours.history.best_round == pytest.approx(booster.best_iteration + 1, abs=5)
+
+
+@given(st.data(), st.integers(3, 9))
+def test_known_rows_lie_in_the_bins_of_the_training_table(data: st.DataObject, max_bin: int) -> None:
+    """The training rows themselves are in their own bins; of other rows, categories that are new count as missing."""
+    values = st.sampled_from([*range(-4, 5), np.nan])
+    numbers, ranks = (np.array(data.draw(st.lists(values, min_size=6, max_size=6)), float) for _ in range(2))
+    categories, ranks = np.where(numbers < 0, np.nan, numbers % 3), np.where(ranks < 0, np.nan, ranks)
+    cuts = np.array(sorted(data.draw(st.sets(st.integers(0, 3)))), np.int64)
+    table = BinnedTable.of(
+        [
+            bin_values(numbers, max_bin=max_bin),
+            bin_categories(categories, max_bin=9),
+            bin_ranks(np.where(np.isnan(ranks), 5, ranks).astype(np.uint32), 5, max_bin=max_bin, cuts=cuts),
+        ]
+    )
+    known = KnownRows((numbers, categories, ranks), np.zeros(6))
+    np.testing.assert_array_equal(known.binned(table).bins, table.bins)
+    other = KnownRows((numbers, np.full(6, 7.0), ranks), np.zeros(6)).binned(table)
+    assert (other.bins[1] == table.axes.sizes[1] - 1).all()
+
+
+def test_known_rows_stop_as_the_same_rows_of_the_table_do() -> None:
+    """The oracle: held-out rows of the training table; of few values, so that these make no difference to the bins."""
+    problem = Problem(Logistic())
+    table = np.clip(problem.table.round(0), -1, 1)
+    metrics = (metric_by_name("logloss", Logistic()),)
+    parameters = BoostingParameters(n_estimators=40, max_depth=3, early_stopping_rounds=3)
+
+    def trained(rows: np.ndarray, **how: Any) -> TrainedTrees:
+        columns = [OwnColumn(f"c{i}", values[rows]) for i, values in enumerate(table.T)]
+        labels = problem.labels[rows]
+        return train(columns, labels, np.ones(len(labels)), loss=Logistic(), parameters=parameters, **how)
+
+    everything, held = np.arange(problem.n_rows), problem.is_held_out
+    assert all(np.isin(values[held], [*values[~held], np.nan]).all() or np.isnan(values).any() for values in table.T)
+    plan = trained(everything, validation=ValidationPlan(held, metrics))
+    known = trained(np.flatnonzero(~held), known=KnownRows(tuple(table[held].T), problem.labels[held], metrics))
+    assert known.history == plan.history
+    assert _identical(known.trees, plan.trees)
+    assert len(known.trees) < 40

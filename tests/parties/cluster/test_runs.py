@@ -28,6 +28,7 @@ from parties.errors import ConfigError, Disagreement, LedgerError, TableError, W
 from parties.jobs.answer_vertical import serve_passive, serve_until_stopped
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
+from parties.vertical.held_out import places_of
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost
 from tests.support.partitioned_sites import MODEL, SILENT, Outcomes, divide, predict_both, train_both
@@ -197,12 +198,15 @@ def test_held_out_records_of_partitions_are_left_out_and_answered(
         parties.bank.run["data"] = "data.csv"
     assert train_both(parties, outcomes) == {}
     found = json.loads((parties.bank.path / "runs/spring/held_out.json").read_text())
-    assert (found["metric"], found["n_rows"], found["reason"]) == ("auc", 80, "")
+    (path,) = (parties.shop.path / "runs").glob("held_out.*.json")
+    key = bytes.fromhex(json.loads(path.read_text())["seed"])
+    n_held = int((places_of(key, pd.Index(parties.bank.table["id"], dtype=object)) < 0.2).sum())
+    assert (found["metric"], found["n_rows"], found["reason"]) == ("auc", n_held, "")
     assert found["joint"] > found["alone"] > 0.4
     for site in (parties.bank, parties.shop):
-        assert json.loads((site.path / "runs/spring/meta.json").read_text())["n_rows"] == 320
+        assert json.loads((site.path / "runs/spring/meta.json").read_text())["n_rows"] == 400 - n_held
     (told,) = [line for line in log_lines(parties.shop) if line["event"] == "held out"]
-    assert (told["records"], told["answered"]) == (80, 80)
+    assert (told["records"], told["answered"]) == (n_held, n_held)
     assert list((parties.shop.path / "runs").rglob("work.*")) == []
 
 

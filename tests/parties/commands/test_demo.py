@@ -116,17 +116,20 @@ def marked_values(out: Path, party: str) -> Values:
     return column.to_numpy(np.float64)[:80]
 
 
-def exact_codes(out: Path, part: str = "train") -> np.ndarray:
+def exact_codes(out: Path, part: str = "train", **budget: float) -> np.ndarray:
     """The retailer's marked column in the mapped domain, without noise, in the order of the ids."""
     schema, _ = read_schema(out / "retailer" / "schema.yaml")
-    (mechanism,) = (m for m in DesensitizeSection().mechanisms(schema) if m.schema.name == MARKED["retailer"])
+    (mechanism,) = (m for m in DesensitizeSection(**budget).mechanisms(schema) if m.schema.name == MARKED["retailer"])
     column = table_of(out, "retailer", part).features[MARKED["retailer"]]
     return encode(column, mechanism.schema, domain=mechanism.settings.domain).codes
 
 
 def retailer_secrets(out: Path) -> list[bytes]:
-    codes = exact_codes(out)
-    return values_as_bytes(marked_values(out, "retailer")) + runs_as_bytes(codes) + runs_as_bytes(dense_ranks(codes)[0])
+    """Values, and codes and ranks on the points of the demo and of a budget per point."""
+    found = values_as_bytes(marked_values(out, "retailer"))
+    for codes in (exact_codes(out), exact_codes(out, epsilon=1.0)):
+        found += runs_as_bytes(codes) + runs_as_bytes(dense_ranks(codes)[0])
+    return found
 
 
 def label_secrets(out: Path) -> list[bytes]:
@@ -162,9 +165,9 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 @pytest.mark.usefixtures("summary")
 def test_both_run_folders_are_complete(out: Path) -> None:
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
-    common |= {"report.html", "report.json", "held_out.shares", "progress.json"}
+    common |= {"report.html", "report.json", "progress.json"}
     predictions = {"held_out.json", "fit.json", "metrics.json", "partners.json", "noise.json"}
-    predictions |= {"predictions.csv", "predictions_desensitized.csv"}
+    predictions |= {"predictions.csv", "predictions_desensitized.csv", "release.json", "received"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}
     assert found == {"bank": common | predictions, "retailer": common}
 

@@ -344,12 +344,6 @@ def test_rows_held_out_are_scored_by_the_objectives_own_metric_unless_told_other
     assert [found.name for found in plan.metrics] == [metric]
 
 
-def test_waiting_for_a_better_round_needs_a_share_to_validate_on() -> None:
-    words = r"model\.early_stopping_rounds needs model\.validation_fraction: rows to validate on"
-    with pytest.raises(ConfigError, match=words):
-        ModelSection(early_stopping_rounds=3).parameters()
-
-
 def test_a_local_map_that_would_publish_every_value_is_refused_when_the_run_file_is_read(tmp_path: Path) -> None:
     schema, _ = read_schema_of(tmp_path, SCHEMA)
     section = DesensitizeSection(mechanism="local", epsilon=0.1, theta=100, columns={"tier": ColumnBudget(theta=999)})

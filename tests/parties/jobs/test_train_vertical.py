@@ -62,7 +62,7 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     "waiting without rows to validate on": (
         "run.model.early_stopping_rounds",
         3,
-        "early_stopping_rounds needs model.validation_fraction",
+        "early_stopping_rounds needs rows to validate on: model.validation_fraction, or held-out records",
     ),
     "unknown metric": (
         "run.model",

@@ -13,12 +13,13 @@ import pandas as pd
 import pytest
 
 from opboost.cell_grid import cell_tests, grid_cuts, within
-from opboost.desensitize import ColumnMechanism, exact
+from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain
 from opboost.ranking import RankTable
 from opboost.schema import ColumnSchema
+from opboost.split_tests import unpacked
 from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
@@ -28,9 +29,11 @@ from parties.vertical.agreed_grid import agree_grid
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
+from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.simulation import serve, simulate
 from protocols.errors import UnexpectedMessage
+from protocols.messages.prediction import Ask, RecordStatus
 from protocols.messages.vertical import Offer, SplitRanks
 from protocols.transport.channel import Channel
 from tests.support.processes import finish
@@ -198,6 +201,30 @@ def test_cells_are_all_that_is_answered_and_score_like_shared_thresholds(trial: 
     assert {feature.n_cells for feature in model.ensemble.features if feature.owner} == {2, 5}
 
 
+def test_desensitized_answers_are_the_cells_of_freshly_drawn_codes(trial: Any) -> None:
+    """Drawn under the training mechanism at every request; the exact cells, which are kept, serve no such request."""
+    model, shares = train_by_cells(trial, "shop", "post")
+    router, table = shares["post"].router, trial.tables["post"]
+    ((mechanism, encoded),) = router.encode(table)
+    bits, drawn = _bits(), []
+
+    def release(mechanisms: Any, columns: Any, ids: pd.Index) -> list[ReleasedColumn]:
+        drawn.append([desensitize(one, column, rng=bits) for one, column in zip(mechanisms, columns, strict=True)])
+        return drawn[-1]
+
+    answerer = Answerer(router, AnswerableRecords.of(router, trial.ids, table), release=release, may_route=False)
+    asks = [answerer.answer(Ask(ids=tuple(trial.ids), desensitized=True)) for _ in range(2)]
+    cells = [unpacked(model.ensemble, "post", answers.bits)[:, 0] for answers in asks]
+    for found, ((column,),) in zip(cells, zip(drawn, strict=True), strict=True):
+        np.testing.assert_array_equal(found, np.searchsorted(router.tests.thresholds[:-1], column.codes))
+    assert (cells[0] != cells[1]).any()
+    exact_cells = np.searchsorted(router.tests.thresholds[:-1], exact(mechanism, encoded).codes)
+    assert (cells[0] != exact_cells).any()
+    refused = answerer.answer(Ask(ids=tuple(trial.ids), desensitized=False))
+    assert (refused.status == RecordStatus.REFUSED_ROUTED).all()
+    assert not refused.bits.any()
+
+
 def _oracle(shares: dict[str, PassiveShare], trial: Any) -> Iterator[np.ndarray]:
     yield trial.age
     for party, share in shares.items():
@@ -296,7 +323,10 @@ def heard(site: Any, run: str) -> list[tuple[str, int, str]]:
 
 @pytest.mark.parametrize("answers", ["cells", "tests"])
 def test_what_the_shop_reads_in_a_process_of_its_own_is_the_same_for_all_labels(sites: Any, answers: str) -> None:
-    """Every byte of training, of tuning once more and of prediction in both modes; the twin are split tests."""
+    """Every byte of training, of tuning once more and of prediction in both modes; the twin are split tests.
+
+    With cells, held-out records choose what of the noised columns trees are grown on, and when to stop.
+    """
     views = []
     draw = np.random.default_rng(4)
     labels = [sites.bank.table["y"].to_numpy(), draw.integers(0, 2, len(sites.bank.table))]
@@ -305,9 +335,10 @@ def test_what_the_shop_reads_in_a_process_of_its_own_is_the_same_for_all_labels(
         view = []
         for run, depth in (("first", 3), ("tuned", 5)):
             for site in (sites.bank, sites.shop):
-                site.run |= {"run_id": run, "folder": f"runs/{run}{number}", "answers": answers}
+                site.run |= {"run_id": run, "folder": f"runs/{run}{number}", "answers": answers, "held_out": 0.2}
             sites.shop.run |= {"seed": 7, "ledger": {"path": f"runs/{number}.sqlite"}, "no_privacy": True}
-            sites.bank.run["model"] = {"n_estimators": 5, "max_depth": depth}
+            stops = {"early_stopping_rounds": 2} if answers == "cells" else {}
+            sites.bank.run["model"] = {"n_estimators": 5, "max_depth": depth, **stops}
             sites.bank.table = sites.bank.table.assign(y=y)
             ends = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
             for mode in ("routed", "desensitized"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn
 from opboost.routing import PackedAnswers, Router
 from opboost.schema import ColumnSchema
-from opboost.split_tests import list_tests
+from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn, RankColumn, train
@@ -77,6 +78,76 @@ def test_under_label_epsilon_no_more_labels_are_guessed_than_it_allows() -> None
 def test_as_many_columns_as_are_taken_without_an_agreement_tell_less() -> None:
     found = [guessed_labels(MOST_OFFERED, None, trial) for trial in range(N_TRIALS)]
     assert np.mean(found) < 0.7
+
+
+N_FEW, N_EACH, N_OWNERS, N_KNOWN, N_POOLED = 120, 250, 6, 20, 3
+
+
+def clustered(spaces: np.ndarray, labels: np.ndarray) -> float:
+    """Share of the unknown labels that clusters of records tell, in the manner of ID2Graph (arXiv 2307.10318).
+
+    Records are the more alike, the more instance spaces they share. The graph of these likenesses is cut in two by its
+    spectrum, and known labels say which part is which.
+
+    Parameters
+    ----------
+    spaces : ndarray of bool, shape (n_records, n_spaces)
+    labels : ndarray
+        Of which the first are known.
+    """
+    shared = spaces.astype(float) @ spaces.T
+    root = 1 / np.sqrt(shared.sum(axis=1))
+    agrees = (np.linalg.eigh(root[:, None] * shared * root)[1][:, -2] > 0) == (labels == 1)
+    return float((agrees if agrees[:N_KNOWN].mean() >= 0.5 else ~agrees)[N_KNOWN:].mean())
+
+
+def pooled(trial: int, *, by_cells: bool) -> tuple[float, float]:
+    """What a chain of passive parties with random columns infers from what they read together, and the first alone."""
+    draw = np.random.default_rng(trial)
+    labels = (draw.random(N_FEW) < 0.5).astype(np.float64)
+    offered = draw.integers(0, 2, (N_OWNERS, N_EACH, N_FEW)).astype(np.uint32)
+    cuts = np.zeros(1, np.int64) if by_cells else None
+    columns = [OwnColumn("own", labels + draw.normal(size=N_FEW))]
+    for owner, own in enumerate(offered):
+        columns += [RankColumn(f"b{owner}", j, f"c{owner} {j}", one, 2, cuts=cuts) for j, one in enumerate(own)]  # type: ignore[misc]
+    trees = replace(TREES, n_estimators=15)
+    trained = train(columns, labels, np.ones(N_FEW), loss=Logistic(), parameters=trees, seed=0)
+    asked = [np.unique(listed.columns) for listed in list_tests(trained).values()]
+    # Who reads nothing has its columns alone.
+    seen = [own[mine] if len(mine) else own for own, mine in zip(offered, asked, strict=True)]
+    together = np.concatenate(seen).astype(np.bool_)
+    return tuple(clustered(np.hstack([one.T, ~one.T]), labels) for one in (together, seen[0].astype(np.bool_)))  # type: ignore[return-value]
+
+
+def test_parties_that_pool_what_they_read_infer_labels_from_split_tests_and_none_from_cells() -> None:
+    """Each offers few columns; so the number that one party may offer bounds no chain of them under split tests."""
+    n_guessed = N_POOLED * (N_FEW - N_KNOWN)
+    for by_cells in (False, True):
+        together, alone = np.mean([pooled(trial, by_cells=by_cells) for trial in range(N_POOLED)], axis=0)
+        if by_cells:
+            assert abs(together - 0.5) < 3 * 0.5 / np.sqrt(n_guessed)
+        else:
+            assert together > 0.7
+            assert alone < together - 0.1
+
+
+def test_instance_spaces_tell_labels_and_cells_do_not() -> None:
+    """The twin are the records of each leaf, which SecureBoost tells its passive parties; nobody is told them here."""
+    told, cells = [], []
+    for trial in range(N_POOLED):
+        draw = np.random.default_rng(trial)
+        labels = (draw.random(N_FEW) < 0.5).astype(np.float64)
+        ranks = draw.integers(0, 16, (5, N_FEW)).astype(np.uint32)
+        own = OwnColumn("own", labels + draw.normal(size=N_FEW) / 2)
+        columns = [RankColumn("b", j, f"c{j}", one, 16, cuts=np.arange(15)) for j, one in enumerate(ranks)]
+        trained = train([own, *columns], labels, np.ones(N_FEW), loss=Logistic(), parameters=TREES, seed=0)
+        ensemble = bind(trained, list_tests(trained))
+        matrix = feature_matrix(ensemble, {"own": own.values}, {"b": ranks.T.astype(float)}, N_FEW)
+        told.append(clustered(np.hstack([one[:, None] == np.unique(one) for one in ensemble.leaves(matrix).T]), labels))
+        sides = ranks.T[:, :, None] < np.arange(1, 16)
+        cells.append(clustered(np.concatenate([sides, ~sides], axis=2).reshape(N_FEW, -1), labels))
+    assert np.mean(told) > 0.75
+    assert abs(np.mean(cells) - 0.5) < 3 * 0.5 / np.sqrt(N_POOLED * (N_FEW - N_KNOWN))
 
 
 DOMAIN, RUNS, TESTS = 1000, 9, 100

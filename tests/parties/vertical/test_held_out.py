@@ -9,23 +9,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opboost.desensitize import ColumnMechanism
+from opboost.errors import ParameterError
 from opboost.mechanism_settings import MechanismSettings
+from opboost.metrics import auc, metric_by_name
 from opboost.privacy.guarantee import compose
 from opboost.schema import ColumnSchema, Kind
+from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.ledger.release_ledger import Ledger
 from parties.reports.held_out_section import load_uplift
+from parties.tables.blocks import id_keys
 from parties.vertical import held_out
-from parties.vertical.held_out import SHARES_FILE, divide_rows, n_held_out
+from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
 from parties.vertical.held_out_score import columns_of_ranks
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
+from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.training_job import HeldOutRecords
 from protocols.errors import PeerAborted, ProtocolError, UnexpectedMessage
@@ -67,11 +76,16 @@ def log(site: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
 
 
+def kept_file(site: Any) -> Path:
+    (found,) = (site.path / "runs").glob("held_out.*.json")
+    return Path(found)
+
+
 def chosen_ids(sites: Any) -> list[str]:
     """The held-out ids, worked out from what the shop keeps."""
-    seed = bytes.fromhex(json.loads((sites.shop.run_folder / SHARES_FILE).read_text())["seed"])
-    common = np.array(sorted(sites.bank.table["id"]))
-    return list(common[divide_rows(seed, len(common), 0.2).held_out])
+    key = bytes.fromhex(json.loads(kept_file(sites.shop).read_text())["seed"])
+    common = pd.Index(sorted(sites.bank.table["id"]), dtype=object)
+    return list(common[places_of(key, common) < 0.2])
 
 
 @pytest.mark.parametrize("align", sorted(ALIGNED))
@@ -79,19 +93,19 @@ def test_held_out_records_are_answered_after_training_and_never_released(
     sites: Any, outcomes: Outcomes, align: str
 ) -> None:
     found = train_both(with_held_out(sites, align=align), outcomes)
+    n_held = len(held := chosen_ids(sites))
     for party in ("bank", "shop"):
-        assert found[party].read_json("meta.json")["n_rows"] == 320
+        assert found[party].read_json("meta.json")["n_rows"] == 400 - n_held
     uplift = load_uplift(found["bank"])
-    assert (uplift.metric, uplift.n_rows, uplift.n_held_out, uplift.reason) == ("auc", 80, 80, "")
+    assert (uplift.metric, uplift.n_rows, uplift.n_held_out, uplift.reason) == ("auc", n_held, n_held, "")
     assert uplift.low <= uplift.uplift <= uplift.high
     assert uplift.uplift == pytest.approx(uplift.joint - uplift.alone)
     (told,) = [line for line in log(sites.shop) if line["event"] == "held out"]
-    assert (told["answered"], told["records"]) == (80, 80)
+    assert (told["answered"], told["records"]) == (n_held, n_held)
     assert not [one for one in sites.bank.table["id"] for site in (sites.bank, sites.shop) if one in str(log(site))]
 
     # The store has a release of every other record, and none of these.
-    held = chosen_ids(sites)
-    others = sorted(set(sites.bank.table["id"]) - set(held))[:80]
+    others = sorted(set(sites.bank.table["id"]) - set(held))[:n_held]
     for ids, absent in ((held, "n_reused"), (others, "n_drawn")):
         (sites.bank.path / "asked.txt").write_text("\n".join(ids))
         asked: dict[str, Any] = {"data": None, "ids": sites.bank.path / "asked.txt", "mode": "desensitized"}
@@ -103,9 +117,81 @@ def test_held_out_records_are_answered_after_training_and_never_released(
                 "shop": lambda s=shop: serve_passive(s, data=None, insecure=False, terminal=SILENT),
             },
         )
-        assert ends["shop"] == 80
+        assert ends["shop"] == n_held
         released = [line for line in log(sites.shop) if line["event"] == "released"][-1]
         assert released[absent] == 0
+
+
+def next_run(sites: Any, run_id: str, n_customers: int) -> None:
+    """The weekly run: another name, some more customers."""
+    for site, whole in zip((sites.bank, sites.shop), sites.whole, strict=True):
+        site.run["run_id"] = run_id
+        site.table = whole[whole["id"].isin(sites.order[:n_customers])]
+
+
+def stores(sites: Any) -> set[int]:
+    with Ledger(sites.shop.path / "runs" / "ledger.sqlite") as ledger:
+        return {key for keys in ledger.trained("bank") for key in keys[:].tolist()}
+
+
+def keys_of(ids: Any) -> set[int]:
+    return set(id_keys(pd.Index(sorted(ids), dtype=object)).tolist())
+
+
+def test_over_three_runs_with_added_records_the_set_stays_and_new_records_join(sites: Any, outcomes: Outcomes) -> None:
+    with_held_out(sites, align="prealigned")
+    del sites.shop.run["allow_routed"]
+    # The tests of four runs together would be more than one run's.
+    sites.bank.run["answers"] = sites.shop.run["answers"] = "cells"
+    sites.whole, sites.order = (sites.bank.table, sites.shop.table), list(sites.bank.table["id"])
+    held: set[str] = set()
+    for week, n_customers in (("first", 200), ("second", 300), ("third", 400)):
+        next_run(sites, week, n_customers)
+        found = train_both(sites, outcomes)
+        before, held = held, set(chosen_ids(sites))
+        assert {one for one in held if one in sites.order[: n_customers - 100]} >= before or week == "first"
+        assert len(held - before) > 5
+        uplift = load_uplift(found["bank"])
+        # All of them are answered, those that an earlier run held out, too: none was released.
+        assert (uplift.n_rows, uplift.n_held_out) == (len(held), len(held))
+        assert stores(sites) == keys_of(set(sites.order[:n_customers]) - held)
+        lines = [json.loads(line) for line in (found["shop"].path / "log.jsonl").read_text().splitlines()]
+        assert not [line for line in lines if line["event"] == "held out before"]
+    with Ledger(sites.shop.path / "runs" / "ledger.sqlite") as ledger:
+        assert sorted(map(len, ledger.trained("bank", held_out=True)))[-1] == len(held)
+
+    # The twin: both sides remove the files, as they did before with every run. Others are held out, and what was held
+    # out is released; the shop's ledger knows both.
+    for site in (sites.bank, sites.shop):
+        kept_file(site).unlink()
+    next_run(sites, "fourth", 400)
+    found = train_both(sites, outcomes)
+    now = set(chosen_ids(sites))
+    assert load_uplift(found["bank"]).n_rows == len(now & held) < len(now)
+    lines = [json.loads(line) for line in (found["shop"].path / "log.jsonl").read_text().splitlines()]
+    (told,) = [line for line in lines if line["event"] == "held out before"]
+    assert told["records"] == len(held - now)
+
+
+def test_a_peer_that_breaks_off_and_comes_with_another_run_gets_no_other_set(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_held_out(sites)
+
+    def leaves(*_: object, **__: object) -> None:
+        raise ParameterError("this set of records does not suit the bank")
+
+    monkeypatch.setattr("parties.jobs.train_vertical.train_jointly", leaves)
+    assert isinstance(train_both(sites, outcomes)["bank"], ParameterError)
+    first = chosen_ids(sites)
+    monkeypatch.undo()
+    for site in (sites.bank, sites.shop):
+        site.run["run_id"] = "again"
+    kept_file(sites.bank).unlink()
+    found = train_both(sites, outcomes)
+    assert isinstance(found["shop"], Disagreement)
+    assert not (sites.shop.path / "runs" / "again" / "released").exists()
+    assert chosen_ids(sites) == first
 
 
 def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unknown(
@@ -115,7 +201,8 @@ def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unkno
     uplift = load_uplift(train_both(sites, outcomes)["bank"])
     assert (uplift.joint, uplift.uplift, uplift.low) == (None, None, None)
     assert 0 < uplift.alone < 1
-    assert uplift.reason == "a passive party did not answer for 80 (refused_routed) of 80 held-out records"
+    n_held = len(chosen_ids(sites))
+    assert uplift.reason == f"a passive party did not answer for {n_held} (refused_routed) of {n_held} held-out records"
 
 
 def test_held_out_answers_count_against_the_daily_limit(sites: Any, outcomes: Outcomes) -> None:
@@ -123,7 +210,7 @@ def test_held_out_answers_count_against_the_daily_limit(sites: Any, outcomes: Ou
     sites.shop.run["desensitize"]["epsilon"] = float("inf")
     uplift = load_uplift(train_both(sites, outcomes)["bank"])
     n_tests = len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
-    assert uplift.n_rows == 300 // n_tests < 80
+    assert uplift.n_rows == 300 // n_tests < len(chosen_ids(sites))
     assert "refused_daily_limit" in uplift.reason
 
 
@@ -144,27 +231,53 @@ def test_without_held_out_records_nothing_is_drawn_for_them(sites: Any, outcomes
     found = train_both(with_held_out(sites, 0), outcomes)
     assert load_uplift(found["bank"]) is None
     for site in (sites.bank, sites.shop):
-        assert not (site.run_folder / SHARES_FILE).exists()
+        assert not list((site.path / "runs").glob("held_out.*"))
         assert "held-out shares" not in {line.get("kind") for line in log(site)}
 
 
-@pytest.mark.parametrize("n_rows", [1, 2, 3, 5, 50, 1000, 200_000])
-def test_a_record_is_always_left_to_train_on_and_the_number_is_bounded(n_rows: int) -> None:
-    for share in (0.0, 0.01, 0.2, 0.5, 0.999):
-        count = n_held_out(share, n_rows)
-        assert 0 <= count < n_rows
-        assert count == min(round(share * n_rows), 20_000, n_rows - 1)
-        rows = divide_rows(bytes(32), n_rows, share).held_out
-        assert len(np.unique(rows)) == count
-        assert not count or (rows[0] >= 0 and rows[-1] < n_rows)
+def named(n_rows: int) -> pd.Index:
+    return pd.Index([f"r{i}" for i in range(n_rows)], dtype=object)
+
+
+def chosen(path: Path, key: bytes, n_rows: int, share: float, most: int | None = None) -> Any:
+    return KeyedChoice(path, share, lambda key: places_of(key, named(n_rows)), most).divided(key)
+
+
+def test_about_the_share_is_held_out_20000_of_a_large_first_run_and_never_all(tmp_path: Path) -> None:
+    for n_rows in (2, 50, 1000, 110_000):
+        for share in (0.01, 0.2, 0.5):
+            path, expected = tmp_path / f"{n_rows} {share}", min(share * n_rows, 20_000)
+            found = chosen(path, bytes(32), n_rows, share)
+            # 5 standard deviations of a binomial count.
+            assert abs((0 if found is None else len(found.held_out)) - expected) <= 5 * np.sqrt(expected) + 1
+    with pytest.raises(Disagreement, match="all of the 3 common records are held-out ones"):
+        chosen(tmp_path / "all", bytes(32), 3, 1 - 1e-12)
+    for n_rows in (1, 2, 3, 5, 50):
+        assert 0 <= n_held_out(0.999, n_rows) < n_rows
 
 
 def test_every_record_is_held_out_as_often_as_any_other() -> None:
-    n_seeds, counts = 4000, np.zeros(10)
-    for k in range(n_seeds):
-        counts[divide_rows(k.to_bytes(32, "big"), 10, 0.3).held_out] += 1
+    n_keys, counts = 4000, np.zeros(10)
+    for k in range(n_keys):
+        counts += places_of(k.to_bytes(32, "big"), named(10)) < 0.3
     # 3 standard deviations of a binomial count, for the most extreme of ten: false alarms under 3 in 100.
-    assert np.abs(counts - 0.3 * n_seeds).max() < 3 * np.sqrt(n_seeds * 0.3 * 0.7)
+    assert np.abs(counts - 0.3 * n_keys).max() < 3 * np.sqrt(n_keys * 0.3 * 0.7)
+
+
+@given(st.sets(st.integers(0, 99), min_size=2), st.sets(st.integers(100, 199)), st.binary(min_size=32, max_size=32))
+def test_added_records_move_no_other_into_or_out_of_what_is_held_out(old: set[int], new: set[int], key: bytes) -> None:
+    """So it serves nobody to come again with other ids who knows the key, nor to leave some out."""
+    before, after = (pd.Index(sorted(map(str, ids)), dtype=object) for ids in (old, old | new))
+    held = set(before[places_of(key, before) < 0.3])
+    assert {one for one in after[places_of(key, after) < 0.3] if int(one) in old} == held
+
+
+def test_a_choice_by_place_in_the_list_moves_records() -> None:
+    """The broken twin: a run's own random numbers for the first, second, ... record."""
+    key = bytes(32)
+    first, later = named(100), named(101).delete(0)
+    held = set(first[places_of(key, named(100)) < 0.3])
+    assert set(later[places_of(key, named(100)) < 0.3]) & set(first) != held - {"r0"}
 
 
 def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passive: Callable[..., Any]) -> Any:
@@ -180,16 +293,15 @@ def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passiv
 
     return outcomes(
         10,
-        {"bank": lambda: closing(active, near, tmp_path / "a"), "shop": lambda: closing(passive, far, tmp_path / "b")},
+        {
+            "bank": lambda: closing(active, near, tmp_path / "a" / "kept.json"),
+            "shop": lambda: closing(passive, far, tmp_path / "b" / "kept.json"),
+        },
     )
 
 
-def honest(channel: Channel, folder: Path) -> bytes:
-    return held_out.draw_active([channel], folder, records=bytes(32))
-
-
-def draw_passive(channel: Channel, folder: Path) -> bytes:
-    return held_out.draw_passive(channel, folder, records=bytes(32))
+def honest(channel: Channel, path: Path) -> bytes:
+    return draw_active([channel], path)
 
 
 def test_both_sides_draw_the_same_seed_and_the_same_again(outcomes: Outcomes, tmp_path: Path) -> None:
@@ -203,10 +315,15 @@ def test_an_active_party_that_changes_its_bytes_in_a_later_attempt_is_refused(
     outcomes: Outcomes, tmp_path: Path
 ) -> None:
     drawn(outcomes, tmp_path, honest, draw_passive)
-    (tmp_path / "a" / SHARES_FILE).unlink()
+    (tmp_path / "a" / "kept.json").unlink()
     found = drawn(outcomes, tmp_path, honest, draw_passive)
     assert isinstance(found["shop"], Disagreement)
-    assert "choose another run_id on all sides. Nothing was released" in str(found["shop"])
+    assert "bring the files back, or agree on another choice and remove kept.json" in str(found["shop"])
+    # Both remove theirs: another choice.
+    for side in ("a", "b"):
+        (tmp_path / side / "kept.json").unlink()
+    found = drawn(outcomes, tmp_path, honest, draw_passive)
+    assert found["bank"] == found["shop"]
 
 
 def test_a_passive_party_cannot_choose_its_bytes_after_it_has_seen_the_others(
@@ -257,36 +374,11 @@ def test_whoever_comes_again_after_it_has_seen_the_others_bytes_cannot_choose_ot
     assert isinstance(drawn(outcomes, tmp_path / "passive", honest, draw_passive)["bank"], Disagreement)
 
 
-@pytest.mark.parametrize("liar", ["bank", "shop"])
-def test_who_knows_the_bytes_cannot_come_again_with_other_ids(
-    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, liar: str
-) -> None:
-    """Among other common records the same bytes hold others out, which it could choose before it comes."""
-    name = {"bank": "draw_active", "shop": "draw_passive"}[liar]
-    drawing = getattr(held_out, name)
-
-    def leaving(*parts: Any, **settings: Any) -> None:
-        drawing(*parts, **settings)
-        raise Disagreement("it knows which ones")
-
-    monkeypatch.setattr(held_out, name, leaving)
-    train_both(with_held_out(sites), outcomes)
-    monkeypatch.setattr(held_out, name, drawing)
-    site, other = (sites.bank, sites.shop) if liar == "bank" else (sites.shop, sites.bank)
-    shares = json.loads((site.run_folder / SHARES_FILE).read_text())
-    (site.run_folder / SHARES_FILE).write_text(json.dumps({"own": shares["own"]}))
-    site.table = site.table[:-5]
-    found = train_both(sites, outcomes)[other.party]
-    assert isinstance(found, Disagreement), found
-    assert "or other records are common" in str(found)
-    assert "released" not in {line["event"] for line in log(sites.shop)}
-
-
 def test_without_the_hashes_whoever_speaks_last_chooses_a_record(outcomes: Outcomes, tmp_path: Path) -> None:
     """The broken twin: bytes that are shown before the other side has committed itself."""
 
     def wants(seed: bytes) -> bool:
-        return 7 in divide_rows(seed, 100, 0.05).held_out
+        return bool(places_of(seed, pd.Index(["r7"], dtype=object))[0] < 0.05)
 
     def grinding(channel: Channel, folder: Path) -> bytes:
         (seen,) = expect(channel, HeldOutShares).shares
@@ -334,14 +426,47 @@ def test_held_out_scores_are_those_of_the_exact_values(trial: Any, carriers: Any
     )
     model = found["bank"]
     held = active.held_out
-    from opboost.metrics import auc
-    from parties.vertical.prediction_client import predict_locally
-
     table = trial.tables["shop"].iloc[240:].reset_index(drop=True)
     exact = predict_locally(model, held.own, table)
     assert model.uplift.joint == auc(held.labels, exact)
     assert found["shop"].held_out.n_answered == 60
     assert [fit.basis for fit in model.fits] == ["training rows", "held-out records"]
+
+
+@pytest.mark.parametrize("may_route", [True, False])
+def test_cells_of_held_out_records_stop_training_and_the_others_score_it(
+    trial: Any, carriers: Any, may_route: bool
+) -> None:
+    """Every training record is trained on; half of the held-out ones choose, and are not scored."""
+    logloss = (metric_by_name("logloss", trial.active().loss),)
+    parameters = BoostingParameters(n_estimators=60, max_depth=3, early_stopping_rounds=3)
+    active, passive = jobs(trial, share_thresholds=True, n_cells=5)
+    active = replace(active, by_cells=True, metrics=logloss, parameters=parameters)
+    if not may_route:
+        answerer = passive.held_out
+
+        def refusing(router: Any) -> Answerer:
+            found = answerer(router)
+            found._may_route = False
+            return found
+
+        passive = replace(passive, held_out=refusing)
+    found = carriers["memory"](
+        lambda channels: train_jointly(active, channels), {"shop": lambda channel: train(passive, channel)}
+    )
+    model, held = found["bank"], active.held_out
+    assert found["shop"].held_out.n_requests == 1
+    if not may_route:
+        assert (model.ensemble.n_rounds, model.uplift.n_chose, model.uplift.joint) == (60, 0, None)
+        assert "60 (refused_routed) of 60 held-out records" in model.uplift.reason
+        return
+    assert 0 < model.ensemble.n_rounds < 40
+    assert (model.uplift.n_held_out, model.uplift.n_chose, model.uplift.n_rows) == (60, 30, 30)
+    exact = predict_locally(model, held.own, trial.tables["shop"].iloc[240:].reset_index(drop=True))
+    assert model.uplift.joint == auc(held.labels[1::2], exact[1::2])
+    best = model.history.scores["logloss"][model.history.best_round - 1]
+    assert best == pytest.approx(logloss[0].of(held.labels[::2], exact[::2]))
+    assert model.fits[-1].n_rows == 30
 
 
 def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, carriers: Any) -> None:
@@ -394,7 +519,7 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     assert "which were neither released nor trained on" in page
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
-    assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == 80
+    assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == len(chosen_ids(sites))
     print_trained(Format.TEXT, folder, "opboost predict run.yaml")
     told = capsys.readouterr().out
     assert "bank alone" in told
@@ -402,11 +527,13 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
 
 
 @pytest.mark.parametrize("most", [None, 1, 100, 5000])
-def test_who_is_released_does_not_depend_on_how_many_are_and_who_is_held_out_never_is(most: int | None) -> None:
-    found, whole = divide_rows(bytes(32), 1000, 0.2, most), divide_rows(bytes(32), 1000, 0.2)
+def test_who_is_released_does_not_depend_on_how_many_are_and_who_is_held_out_never_is(
+    tmp_path: Path, most: int | None
+) -> None:
+    found, whole = (chosen(tmp_path / "kept", bytes(32), 1000, 0.2, one) for one in (most, None))
     assert found.held_out.tolist() == whole.held_out.tolist()
     assert set(found.trained) <= set(whole.trained)
-    assert len(found.trained) == min(most or 800, 800)
+    assert len(found.trained) == min(most or 1000, len(whole.trained))
     assert sorted([*whole.held_out, *whole.trained]) == list(range(1000))
 
 

@@ -335,5 +335,5 @@ def test_heartbeats_go_out_until_the_first_round_and_by_its_thread_from_then_on(
 
     monkeypatch.setattr(heartbeats, "HEARTBEAT_S", 0.01)
     monkeypatch.setattr(party_a, "train", slowly)
-    found: Any = party_a._grow(trial.active(), [cast(Channel, channel)], [], no_progress)
+    found: Any = party_a.grow_trees(trial.active(), [cast(Channel, channel)], [], no_progress)
     assert found == ({"opboost heartbeats"}, 0)

@@ -22,6 +22,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
+from opboost.split_tests import n_answer_bits
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import Disagreement, RecordsRefused, RunFolderError
@@ -430,3 +431,32 @@ def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say
     page = (Path(__file__).parents[3] / "docs" / "privacy" / "who-sees-what.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith("| prediction |"))
     assert "whether B's data file holds any id that A asks for" in row
+
+
+def test_a_service_answers_by_cells_and_counts_their_bits(
+    tmp_path: Path, make_sites: Callable[[Path], Any], outcomes: Outcomes
+) -> None:
+    """Exactly and desensitized, with the bits of a cell's number for each column, whatever the trees are."""
+    made = make_sites(tmp_path)
+    for site in (made.bank, made.shop):
+        site.run |= {"answers": "cells", "held_out": 0.2}
+    paths = {site.party: site.write() for site in (made.bank, made.shop)}
+    trained = outcomes(
+        40,
+        {
+            "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
+        },
+    )
+    assert not [error for error in trained.values() if isinstance(error, BaseException)], trained
+    n_bits = n_answer_bits(RunFolder(made.bank.run_folder).load_joint_model().ensemble, "shop")
+    assert 2 * 3 <= n_bits <= 2 * 5
+    # The limit counts the bits of cells.
+    with serving(made, serve={"routed_bits_per_day": 2 * n_bits}) as service:
+        with pytest.raises(RecordsRefused):
+            predict(made, tmp_path / "routed.csv", ids=["k0001", "k0002", "k0003"])
+        assert set(pd.read_csv(tmp_path / "routed.csv")["status"]) == {"ok", "refused_daily_limit"}
+        assert predict(made, tmp_path / "drawn.csv", "desensitized", ids=["k0001"])["prediction"].notna().all()
+        told = f"answered with {n_bits} bits each, 0 unknown"
+        assert f"2 {told}, 1 refused, {2 * n_bits} routed bits" in service.wait_for("session")
+        assert f"1 {told}, 0 refused, 0 routed bits" in service.wait_for("session", 2)

@@ -12,7 +12,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, TableError
-from parties.vertical.preparation import bits, prepare_active, prepare_passive
+from parties.vertical.preparation import prepare_active, prepare_passive
 from tests.support.partitioned_sites import divide
 from tests.support.sites import Sites
 
@@ -94,8 +94,8 @@ def test_before_alignment_a_job_only_greets(sites: Sites) -> None:
 def test_noise_is_secure_unless_there_is_a_seed(sites: Sites, seed: int | None) -> None:
     sites.shop.run["seed"] = seed
     run = read_run(sites.shop.write(), PassiveRun)
-    assert bits(run).is_secure is (seed is None)
-    same = bits(run).words(2).tolist() == bits(run).words(2).tolist()
+    assert run.bits.is_secure is (seed is None)
+    same = run.bits.words(2).tolist() == run.bits.words(2).tolist()
     assert same is (seed is not None)
 
 

@@ -139,7 +139,8 @@ def test_one_of_three_is_late_and_each_ones_ranks_and_thresholds_stay_apart(quar
     n_tests = {party: sum(feature.owner == party for feature in model.features) for party in PASSIVE}
     assert all(n_tests.values())
     uplift = json.loads((quartet.bank.run_folder / "held_out.json").read_text())
-    assert (uplift["n_rows"], uplift["reason"]) == (80, "")
+    # A fifth of 400, within 5 standard deviations.
+    assert (abs(uplift["n_rows"] - 80) < 40, uplift["reason"]) == (True, "")
     # What the bank's trees ask of a party is what this party resolved: in its own unit, between its own codes.
     for party in PASSIVE:
         tests = quartet.router(party).tests

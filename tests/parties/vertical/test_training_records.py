@@ -79,7 +79,9 @@ def test_a_release_counts_for_its_peer_alone_and_as_soon_as_another_process_made
         assert not theirs.among(ids).any()
         assert mine.among(ids) is mine.among(ids)
         with Ledger(ledger.path) as elsewhere:
-            elsewhere.note_released(elsewhere._records(sorted(elsewhere._trained["bank"])[0])[:7], _train("other"))
+            elsewhere.note_released(
+                elsewhere._records(sorted(elsewhere._trained["bank", False])[0])[:7], _train("other")
+            )
         head = ledger.path.with_suffix(".head.json")
         os.utime(head, (head.stat().st_atime + 1, head.stat().st_mtime + 1))
         assert theirs.among(ids).sum() == 7
