@@ -27,7 +27,8 @@ autodoc_default_options = {
     "members": True,
     "inherited-members": "BaseEstimator,ClassifierMixin,RegressorMixin",
     # Metadata routing, which scikit-learn adds to every estimator.
-    "exclude-members": "get_metadata_routing,set_fit_request,set_partial_fit_request,set_score_request",
+    "exclude-members": "get_metadata_routing,set_fit_request,set_partial_fit_request,set_predict_proba_request,"
+    "set_predict_request,set_score_request",
 }
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False

@@ -121,7 +121,7 @@ class MechanismSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Odds:
-    """Two values `within` so many own units of each other are told apart with odds of `at_most` to 1."""
+    """Budget as odds: values at most `within` own units apart are told apart with odds of at most `at_most` to 1."""
 
     within: float
     at_most: float

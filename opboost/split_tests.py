@@ -65,7 +65,7 @@ def bind(trained: TrainedTrees, tests: Mapping[str, ListedTests]) -> Ensemble:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlierModel:
-    """A finished model that training goes on from, with the columns that it was trained on or others of their names.
+    """Finished model that training continues from, on the columns that it was trained on or others of their names.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ N_FOLDS = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Probabilities of records, each by a calibration that was fitted to the others.
+    """Calibrated probabilities of records, out of fold: each by a calibration that was fitted to other records.
 
     Attributes
     ----------

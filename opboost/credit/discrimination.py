@@ -1,4 +1,4 @@
-"""How scores separate events from others: gains, lift, rejections, and two models side by side."""
+"""Discrimination of scores: gains and lift, reject tables, and the swap set of two models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Band:
 
 
 def gains(labels: Values, scores: Values, *, n_bands: int = 10) -> tuple[Band, ...]:
-    """Bands of about equally many records, the riskiest first; higher scores are riskier."""
+    """Gains table: bands of about equally many records, the riskiest first; higher scores are riskier."""
     check_events(labels)
     order = np.argsort(-scores, kind="stable")
     bands, seen, events = [], 0, 0.0
@@ -57,7 +57,7 @@ def gains(labels: Values, scores: Values, *, n_bands: int = 10) -> tuple[Band, .
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """What happens if the riskiest share of the records is rejected.
+    """Row of a reject table: what happens if the riskiest share of the records is rejected.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class SwapSet:
 
 
 def swap_set(labels: Values, champion: Values, challenger: Values, *, share: float) -> SwapSet:
-    """Who would be accepted instead of whom if a challenger took the champion's place."""
+    """Swap set of a champion and a challenger: who would be accepted instead of whom."""
     check_events(labels)
     n = min(max(round(share * len(labels)), 1), len(labels) - 1)
     rejected = np.zeros((2, len(labels)), np.bool_)

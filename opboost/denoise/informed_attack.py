@@ -33,7 +33,7 @@ _GOLDEN = (5**0.5 - 1) / 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JointLaw:
-    """What the other columns say of a column: probabilities of classes, by column, of records learned and attacked.
+    """Joint law of columns as a mixture: probabilities of classes, by column, of records learned and attacked.
 
     Attributes
     ----------

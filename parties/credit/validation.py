@@ -1,4 +1,4 @@
-"""What a credit validation finds: evidence of all columns, a scorecard, and how the model's scores do."""
+"""Credit validation of a run: evidence of all columns, a scorecard, and quality of the model's scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEAST_INFORMATION = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a validation is to look at.
+    """Inputs and options of a credit validation.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ class ModelScores:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Validation:
-    """The findings.
+    """Findings of a credit validation.
 
     Attributes
     ----------

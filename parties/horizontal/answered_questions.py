@@ -69,7 +69,7 @@ class AnsweredQuestions:
         self._batch_size = batch_size
 
     def begun(self, history: str) -> Answered:
-        """`now` with another tree, which begins after what has this digest was told."""
+        """`now` with one more tree; `history` is the digest of all that was told before it."""
         number = self.now.n_trees + 1
         if number == self.answered.n_trees and history != self.answered.history:
             raise UnexpectedMessage(
@@ -79,7 +79,7 @@ class AnsweredQuestions:
         return replace(Answered() if is_new else self.now, n_trees=number, history=history)
 
     def asked(self, digest: str) -> Answered:
-        """`now` with a question about the newest tree; with all that was told up to it, it has this digest."""
+        """`now` with one more question about the newest tree; `digest` is of it and all that was told up to it."""
         questions = hashlib.sha256((self.now.questions + digest).encode()).hexdigest()
         now = replace(self.now, n_questions=self.now.n_questions + 1, questions=questions)
         if self._batch(now.n_trees) < self._batch(self.answered.n_trees):

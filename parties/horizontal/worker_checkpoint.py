@@ -94,7 +94,7 @@ class WorkerCheckpoint:
         self.answered, self._is_charged = now, True
 
     def conclude(self) -> None:
-        """Let go of the key: nothing is answered any more."""
+        """Delete the key of coins and noise when the run is over; nothing is answered any more."""
         self._write(self.answered, key="")
 
     def _write(self, answered: Answered, **key: str) -> None:

@@ -103,7 +103,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
 
 
 def scouting(path: Path, kind: type[R], records: int) -> R:
-    """The run that scouts for the run of a run file."""
+    """Settings of the scouting run, derived from those of a run file."""
     document = read_yaml(path)
     names = {key: f"{document[key]}{SCOUT}" for key in ("run_id", "folder") if key in document}
     with naming(path):

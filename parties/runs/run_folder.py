@@ -12,13 +12,13 @@ file                content
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
 ``guarantee.json``  what the releases of the run promise
 ``partners.json``   A only: routers that passive parties shared
-``history.json``    A only: scores of the rows held out of training, round by round
+``history.json``    A only: scores of validation rows by round; ``uses.json``: what columns add (`opboost scout`)
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
-``predictions.csv`` A, or whoever has a model of horizontal training
+``predictions.csv`` A, or whoever has a model of horizontal training; ``tuning/``, ``scorecard/``: of these commands
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================

@@ -1,4 +1,4 @@
-"""File of a passive party's ids under a key of several runs, for few ids of an active party against many of its own."""
+"""File of prepared ids: a passive party's under a key of several runs, for few ids of an active party."""
 
 from __future__ import annotations
 

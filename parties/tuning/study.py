@@ -47,7 +47,7 @@ FREE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """What is to be tuned.
+    """Inputs and options of a tuning.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """The result.
+    """Result of a tuning.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Chunks of rows, one per id, and what a side does with a peer that sends others than are due."""
+"""Chunked transfer of rows, one per id, with flow control and checks of what a peer sends."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class AlignmentTerms:
 
     @property
     def shared_secret(self) -> bytes:
-        """The secret, which is not left out."""
+        """Shared secret of the method `hashed`, which has one."""
         assert self.secret is not None
         return self.secret
 

@@ -1,4 +1,4 @@
-"""Several labels of a record, each with trees of its own."""
+"""Multi-output loss: several labels of a record, each with trees of its own."""
 
 from __future__ import annotations
 
