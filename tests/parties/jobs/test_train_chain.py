@@ -50,6 +50,9 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
 
 def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path, inprivate={"n_rounds": 30, "max_depth": 2})
+    for name in NAMES:
+        # All meet within it, and those that are left wait in vain as long.
+        clinics.runs[name] |= {"timeout": 2, "wait": 6}
     processes = {name: clinics.start(name) for name in NAMES}
     deadline = time.monotonic() + 60
     while not (clinics.folder("w1") / "turns" / "0007.json").exists():
