@@ -27,8 +27,11 @@ from tests.support.processes import FORKS
 CHUNK_ROWS = 40
 LIMIT_S = 60
 
+# How long a party waits for one that is killed; all of them start at once.
+WAIT_S = 2
 
-def take_part(role: str, path: str, behind: str, count: int, errors: str) -> None:
+
+def take_part(role: str, path: str, behind: str, count: int, errors: str, all_started: Any) -> None:
     """Run one party in this process, which kills itself when it has noted a message so many times."""
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
@@ -54,6 +57,7 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str) -> Non
     own = SimpleNamespace(token_hex=lambda n_bytes: role.encode().hex().ljust(2 * n_bytes, "0"))
     held_out.secrets = own  # type: ignore[assignment]
     train = train_active if role == "active" else train_passive
+    all_started.wait(LIMIT_S)
     try:
         train(Path(path), insecure=False, terminal=Terminal())
     except Exception as error:
@@ -63,12 +67,16 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str) -> Non
 
 def run(*sites: Any, victim: str = "", behind: str = "", count: int = 1) -> dict[str, str]:
     """Run all parties once; returns how each ended: nothing to say, "killed", or its error."""
-    processes = {}
+    processes, all_started = {}, FORKS.Barrier(len(sites))
     for site in sites:
         (site.path / "errors.txt").unlink(missing_ok=True)
+        wait = site.run["wait"]
+        if victim:
+            site.run["wait"] = WAIT_S
         arguments = (site.run["role"], str(site.write()), behind if site.party == victim else "", count)
+        site.run["wait"] = wait
         processes[site.party] = FORKS.Process(
-            target=take_part, args=(*arguments, str(site.path / "errors.txt")), daemon=True
+            target=take_part, args=(*arguments, str(site.path / "errors.txt"), all_started), daemon=True
         )
     for process in processes.values():
         process.start()
@@ -89,8 +97,8 @@ def unaligned(sites: Any, **model: Any) -> Any:
     known = sites.bank.table["id"].iloc[:40]
     sites.shop.table = sites.shop.table[~sites.shop.table["id"].isin(known)].reset_index(drop=True)
     settings = {"n_estimators": 6, "max_depth": 3, "subsample": 0.7, "validation_fraction": 0.2, "seed": 3}
-    sites.bank.run.update(wait=6, align={"method": "psi"}, held_out=0.2, model=settings | model)
-    sites.shop.run.update(wait=6, align={"method": "psi"}, held_out=0.2, seed=7, share_thresholds=True)
+    sites.bank.run.update(align={"method": "psi"}, held_out=0.2, model=settings | model)
+    sites.shop.run.update(align={"method": "psi"}, held_out=0.2, seed=7, share_thresholds=True)
     return sites
 
 
@@ -238,7 +246,7 @@ def test_of_two_peers_one_that_is_asked_alone_aligns_to_the_records_of_all(sites
     kept = json.loads((sites.bank.run_folder / "journal/journal.json").read_text())["journal.json"]
     assert kept["confirmed"] in ([], ["post"])
     assert (sites.bank.run_folder / "model.json").exists()
-    sites.bank.run["wait"] = 6  # for the post, which may have finished
+    sites.bank.run["wait"] = 3  # for the post, which may have finished
     assert run(*parties) == {"bank": "", "shop": "", "post": ""}
     rows = [json.loads((site.run_folder / "meta.json").read_text())["n_rows"] for site in (sites.bank, sites.shop)]
     common = set(sites.bank.table["id"]) & set(sites.shop.table["id"]) & set(post.table["id"])

@@ -95,7 +95,7 @@ TRAINING = {"bank": "bank", "shop": "shop"}
 @pytest.mark.parametrize(
     ("victim", "blow"),
     [
-        ("shop", "sent reblinded ids"),
+        ("shop", "sent blinded ids"),
         ("shop", "sent offer"),
         ("shop", "received done"),
         ("bank", "sent common ids"),
