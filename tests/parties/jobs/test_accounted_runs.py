@@ -166,7 +166,8 @@ def test_after_a_kill_the_same_run_finishes_with_the_release_that_was_paid_for(s
     """The other side waits in vain for the one that was killed."""
     for site in (sites.bank, sites.shop):
         site.run["wait"] = 4
-    sites.bank.run |= {"model": {"n_estimators": 3000, "max_depth": 6}, "correct_noise": False}
+    # Trees for longer than it takes to see the ranks arrive.
+    sites.bank.run |= {"model": {"n_estimators": 1000, "max_depth": 6}, "correct_noise": False}
     processes = {"bank": sites.bank.start("party-a"), "shop": sites.shop.start("party-b")}
     try:
         wait_for(lambda: holds_ranks(sites.bank))

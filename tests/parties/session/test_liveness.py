@@ -15,6 +15,10 @@ from typing import Any
 
 import pytest
 
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
+from opboost.schema import ColumnSchema
+from opboost.trees.losses import Logistic
 from tests.support.clinics import NAMES, Clinics
 from tests.support.processes import FORKS
 
@@ -63,11 +67,12 @@ def slow_down() -> None:
     party_a._watch = slowly  # type: ignore[assignment]
 
 
-def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str) -> None:
+def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors: str, all_started: Any) -> None:
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
     from parties.jobs.train_horizontal import train_coordinator, train_worker
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
+    from parties.vertical.warm_up import warm_drawing, warm_training
 
     auditor = RunLog._auditor
 
@@ -86,6 +91,10 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
         slow_down()
     os.environ["NUMBA_NUM_THREADS"] = "1"
     calls = {"active": train_active, "passive": train_passive, "coordinator": train_coordinator, "worker": train_worker}
+    # Loops that were not compiled before take longer than the patience of these tests.
+    warm_drawing([ColumnMechanism(ColumnSchema(name="any", lower=0, upper=1), MechanismSettings())])
+    warm_training(Logistic())
+    all_started.wait(60)
     try:
         calls[role](Path(path), insecure=False, terminal=Terminal())
     except Exception as error:
@@ -94,12 +103,14 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
 
 
 def start(sites: Any, victim: str = "", behind: str = "", blow: int = 0) -> dict[str, Any]:
-    processes = {}
+    processes, all_started = {}, FORKS.Barrier(3)
     for site, role in ((sites.bank, "active"), (sites.shop, "passive")):
-        arguments = (role, str(site.write()), site.party == victim, behind, blow, str(site.path / "errors.txt"))
-        processes[site.party] = FORKS.Process(target=take_part, args=arguments, daemon=True)
+        arguments = (role, str(site.write()), site.party == victim, behind, blow)
+        ends = (str(site.path / "errors.txt"), all_started)
+        processes[site.party] = FORKS.Process(target=take_part, args=(*arguments, *ends), daemon=True)
     for process in processes.values():
         process.start()
+    all_started.wait(60)
     return processes
 
 
@@ -240,11 +251,11 @@ def test_of_those_who_add_up_whoever_hangs_is_left(tmp_path: Path, victim: str) 
     clinics.runs["hub"]["patience"] = 3
     for name in ("hub", *NAMES):
         clinics.runs[name]["stall"] = STALL_S
-    processes = {}
+    processes, all_started = {}, FORKS.Barrier(4)
     for name in ("hub", *NAMES):
         role, behind = ("coordinator", "received masked") if name == "hub" else ("worker", "received add up")
         errors = str(tmp_path / name / "errors.txt")
-        arguments = (role, str(clinics.write(name)), name == victim, behind, HANG, errors)
+        arguments = (role, str(clinics.write(name)), name == victim, behind, HANG, errors, all_started)
         processes[name] = FORKS.Process(target=take_part, args=arguments, daemon=True)
         processes[name].start()
     survivors = [name for name in processes if name != victim]
