@@ -106,8 +106,8 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
     # Two processes and a cluster start meanwhile.
     for site in (parties.bank, parties.shop):
         site.run["wait"] = 90
-    # The bank waits as long for the shop to come back.
-    parties.bank.run["wait"] = 25
+    # The bank waits as long for the shop to come back; it starts when the shop knocks.
+    parties.bank.run["wait"] = 5
     parties.bank.run["model"] = MODEL | {"n_estimators": 200, "learning_rate": 0.05}
     blocks = parties.shop.path / "runs" / "partitions"
     started = []
@@ -118,6 +118,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
 
     try:
         run, shop = parties.bank.write(), start(parties.shop, "party-b")
+        wait_for(lambda: "connecting" in events(parties.shop), shop)
 
         def lose_the_shop() -> None:
             with pytest.raises(PeerLost, match="while this party was collecting ranks"):
