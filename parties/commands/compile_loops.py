@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from parties.commands.console import terminal_of_command
 
 # Enough for the noise of a column to be corrected, for all loops and their types.
@@ -17,6 +15,8 @@ def fit_small_models() -> None:
 
     Small models of random numbers go through the same loops as a run's; what comes out is thrown away.
     """
+    import numpy as np
+
     from opboost.sklearn.dp_boosting import DPBoostingClassifier
     from opboost.sklearn.sgbdt import SGBDTClassifier
     from opboost.sklearn.vertical import OpBoostClassifier, OpBoostRegressor
