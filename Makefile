@@ -36,10 +36,12 @@ clean:
 
 .venv/run.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	$(BIN)/opboost compile-loops
 	touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/opboost compile-loops
 	touch $@ .venv/run.stamp
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt

@@ -114,7 +114,9 @@ def commands_page() -> str:
     """Every command with its help, arguments and options."""
     group: Any = typer.main.get_command(app)
     callbacks = {
-        info.name or info.callback.__name__: info.callback for info in app.registered_commands if info.callback
+        info.name or info.callback.__name__.replace("_", "-"): info.callback
+        for info in app.registered_commands
+        if info.callback
     }
     parts = []
     for name, callback in sorted(callbacks.items()):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from parties.commands.admin import backup, doctor, keygen, ledger, report, restore, status
+from parties.commands.compile_loops import compile_loops
 from parties.commands.console import (
     DataOption,
     Format,
@@ -240,9 +241,8 @@ def demo(
 
     with terminal_of_command() as terminal:
         if horizontal:
-            summary = run_horizontal_demo(
-                out, epsilon=1.0 if epsilon is None else epsilon, scheme=scheme.value, terminal=terminal
-            )
+            per_record = 1.0 if epsilon is None else epsilon
+            summary = run_horizontal_demo(out, epsilon=per_record, scheme=scheme.value, terminal=terminal)
         else:
             summary = run_demo(out, epsilon=epsilon, mechanism=mechanism, terminal=terminal)
     if form is Format.JSON:
@@ -253,8 +253,8 @@ def demo(
         (print_horizontal_summary if horizontal else print_summary)(summary)
 
 
-_OTHERS = (keygen, ledger, backup, restore, report, status, doctor, serve, export, schema, init, tune, scorecard, scout)
-for other in _OTHERS:
+_DATA = (schema, init, doctor, ledger, backup, restore)
+for other in (compile_loops, keygen, *_DATA, scout, report, status, serve, export, tune, scorecard):
     app.command()(other)
 
 

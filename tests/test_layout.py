@@ -127,6 +127,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         for i, package in enumerate(PARTIES)
     },
     "parties.__init__": (),
+    "parties.commands.compile_loops": PACKAGES,
 }
 
 ONLY_IN = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Integral
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,7 +88,7 @@ class Partition:
     _cells: NDArray[np.int32] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not all(is_integer(start) for start in self.starts):
+        if not all(issubclass(kind, Integral) and not issubclass(kind, bool) for kind in set(map(type, self.starts))):
             raise ParameterError("the edges of a partition must be integers")
         edges = np.array([*self.starts, self.domain.hi + 1], dtype=np.int64) - self.domain.lo
         if len(self.starts) == 0 or edges[0] != 0:

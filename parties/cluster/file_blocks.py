@@ -102,7 +102,7 @@ def encode_partitions(
     folder : Path
         For the blocks alone, on a file system that the cluster shares.
     id_columns : sequence of str
-    stamps : sequence of (int, int)
+    stamps : sequence of Stamp
         Of the files when their ids were agreed on, as `stamp_of` gives them.
     client : distributed.Client
         Of this party's own cluster.

@@ -7,6 +7,7 @@ told on its owner's terminal alone.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
+from protocols.private_files import private_folder, private_opener
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -89,7 +91,7 @@ def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | N
         target = folder / f"{scheme_of(uri)}.parquet"
         with _result(uri, query, password) as reader:
             schema = _plain(reader.schema.empty_table()).schema
-            with pq.ParquetWriter(target, schema) as writer:
+            with open(target, "wb", opener=private_opener) as file, pq.ParquetWriter(file, schema) as writer:
                 for batch in reader:
                     writer.write_table(_plain(batch))
     return target
@@ -197,10 +199,13 @@ def _copied(uri: str, folder: Path) -> Path:
     if found.type == fs.FileType.Directory:
         files = [one for one in store.get_file_info(fs.FileSelector(place)) if one.base_name.endswith(".parquet")]
         folder = target
-        folder.mkdir()
+        private_folder(folder)
     elif found.type == fs.FileType.NotFound:
         raise TableError(f"{readable_uri(uri)} is not there. Nothing was sent")
     for one in files:
-        own = str(folder / one.base_name)
-        fs.copy_files(one.path, own, source_filesystem=store, chunk_size=COPIED_BYTES, use_threads=False)
+        with (
+            store.open_input_stream(one.path, compression=None) as source,
+            open(folder / one.base_name, "wb", opener=private_opener) as file,
+        ):
+            shutil.copyfileobj(source, file, COPIED_BYTES)
     return target

@@ -17,7 +17,7 @@ from opboost.horizontal.federated.training import Choices
 from opboost.metrics import auc
 from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, REPLACED
-from opboost.trees.model_file import save_model
+from opboost.trees.model_file import document_digest, save_model
 from tests.support.gaussian_budget import gaussian_mu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -138,6 +138,7 @@ def test_a_saved_model_holds_no_counts(tmp_path):
         model = FederatedGBDTClassifier(**PRIVATE, n_estimators=5, **settings).fit(*frame())
         save_model(model.model_, tmp_path / "model.json")
         document = json.loads((tmp_path / "model.json").read_text())
+        assert document.pop("digest") == document_digest(document)
         assert set(document) == {"format", "version", "loss", "base_scores", "features", "trees"}
         assert document["base_scores"] == [0.0]
         for tree in document["trees"]:

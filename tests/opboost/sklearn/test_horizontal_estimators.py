@@ -23,7 +23,7 @@ from opboost import (
     load_model,
 )
 from opboost.errors import DataError, ParameterError, SchemaError
-from opboost.trees.model_file import save_model
+from opboost.trees.model_file import document_digest, save_model
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -144,6 +144,7 @@ def test_a_saved_model_holds_no_counts_and_predicts_the_same(kind, tmp_path):
     for tree in document["trees"]:
         assert set(tree["covers"]) == {0.0}
         assert set(tree["gains"]) == {0.0}
+    assert document.pop("digest") == document_digest(document)
     assert set(document) == {"format", "version", "loss", "base_scores", "features", "trees"}
     again = load_model(tmp_path / "model.json")
     np.testing.assert_array_equal(again.predict(X.to_numpy()), model.model_.predict(X.to_numpy()))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from parties.cluster.file_blocks import FileBlock, encode_partitions, on_cluster
 from parties.errors import TableError
 from parties.tables.blocks import encoded_column, record_names
-from parties.tables.data_files import stamp_of
+from parties.tables.data_files import Stamp, stamp_of
 from tests.support.inline_client import InlineClient
 from tests.support.modes import exposed
 from tests.support.released_cells import encoded, mechanisms, table
@@ -42,7 +44,7 @@ def parts(folder: Path) -> list[Path]:
     return paths
 
 
-def encode(paths: list[Path], folder: Path, stamps: list[tuple[int, int]]) -> Any:
+def encode(paths: list[Path], folder: Path, stamps: list[Stamp]) -> Any:
     return encode_partitions(paths, mechanisms(), folder, id_columns=["id"], stamps=stamps, client=CLIENT)
 
 
@@ -61,10 +63,27 @@ def test_partitions_are_encoded_as_the_whole_table(tmp_path: Path) -> None:
     assert encode(paths, tmp_path / "again", stamps)[1] == digest
 
 
-def test_a_part_that_was_changed_since_its_ids_were_agreed_on_is_refused(tmp_path: Path) -> None:
+def put_back(path: Path, frame: pd.DataFrame) -> None:
+    """Other content under the time of the old one."""
+    changed_ns = path.stat().st_mtime_ns
+    frame.to_parquet(path, index=False)
+    os.utime(path, ns=(changed_ns, changed_ns))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda path: os.utime(path, ns=(0, path.stat().st_mtime_ns + 1)),
+        lambda path: put_back(path, pd.read_parquet(path).iloc[:-1]),
+    ],
+    ids=["time", "size"],
+)
+def test_a_part_that_was_changed_since_its_ids_were_agreed_on_is_refused(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
     paths = parts(tmp_path)
     stamps = [stamp_of(path) for path in paths]
-    stamps[1] = (stamps[1][0] + 1, stamps[1][1])
+    change(paths[1])
     with pytest.raises(TableError, match=r"1\.parquet was changed while it was in use\. Nothing of it was released"):
         encode(paths, tmp_path / "blocks", stamps)
 

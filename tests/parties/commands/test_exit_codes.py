@@ -136,7 +136,7 @@ def test_every_command_that_meets_peers_can_be_repeated() -> None:
 
     commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
     able = {name for name, one in commands.items() if "--retry" in {o for p in one.params for o in p.opts}}
-    assert able == {"party-a", "party-b", "coordinator", "worker", "chain", "predict"}
+    assert able == {"party-a", "party-b", "coordinator", "worker", "chain", "predict", "scout"}
 
 
 def test_a_serving_party_needs_a_run_that_is_trained_and_ends_with_the_code_of_storage(sites: Any) -> None:

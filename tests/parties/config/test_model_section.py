@@ -9,7 +9,6 @@ import pytest
 
 from opboost.trees.boosting import BoostingParameters
 from parties.config.model_section import ModelSection
-from parties.errors import ConfigError
 
 
 def test_an_empty_section_has_the_defaults_of_the_parameters() -> None:
@@ -35,12 +34,6 @@ def test_on_partitions_what_is_not_supported_is_refused(given: dict[str, Any], w
 @pytest.mark.parametrize("given", [{}, {"engine": "xgboost"}, {"objective": "reg:squarederror"}])
 def test_on_partitions_the_rest_is_taken(given: dict[str, Any]) -> None:
     ModelSection(**given).check_partitions()
-
-
-def test_early_stopping_needs_rows_to_validate_on() -> None:
-    with pytest.raises(ConfigError, match=r"needs model\.validation_fraction"):
-        ModelSection(early_stopping_rounds=3).parameters()
-    assert ModelSection().validation(100) is None
 
 
 def test_a_seed_draws_the_same_held_out_rows_again() -> None:

@@ -327,6 +327,22 @@ def test_without_a_share_to_validate_on_nothing_is_held_out() -> None:
     assert ModelSection().validation(100) is None
 
 
+@pytest.mark.parametrize("rest", [{"answers": "tests"}, {"answers": "cells", "held_out": 0}])
+def test_early_stopping_needs_rows_to_validate_on(tmp_path: Path, rest: dict[str, Any]) -> None:
+    with pytest.raises(
+        ConfigError, match=r"needs rows to validate on: model\.validation_fraction, or held-out records"
+    ):
+        read(tmp_path, {**ACTIVE, **rest, "model": {"early_stopping_rounds": 3}})
+
+
+@pytest.mark.parametrize(("share", "metrics"), [({}, ["logloss"]), ({"validation_fraction": 0.2}, [])])
+def test_held_out_records_decide_when_to_stop_where_no_other_rows_do(
+    tmp_path: Path, share: dict[str, float], metrics: list[str]
+) -> None:
+    run = read(tmp_path, {**ACTIVE, "answers": "cells", "model": {"early_stopping_rounds": 3, **share}})
+    assert [metric.name for metric in run.held_out_metrics] == metrics
+
+
 @pytest.mark.parametrize(
     ("objective", "metric"),
     [

@@ -53,17 +53,19 @@ def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: A
 
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json"}
     bank, shop = ({path.name: path for path in site.run_folder.iterdir()} for site in (sites.bank, sites.shop))
-    scored = {"fit.json", "noise.json", "partners.json", "predictions.csv", "metrics.json"}
+    scored = {"fit.json", "noise.json", "partners.json", "predictions.csv", "metrics.json", "release.json", "received"}
     assert set(bank) - {"progress.json"} == common | scored
     assert set(shop) - {"progress.json"} == common
     metas = {"bank": read_json(bank["meta.json"]), "shop": read_json(shop["meta.json"])}
     assert {name: meta["party"] for name, meta in metas.items()} == {"bank": "bank", "shop": "shop"}
     assert metas["bank"]["sent_bytes"] == metas["shop"]["received_bytes"] == logged_bytes(sites.bank)
     assert metas["shop"]["sent_bytes"] == metas["bank"]["received_bytes"] == logged_bytes(sites.shop)
-    bank_text = "".join(path.read_text() for path in bank.values())
-    shop_text = "".join(path.read_text() for path in shop.values())
-    assert not [word for word in ("spend", "visits", "domain_size: ") if word in bank_text]
-    assert not [word for word in ("age", "gains", "covers") if f'"{word}"' in shop_text]
+    bank_bytes, shop_bytes = (
+        b"".join(path.read_bytes() for path in site.run_folder.rglob("*") if path.is_file())
+        for site in (sites.bank, sites.shop)
+    )
+    assert not [word for word in (b"spend", b"visits", b"domain_size: ") if word in bank_bytes]
+    assert not [word for word in (b'"age"', b'"gains"', b'"covers"') if word in shop_bytes]
 
 
 def test_two_processes_train_with_xgboost_under_constraints_and_stop_early(sites: Any) -> None:

@@ -91,10 +91,10 @@ def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, 
     drawn: list[np.ndarray] = []
     grow = party_a.grow_trees
 
-    def watched(job: Any, *arguments: Any) -> Any:
+    def watched(job: Any, *arguments: Any, **settings: Any) -> Any:
         if job.noised_labels is not None:
             drawn.append(job.noised_labels)
-        return grow(job, *arguments)
+        return grow(job, *arguments, **settings)
 
     party_a.grow_trees = watched
     try:

@@ -95,7 +95,8 @@ TRAINING = {"bank": "bank", "shop": "shop"}
 @pytest.mark.parametrize(
     ("victim", "blow"),
     [
-        ("shop", "sent blinded ids"),
+        ("shop", "sent transfer points"),
+        ("shop", "sent reblinded ids"),
         ("shop", "sent offer"),
         ("shop", "received done"),
         ("bank", "sent common ids"),
@@ -107,7 +108,7 @@ def test_a_party_waits_within_its_process_for_one_that_is_killed_and_started_aga
     sites: Any, victim: str, blow: str
 ) -> None:
     for site in (sites.bank, sites.shop):
-        site.run["align"] = {"method": "psi"}
+        site.run["align"] = {"method": "psi-dh" if blow == "sent reblinded ids" else "psi"}
     sites.bank.run["model"]["seed"] = 1
     if blow == "sent done":
         # The shop is finished and gone, and the bank waits for it in vain before it finishes alone.

@@ -65,20 +65,33 @@ def test_a_public_key_may_be_read_and_not_changed_by_others(tmp_path: Path) -> N
 
 
 _FOLDERS = {"mkdir", "makedirs", "mkfifo", "mknod", "copytree"}
-_WRITERS = {"write_text", "write_bytes", "ParquetWriter", "to_csv", "to_parquet", "copyfile", "copy2", "touch"}
+_WRITERS = {"write_text", "write_bytes", "ParquetWriter", "to_csv", "to_parquet", "touch"}
+_WRITERS |= {"copyfile", "copy2", "copy_files"}
 
 
 def creations(code: str) -> list[str]:
     """Calls that create a file or folder in another way than by `protocols.private_files` or within `replacing`."""
     tree = ast.parse(code)
-    withs = (item for node in ast.walk(tree) if isinstance(node, ast.With) for item in node.items)
-    replaced = {
-        ast.unparse(item.optional_vars)
-        for item in withs
-        if item.optional_vars is not None and ast.unparse(item.context_expr).startswith("replacing(")
+    withs = (node for node in ast.walk(tree) if isinstance(node, ast.With))
+    private = {call for node in withs for call in _calls(node) if _names(call) & _private_files(node)}
+    return [ast.unparse(call) for call in _calls(tree) if _creates(call) and call not in private]
+
+
+def _calls(tree: ast.AST) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def _private_files(node: ast.With) -> set[str]:
+    """Names of what a `with` statement replaces, or opens privately."""
+    named = {
+        ast.unparse(item.optional_vars): ast.unparse(item.context_expr) for item in node.items if item.optional_vars
     }
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return [ast.unparse(call) for call in calls if _creates(call) and not _names(call) & replaced]
+    return {
+        name
+        for name, context in named.items()
+        if context.startswith("replacing(")
+        or (context.startswith("open(") and context.endswith(", opener=private_opener)"))
+    }
 
 
 def _names(call: ast.Call) -> set[str]:
@@ -94,6 +107,8 @@ def _creates(call: ast.Call) -> bool:
     if name == "open":
         words = [one.value for one in ast.walk(call) if isinstance(one, ast.Constant) and isinstance(one.value, str)]
         return any(set(word) & set("wax") and len(word) <= 3 for word in words) and "opener=" not in ast.unparse(call)
+    if any(word.arg == "destination_filesystem" for word in call.keywords):
+        return False  # Of PyArrow's `copy_files`: to an object store.
     return name in _FOLDERS or (home, name) == ("pq", "write_table") or bool(home and name in _WRITERS and call.args)
 
 
@@ -114,7 +129,11 @@ def test_nothing_else_creates_files_or_folders(path: Path) -> None:
         "frame.to_csv(path, index=False)",
         "pq.write_table(table, path)",
         "shutil.copyfile(a, b)",
+        "fs.copy_files(a, b, source_filesystem=store)",
+        "with open(a, 'wb', opener=private_opener) as file, pq.ParquetWriter(b, schema) as writer:\n    pass",
         "with replacing(a) as partial:\n    other.write_text('x')",
+        "with replacing(a) as partial:\n    pass\npartial.write_text('x')",
+        "with open(a, 'wb', opener=private_opener) as file:\n    pass\nframe.to_csv(file)",
     ],
 )
 def test_a_creation_elsewhere_is_caught(code: str) -> None:
@@ -126,6 +145,8 @@ def test_a_creation_elsewhere_is_caught(code: str) -> None:
     [
         "with replacing(a) as partial, partial.open('w') as file:\n    pq.write_table(table, partial)",
         "open(path, 'a', opener=private_opener)",
+        "with open(a, 'wb', opener=private_opener) as file, pq.ParquetWriter(file, schema) as writer:\n    pass",
+        "fs.copy_files(a, place, destination_filesystem=store)",
         "path.open('rb')",
         "os.open(path, os.O_RDONLY)",
         "frame.to_csv(index=False)",

@@ -14,6 +14,7 @@ import pytest
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
 from parties.tables.remote_tables import connect, fetch, holds_secret, readable_uri
+from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
 
@@ -32,8 +33,10 @@ def sqlite_uri(tmp_path: Path) -> str:
 
 
 def test_a_query_of_sqlite_is_a_parquet_file(sqlite_uri: str, tmp_path: Path) -> None:
-    path = fetch(sqlite_uri, tmp_path, query="SELECT * FROM customers ORDER BY id")
+    with open_umask():
+        path = fetch(sqlite_uri, tmp_path, query="SELECT * FROM customers ORDER BY id")
     pd.testing.assert_frame_equal(read_stored(path), FRAME, check_dtype=False)
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_types_of_columns_do_not_follow_from_the_first_rows_alone(sqlite_uri: str, tmp_path: Path) -> None:
@@ -99,8 +102,10 @@ def test_files_and_folders_of_a_store_are_copied(bucket: str, tmp_path: Path) ->
     own = tmp_path / "own"
     own.mkdir()
     assert fetch(f"s3://tables/c.csv?{bucket}", own).read_bytes() == (tmp_path / "c.csv").read_bytes()
-    found = fetch(f"s3://tables/parts?{bucket}", own)
+    with open_umask():
+        found = fetch(f"s3://tables/parts?{bucket}", own)
     pd.testing.assert_frame_equal(read_stored(found), FRAME)
+    assert exposed(found) == set()
     with pytest.raises(TableError, match=r"s3://tables/absent\.csv is not there"):
         fetch(f"s3://tables/absent.csv?{bucket}", own)
 

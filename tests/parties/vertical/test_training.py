@@ -239,8 +239,10 @@ def test_columns_travel_under_numbers_unless_their_owner_names_them(together: To
 def test_both_sides_hold_the_same_guarantee_flagged_as_drawn_from_seeded_bits(together: Together, trial: Any) -> None:
     trained = train_all(together, trial, "shop", opaque_names=False)
     guarantee, own = trained["bank"].guarantees["shop"], trained["shop"].guarantee
-    # A unit tells the width of a column's bounds, whether its name is told or not.
-    columns = tuple(replace(column, unit="one step of the column") for column in own.columns)
+    # A number's unit tells the width of its bounds, whether its name is told or not; any two categories have the same.
+    units = ("one step of the column", "one step of the column", "any change of category")
+    columns = tuple(replace(column, unit=unit) for column, unit in zip(own.columns, units, strict=True))
+    assert [column.column for column in columns] == ["spend", "visits", "town"]
     assert guarantee == replace(own, columns=columns)
     assert (guarantee.is_secure, guarantee.certified) == (False, False)
 
