@@ -6,14 +6,14 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1) + 1)
 
 .PHONY: demo test faults lint docs bench clean
 
-demo: .venv/run.stamp
+demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
-test: .venv/dev.stamp
+test: .venv/dev.stamp .venv/compiled.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60.
-faults: .venv/dev.stamp
+faults: .venv/dev.stamp .venv/compiled.stamp
 	FAULT_TRIALS=$(or $(FAULT_TRIALS),1000) $(BIN)/python -m pytest -q tests/faults/test_kill_anywhere.py
 
 lint: .venv/dev.stamp
@@ -36,14 +36,17 @@ clean:
 
 .venv/run.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
-	$(BIN)/opboost compile-loops
 	touch $@
 
 .venv/dev.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	$(BIN)/opboost compile-loops
 	touch $@ .venv/run.stamp
 
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@ .venv/run.stamp
+
+# Once everything is installed.
+.venv/compiled.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/opboost compile-loops
+	touch $@
