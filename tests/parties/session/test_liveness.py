@@ -221,8 +221,9 @@ def test_a_frozen_party_is_noticed_after_the_timeout(sites: Any, victim: str, be
 def test_a_party_whose_program_hangs_is_given_up_though_its_sockets_answer(
     sites: Any, victim: str, behind: str, where: str
 ) -> None:
-    survivor = sites.bank if victim == "shop" else sites.shop
-    survivor.run["stall"] = STALL_S
+    # The victim's own tells how often it says that it goes on, until it hangs.
+    for site in (sites.bank, sites.shop):
+        site.run["stall"] = STALL_S
     took, code, said = strike(sites, victim, behind, HANG)
     assert took < 2 * STALL_S + 1
     assert_ended_well(sites, victim, code, said, where)
