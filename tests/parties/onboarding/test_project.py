@@ -17,7 +17,9 @@ from parties.onboarding.schema_draft import Hints
 def tables(tmp_path: Path) -> tuple[Path, Path]:
     rows = range(120)
     ids = [f"k{row}" for row in rows]
-    pd.DataFrame({"id": ids, "y": [row % 2 for row in rows], "age": list(rows)}).to_csv(tmp_path / "bank.csv", index=False)
+    pd.DataFrame({"id": ids, "y": [row % 2 for row in rows], "age": list(rows)}).to_csv(
+        tmp_path / "bank.csv", index=False
+    )
     pd.DataFrame({"id": ids, "spend": [row % 50 for row in rows]}).to_csv(tmp_path / "shop.csv", index=False)
     return tmp_path / "bank.csv", tmp_path / "shop.csv"
 
