@@ -16,13 +16,13 @@ from opboost.trees.losses import (
     AcceleratedFailure,
     Cox,
     Gamma,
+    LambdaRank,
     Logistic,
     Loss,
     Ordinal,
     Poisson,
     PseudoHuber,
     Quantiles,
-    Ranking,
     Several,
     Softmax,
     SquaredError,
@@ -197,7 +197,7 @@ def _metrics(loss: Loss) -> dict[str, Metric]:
             found = (Metric("cindex", lambda labels, p: concordance(labels, -p), is_higher_better=True),)
         case AcceleratedFailure():
             found = (Metric("cindex", concordance, is_higher_better=True),)
-        case Ranking():
+        case LambdaRank():
             found = _RANKS
         case _:
             found = (*_likelihood(loss), *_NUMBERS)
@@ -243,7 +243,7 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     """
     known = _metrics(loss)
     kind, _, most = name.partition("@")
-    if isinstance(loss, Ranking) and kind in known and most.isdecimal() and int(most) > 0:
+    if isinstance(loss, LambdaRank) and kind in known and most.isdecimal() and int(most) > 0:
         of = partial(ndcg if kind == "ndcg" else mean_average_precision, most=int(most))
         return Metric(name, of, is_higher_better=True)
     if name not in known:

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.losses import Loss, PairwiseRanking, Ranking
+from opboost.trees.losses import LambdaRank, Loss, PairwiseRank
 from opboost.trees.losses.ranking import group_numbers
 
 
@@ -31,6 +31,6 @@ def with_groups(labels: ArrayLike, qid: ArrayLike | None, objective: str | Loss 
     """Labels with the number of each row's group beside them, as objectives that rank take them."""
     if qid is None:
         return labels
-    if not isinstance(objective, Ranking) and objective not in (Ranking.name, PairwiseRanking.name):
+    if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):
         raise ParameterError(f"qid goes with objectives that rank; got {objective!r}. Nothing was released")
     return np.column_stack([np.asarray(labels, np.float64), group_numbers(qid)])

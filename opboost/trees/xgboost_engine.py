@@ -18,7 +18,7 @@ from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
 from opboost.trees.holder import repeated, starting_scores
 from opboost.trees.kernels.threads import n_threads
-from opboost.trees.losses import Custom, Loss, Ordinal, Ranking, Softmax
+from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
 from opboost.trees.losses.ranking import Groups
 from opboost.trees.rows import SortedRows
 from opboost.trees.tree import Tree
@@ -185,7 +185,7 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, table: BinnedTable, labels: Values, weights: Values, starts: Values, loss: Loss) -> _Rows:
-        if not isinstance(loss, Ranking):
+        if not isinstance(loss, LambdaRank):
             return cls(table, labels, weights, starts)
         order = Groups.of(labels[:, 1]).rows
         return cls(replace(table, bins=table.bins[:, order]), labels[order], weights[order], starts[:, order])

@@ -16,7 +16,7 @@ from opboost.outputs import Engine
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Ranking, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import LambdaRank, Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.validation import Metric, ValidationPlan
 from parties.config.section import Section
 
@@ -167,7 +167,7 @@ class ModelSection(Section):
         """The plan of held-out rows, whole groups of the labels where they are ranked, and their metrics."""
         if self.validation_fraction is None:
             return None
-        rng, is_ranking = np.random.default_rng(self.seed), isinstance(self.loss(), Ranking)
+        rng, is_ranking = np.random.default_rng(self.seed), isinstance(self.loss(), LambdaRank)
         groups = labels[:, 1] if labels is not None and is_ranking else None
         return ValidationPlan.of_share(self.validation_fraction, n_rows, self.metrics(), groups=groups, rng=rng)
 
@@ -185,7 +185,7 @@ class ModelSection(Section):
             If records are ranked without groups, or grouped without being ranked.
         """
         loss = self.loss(len(schema.labels) + (schema.group is not None))
-        if isinstance(loss, Ranking) != (schema.group is not None):
+        if isinstance(loss, LambdaRank) != (schema.group is not None):
             raise ParameterError(
                 f"objectives that rank, and no others, need a `group` in the schema; found {loss.name} and "
                 f"{schema.group or 'none'}. Nothing was sent"

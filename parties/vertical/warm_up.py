@@ -16,7 +16,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.division import divide_rows
-from opboost.trees.losses import Logistic, Loss, Ordinal, Ranking, Softmax
+from opboost.trees.losses import LambdaRank, Logistic, Loss, Ordinal, Softmax
 from opboost.vertical import Column, OwnColumn, RankColumn, train
 
 # Enough for one split, whatever the objective's labels.
@@ -47,5 +47,5 @@ def warm_training(loss: Loss) -> None:
     few, loss = BoostingParameters(n_estimators=1, max_depth=2), loss.singles[0]
     # Classes 0 and 1; amounts and times are none of them 0.
     labels = (steps % 2 + (not isinstance(loss, Logistic | Softmax | Ordinal))).astype(np.float64)
-    labels = np.column_stack([labels, np.zeros(_N_ROWS)]) if isinstance(loss, Ranking) else labels
+    labels = np.column_stack([labels, np.zeros(_N_ROWS)]) if isinstance(loss, LambdaRank) else labels
     train(columns, labels, np.ones(_N_ROWS), loss=loss, parameters=few)

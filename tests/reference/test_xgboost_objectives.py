@@ -21,12 +21,12 @@ from opboost.trees.losses import (
     Cox,
     Custom,
     Gamma,
+    LambdaRank,
     Loss,
     Ordinal,
-    PairwiseRanking,
+    PairwiseRank,
     PseudoHuber,
     Quantiles,
-    Ranking,
     SquaredError,
     Tweedie,
     loss_by_name,
@@ -141,7 +141,7 @@ def test_a_loss_is_made_of_its_name_and_settings(loss: Loss) -> None:
     assert loss_by_name(loss.name, getattr(loss, "n_classes", 0), **loss.settings) == loss
 
 
-def _ranked(loss: Ranking, engine: Engine = "native") -> tuple[np.ndarray, ...]:
+def _ranked(loss: LambdaRank, engine: Engine = "native") -> tuple[np.ndarray, ...]:
     """A table in any order, labels with groups, weights, and predictions of a model of them."""
     table, signal, _ = _problem(SquaredError())
     rng = np.random.default_rng(4)
@@ -153,8 +153,8 @@ def _ranked(loss: Ranking, engine: Engine = "native") -> tuple[np.ndarray, ...]:
     return table, labels, weights, bind(trained, {}).predict(table)
 
 
-@pytest.mark.parametrize("loss", [Ranking(), Ranking(3), PairwiseRanking()], ids=str)
-def test_rankings_and_their_metrics_are_xgboosts(loss: Ranking) -> None:
+@pytest.mark.parametrize("loss", [LambdaRank(), LambdaRank(3), PairwiseRank()], ids=str)
+def test_rankings_and_their_metrics_are_xgboosts(loss: LambdaRank) -> None:
     table, labels, weights, found = _ranked(loss)
     order = np.argsort(labels[:, 1], kind="stable")
     _, first = np.unique(labels[order, 1], return_index=True)

@@ -10,7 +10,7 @@ from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
 from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
-from opboost.trees.losses.ranking import PairwiseRanking, Ranking
+from opboost.trees.losses.ranking import LambdaRank, PairwiseRank
 from opboost.trees.losses.several import Several, of_labels
 from opboost.trees.losses.survival import AcceleratedFailure, Cox
 
@@ -25,11 +25,11 @@ __all__ = [
     "Loss",
     "Objective",
     "Ordinal",
-    "PairwiseRanking",
+    "PairwiseRank",
     "Poisson",
     "PseudoHuber",
     "Quantiles",
-    "Ranking",
+    "LambdaRank",
     "Several",
     "Softmax",
     "SquaredError",
@@ -67,8 +67,8 @@ _LOSSES: tuple[type[Loss], ...] = (
     PseudoHuber,
     Cox,
     AcceleratedFailure,
-    Ranking,
-    PairwiseRanking,
+    LambdaRank,
+    PairwiseRank,
     Custom,
 )
 

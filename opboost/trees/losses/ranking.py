@@ -52,7 +52,7 @@ class Groups:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking(Loss):
+class LambdaRank(Loss):
     """LambdaMART on normalised discounted cumulative gain.
 
     As in XGBoost, a group has one weight, here the mean of its rows', and all groups weigh 1 on average.
@@ -126,7 +126,7 @@ class Ranking(Loss):
 
 
 @dataclass(frozen=True, slots=True)
-class PairwiseRanking(Ranking):
+class PairwiseRank(LambdaRank):
     """LambdaMART on pairs that all weigh the same."""
 
     name: ClassVar[str] = "rank:pairwise"

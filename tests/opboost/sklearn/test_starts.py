@@ -9,7 +9,7 @@ import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import OpBoostError, ParameterError
-from opboost.trees.losses import Ranking
+from opboost.trees.losses import LambdaRank
 from parties.errors import Disagreement
 
 SMALL: dict[str, Any] = {"n_estimators": 6, "max_depth": 3, "learning_rate": 0.3, "subsample": 1.0}
@@ -105,7 +105,8 @@ def test_rows_are_ranked_in_the_groups_that_qid_names() -> None:
     assert model.evals_result_["ndcg"][-1] > 0.95
     labels = np.column_stack([degrees[fitted], np.unique(groups[fitted], return_inverse=True)[1]])
     again = OpBoostRegressor(objective="rank:ndcg", n_estimators=5).fit(rows[fitted], labels)
-    model = OpBoostRegressor(objective=Ranking(), n_estimators=5).fit(rows[fitted], degrees[fitted], qid=groups[fitted])
+    named: dict[str, Any] = {"objective": LambdaRank(), "n_estimators": 5}
+    model = OpBoostRegressor(**named).fit(rows[fitted], degrees[fitted], qid=groups[fitted])
     np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
     for wrong in (OpBoostRegressor(), OpBoostClassifier()):
         with pytest.raises(ParameterError, match="qid goes with objectives that rank"):

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.trees.losses import Ranking, Several, SquaredError
+from opboost.trees.losses import LambdaRank, Several, SquaredError
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError
@@ -109,7 +109,7 @@ def test_records_are_ranked_in_the_groups_of_a_column_of_the_data_file(sites: An
     model = {"objective": "rank:ndcg", "validation_fraction": 0.2, "eval_metric": ["map", "ndcg@5"]}
     found = train_both(sites, outcomes, **model)
     assert not [one for one in found.values() if isinstance(one, Exception)]
-    assert model_of(sites, "spring").ensemble.loss == Ranking()
+    assert model_of(sites, "spring").ensemble.loss == LambdaRank()
     assert json.loads((bank.run_folder / "history.json").read_text())["scores"]["ndcg@5"][-1] > 0.9
     assert json.loads((bank.run_folder / "held_out.json").read_text())["metric"] == "ndcg"
     bank.schema.pop("group")

@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, ndcg_score
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import default_metric, main_metric, metric_by_name
 from opboost.trees.losses import loss_by_name
-from opboost.trees.losses.ranking import Groups, PairwiseRanking, Ranking, group_numbers, mean_average_precision, ndcg
+from opboost.trees.losses.ranking import Groups, LambdaRank, PairwiseRank, group_numbers, mean_average_precision, ndcg
 
 RNG = np.random.default_rng(5)
 NUMBERS = RNG.integers(0, 9, 120).astype(float)
@@ -37,7 +37,7 @@ def test_the_discounted_gain_is_scikit_learns_group_by_group(most: int | None) -
         gains = 2.0 ** DEGREES[mine] - 1
         found.append(ndcg_score([gains], [SCORES[mine]], k=most) if gains.any() else 1.0)
     assert ndcg(LABELS, SCORES, most or np.inf) == pytest.approx(np.mean(found))
-    assert metric_by_name("ndcg" + (f"@{most}" if most else ""), Ranking()).of(LABELS, SCORES) == ndcg(
+    assert metric_by_name("ndcg" + (f"@{most}" if most else ""), LambdaRank()).of(LABELS, SCORES) == ndcg(
         LABELS, SCORES, most or np.inf
     )
 
@@ -50,19 +50,19 @@ def test_the_average_precision_is_scikit_learns_group_by_group() -> None:
 
 
 def test_metrics_of_rankings_have_names() -> None:
-    assert default_metric(Ranking()) == main_metric(PairwiseRanking()).name == "ndcg"
+    assert default_metric(LambdaRank()) == main_metric(PairwiseRank()).name == "ndcg"
     for name in ("ndcg@0", "ndcg@", "ndcg@x", "auc@3", "rmse"):
         with pytest.raises(ParameterError, match="does not score"):
-            metric_by_name(name, Ranking())
+            metric_by_name(name, LambdaRank())
 
 
 @pytest.mark.parametrize(
     "labels", [np.ones(3), np.ones((3, 3)), [[0.5, 1]], [[-1, 1]], [[32, 1]], [[1, np.nan]]], ids=str
 )
 def test_other_labels_are_refused(labels: Any) -> None:
-    Ranking().check_labels(LABELS)
+    LambdaRank().check_labels(LABELS)
     with pytest.raises(DataError, match="needs"):
-        Ranking().check_labels(np.asarray(labels, float))
+        LambdaRank().check_labels(np.asarray(labels, float))
 
 
 def test_a_group_has_a_name() -> None:
@@ -72,8 +72,8 @@ def test_a_group_has_a_name() -> None:
 
 
 def test_settings_name_the_loss() -> None:
-    loss = PairwiseRanking(7)
+    loss = PairwiseRank(7)
     assert loss_by_name(loss.name, 0, **loss.settings) == loss
     for n_pairs in (0, 10**7):
         with pytest.raises(ParameterError, match="lambdarank_num_pair_per_sample"):
-            Ranking(n_pairs)
+            LambdaRank(n_pairs)
