@@ -259,7 +259,8 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
-    as_text = (*schema.id_columns, *texts, *(schema.labels if form.positive else ()))
+    others = (name for _, name in schema.of_training if form.has_numbers or (form.positive and name in schema.labels))
+    as_text = (*schema.id_columns, *texts, *others)
     with reporting_faults(path, form.encoding):
         frame = read_csv(path, as_text, form)
     names = [str(name) for name in frame.columns]
