@@ -258,9 +258,10 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
-    of_training = (*(schema.labels if form.positive else ()), *((schema.group,) if schema.group else ()))
+    is_text = {"group": True, "label": form.positive is not None}
+    others = (name for what, name in schema.of_training if form.has_numbers or is_text.get(what))
     with reporting_faults(path, form.encoding):
-        frame = read_csv(path, (*schema.id_columns, *texts, *of_training), form)
+        frame = read_csv(path, (*schema.id_columns, *texts, *others), form)
     names = [str(name) for name in frame.columns]
     return names, read_cells(frame[[name for name in names if name in known]], schema, path)
 
