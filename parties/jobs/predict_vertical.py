@@ -23,6 +23,7 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.destinations import Destination
+from parties.tables.keyed_table import names_to_ask, with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs, read_table, select
 from parties.tables.record_ids import with_parts
@@ -111,7 +112,7 @@ def predict_active(
             ask = partial(
                 predict_jointly,
                 model,
-                table.index,
+                names_to_ask(table),
                 own,
                 channels,
                 party=run.party,
@@ -139,7 +140,11 @@ def predict_active(
 
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
     """The records to score: all of a file, or those that a list names."""
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    align = run.align
+    table = read_table(
+        source, schema, ignore=(*ignore, *align.key_columns), needs_label=False, duplicates=align.duplicates
+    )
+    table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
     return table if ids is None else select(table, ids, source)
 
 

@@ -13,6 +13,7 @@ from opboost.rng import BitSource
 from opboost.routing import Router
 from parties.progress import Progress, no_progress
 from parties.vertical.prediction_server import (
+from parties.vertical.rate_limits import Tally
     AnswerableRecords,
     Answerer,
     ReleaseRecords,
