@@ -13,14 +13,13 @@ from opboost.rng import BitSource
 from opboost.routing import Router
 from parties.progress import Progress, no_progress
 from parties.vertical.prediction_server import (
-from parties.vertical.rate_limits import Tally
     AnswerableRecords,
     Answerer,
     ReleaseRecords,
-    Tally,
     answer_session,
     prediction_hello,
 )
+from parties.vertical.rate_limits import Tally
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
