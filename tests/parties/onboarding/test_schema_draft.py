@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, TableError
-from parties.onboarding.dialect import read_raw, separator
+from parties.errors import ConfigError
+from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
 from parties.tables.party_table import read_table
@@ -191,13 +191,3 @@ def test_a_parquet_file_is_described_too(tmp_path: Path) -> None:
         "since": "date",
         "is_new": "boolean",
     }
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("id,age\n")
-    with pytest.raises(TableError, match="has no rows"):
-        read_raw(tmp_path / "data.csv")
-
-
-def test_a_separator_inside_quotes_does_not_count() -> None:
-    assert separator(['a;b;"c, d, e"', '1;2;"x, y, z"']) == ";"
