@@ -25,6 +25,7 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.destinations import Destination
+from parties.tables.keyed_table import names_to_ask, with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs, read_table, select
 from parties.tables.record_ids import with_parts
@@ -111,7 +112,8 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            predictions, status = _ask(run, model, table.index, own, channels, log, mode=mode, evaluate=evaluate)
+            ids = names_to_ask(table)
+            predictions, status = _ask(run, model, ids, own, channels, log, mode=mode, evaluate=evaluate)
         explained = pd.DataFrame(index=range(table.n_rows))
         if reasons:
             explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
@@ -157,7 +159,11 @@ def _ask(
 
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
     """The records to score: all of a file, or those that a list names."""
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    align = run.align
+    table = read_table(
+        source, schema, ignore=(*ignore, *align.key_columns), needs_label=False, duplicates=align.duplicates
+    )
+    table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
     return table if ids is None else select(table, ids, source)
 
 
