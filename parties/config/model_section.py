@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from opboost.fitting.outputs import Engine
 from opboost.metrics import default_metric, metric_by_name
-from opboost.outputs import Engine
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.outputs import Engine
+from opboost.fitting.outputs import Engine
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import (
