@@ -11,8 +11,8 @@ from pydantic import Field
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.fitting.outputs import Engine
 from opboost.metrics import default_metric, metric_by_name
-from opboost.outputs import Engine
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints

@@ -112,8 +112,8 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            ids = names_to_ask(table)
-            predictions, status = _ask(run, model, ids, own, channels, log, mode=mode, evaluate=evaluate)
+            asked = names_to_ask(table)
+            predictions, status = _ask(run, model, asked, own, channels, log, mode=mode, evaluate=evaluate)
         explained = pd.DataFrame(index=range(table.n_rows))
         if reasons:
             explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
