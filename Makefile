@@ -4,6 +4,9 @@ BIN := .venv/bin
 # Processes that test: more than twice the cores, because parties wait for each other more than half of the time.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1) + 1)')
 
+# Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test faults lint docs bench clean
 
 demo: .venv/run.stamp .venv/compiled.stamp
