@@ -25,6 +25,9 @@ _DRAWING = Lock()
 # Lines whose legend finds room inside the axes; a longer one goes below.
 MOST_INSIDE = 2
 
+# Bars that are named; names are cut where they would run into each other.
+MOST_NAMED = 7
+
 # Colours that stand for variables while matplotlib draws: nothing else in a drawing has them.
 _STAND_INS = {"#010101": "var(--ink)", "#020202": "var(--line)"} | {f"#0{k}0{k}ff": f"var(--s{k})" for k in range(1, 7)}
 _INK, _LINE, *_SERIES = _STAND_INS
@@ -91,8 +94,8 @@ def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Ax
         edges = [place - 0.5 for place in (*places, len(labels))]
         drawing.axes.stairs(values, edges, color=_SERIES[k], linewidth=1.5, label=name)
     named = [place for place in places if labels[place]]
-    named = named[:: max(1, len(named) // 6)]
-    drawing.axes.set_xticks(named, [labels[place] for place in named])
+    named = named[:: max(1, -(-len(named) // MOST_NAMED))]
+    drawing.axes.set_xticks(named, [_short(labels[place], max(10, 60 // len(named))) for place in named])
     return drawing.svg(alt, legend=bool(others))
 
 
@@ -100,7 +103,7 @@ def ranking(names: Sequence[str], values: Sequence[float], *, x: Axis, alt: str)
     """Horizontal bar chart, the first bar on top."""
     drawing = _Drawing(x, Axis(label=""), rows=len(names))
     drawing.axes.barh(range(len(names)), values, color=_SERIES[0], height=0.7)
-    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.axes.set_yticks(range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
     return drawing.svg(alt, legend=False)
 
@@ -115,9 +118,14 @@ def intervals(
         values, range(len(names)), xerr=list(zip(*errors, strict=True)), fmt="o", color=_SERIES[0], capsize=3
     )
     drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
-    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.axes.set_yticks(range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
     return drawing.svg(alt, legend=False)
+
+
+def _short(name: str, most: int = 26) -> str:
+    """The beginning of a name that has no room; tables have it whole."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def standalone(svg: str) -> str:
