@@ -21,7 +21,7 @@ from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
-from parties.tables.party_table import encoded_ids
+from parties.tables.record_ids import encoded_ids
 from parties.vertical.held_out import Places, Rows, places_of
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.training_job import HeldOutRecords

@@ -31,8 +31,8 @@ from parties.storage.atomic_files import is_folder, replacing
 from parties.tables.data_files import parts
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored, stored_names
-from parties.tables.party_table import PartyTable, check_columns, encoded_ids, read_table, select
-from parties.tables.record_ids import read_ids, split
+from parties.tables.party_table import PartyTable, check_columns, read_table, select
+from parties.tables.record_ids import encoded_ids, read_ids, split
 from protocols.private_files import private_folder
 
 if TYPE_CHECKING:

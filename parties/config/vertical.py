@@ -129,6 +129,8 @@ class _Run(PartyRun):
     def _check_engine(self) -> Self:
         if self.most_records is not None and (self.engine == "dask" or not self.held_out):
             raise ValueError("most_records goes with `held_out` above 0, and without `engine: dask`")
+        if self.align.keys and self.align.method_for(self.ids) == "prealigned":
+            raise ValueError("`align.keys` are compared by `method: psi`, `psi-dh` or `hashed`; found prealigned")
         if self.engine is None and "dask" in self.model_fields_set:
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and isinstance(self.source, DataSource):
@@ -197,6 +199,8 @@ class ActiveRun(_Run):
             self.model.check_partitions()
         if self.align.prepared is not None:
             raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
+        if self.http is not None and self.align.keys:
+            raise ValueError("`http` scores records by ids, and `align.keys` compares other columns: leave one out")
         if self.engine == "dask" and self.continue_from is not None:
             raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.label_epsilon is not None and self.continue_from is not None:

@@ -10,7 +10,7 @@ from parties.cluster.active_preparation import partitioned_active
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
-from parties.tables.party_table import digest_of_ids
+from parties.tables.record_ids import digest_of_ids
 from tests.support.inline_client import inline_cluster
 from tests.support.sites import Sites
 

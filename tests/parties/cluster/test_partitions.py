@@ -15,7 +15,7 @@ from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
-from parties.tables.party_table import digest_of_ids
+from parties.tables.record_ids import digest_of_ids
 from tests.support.inline_client import InlineClient
 from tests.support.sites import Sites
 

@@ -1,0 +1,20 @@
+"""How a file is written: separator, encoding and numbers are found in its text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parties.errors import TableError
+from parties.onboarding.dialect import read_raw, separator
+
+
+def test_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("id,age\n")
+    with pytest.raises(TableError, match="has no rows"):
+        read_raw(tmp_path / "data.csv")
+
+
+def test_a_separator_inside_quotes_does_not_count() -> None:
+    assert separator(['a;b;"c, d, e"', '1;2;"x, y, z"']) == ";"
