@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
-test: .venv/dev.stamp .venv/compiled.stamp
+test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60.
@@ -48,6 +48,10 @@ clean:
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@ .venv/run.stamp
+
+# Checks reports for people who see, hear or move otherwise; where it cannot be had, its test skips and says so.
+.venv/axe.stamp: .venv/bin/python
+	npm install --silent --no-save --prefix .venv/axe axe-core@4.14.1 && touch $@ || echo "no axe-core: its test will skip"
 
 # Once everything is installed.
 .venv/compiled.stamp: .venv/bin/python pyproject.toml constraints.txt
