@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, TableError
-from parties.onboarding.dialect import read_raw, separator
+from parties.errors import ConfigError
+from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
 from parties.tables.misfits import showing_misfits
@@ -216,13 +216,6 @@ def test_lines_of_separators_are_no_records(tmp_path: Path) -> None:
     assert "line 122" in str(caught.value.__notes__)
 
 
-def test_a_title_above_the_header_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text("Visits\n\n" + table(amount=1, town="a").to_csv(index=False))
-    with pytest.raises(TableError, match=r"the header seems to be line 3; remove the lines above it"):
-        read_raw(path)
-
-
 @pytest.mark.parametrize(
     ("frame", "beside", "found"),
     [
@@ -249,13 +242,3 @@ def test_a_parquet_file_is_described_too(tmp_path: Path) -> None:
         "since": "date",
         "is_new": "boolean",
     }
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("id,age\n")
-    with pytest.raises(TableError, match="has no rows"):
-        read_raw(tmp_path / "data.csv")
-
-
-def test_a_separator_inside_quotes_does_not_count() -> None:
-    assert separator(['a;b;"c, d, e"', '1;2;"x, y, z"']) == ";"
