@@ -28,7 +28,7 @@ bench: .venv/dev.stamp
 	$(BIN)/python scripts/bench/run.py $(BENCH)
 
 clean:
-	rm -rf .venv runs docs/_build docs/_generated
+	rm -rf .venv runs docs/_build docs/_generated docs/examples
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("opboost needs Python 3.11 or newer; found %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
