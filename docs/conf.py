@@ -17,16 +17,8 @@ project = "opboost"
 version = release = version_of("opboost")
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
 exclude_patterns = ["_build", "_generated", "gallery"]
-# Every example is executed, and its pictures are drawn, when it has changed.
-sphinx_gallery_conf = {
-    "examples_dirs": "gallery",
-    "gallery_dirs": "examples",
-    "min_reported_time": 1e9,
-    "show_memory": False,
-    "write_computation_times": False,
-    "plot_gallery": True,
-    "abort_on_example_error": True,
-}
+# An example is executed, and its pictures are drawn, when it has changed.
+sphinx_gallery_conf = {"examples_dirs": "gallery", "gallery_dirs": "examples", "write_computation_times": False}
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"
