@@ -234,6 +234,11 @@ class Ensemble:
         return {owner: widths[inputs] for owner, inputs in self.inputs.items()}
 
     @cached_property
+    def cell_counts(self) -> Mapping[str | None, tuple[int | None, ...]]:
+        """Cells of each of a party's inputs; None for a test."""
+        return {owner: tuple(self.features[i].n_cells for i in inputs) for owner, inputs in self.inputs.items()}
+
+    @cached_property
     def columns(self) -> Mapping[Feature, int]:
         """The columns behind the features, own ones and those that owners are asked about, and their order."""
         return {column: i for i, column in enumerate(dict.fromkeys(feature.column for feature in self.features))}
