@@ -25,7 +25,7 @@ def records(sites: Sites) -> Any:
     run = read_run(sites.shop.write(), PassiveRun)
     schema, ignore = read_schema(run.table_schema)
     router = Router(run.mechanisms(schema)[:1], SplitTests((("spend", None),), np.array([30.5]), np.array([True])))
-    return read_records(run.data, schema, ignore, router, "refuse")
+    return read_records(run.data, schema, ignore, router, run.align)
 
 
 def test_every_record_of_the_file_can_be_asked_for(sites: Sites) -> None:
