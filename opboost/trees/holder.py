@@ -158,6 +158,16 @@ class LocalHolder:
         return replace(tree, values=values)
 
 
+def starting_scores(table: BinnedTable, base_scores: Values, margins: Values | float) -> Values:
+    """Scores at the start: those of all rows, shape ``(n_outputs,)``, or row by row where there are margins.
+
+    A table that holds its rows several times, one version after the other, starts each version so.
+    """
+    if isinstance(margins, float):
+        return base_scores
+    return np.tile(base_scores[:, None] + margins, (1, table.n_rows // margins.shape[1]))
+
+
 def repeated(initial_scores: Values, n_rows: int, dtype: type[np.floating]) -> Scores:
     """Scores of shape ``(n_outputs, n_rows)``, the same for all rows unless they are given row by row."""
     if initial_scores.ndim == 2:

@@ -229,7 +229,8 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     if len(schema.of_training) > 1:
         raise ConfigError(
-            f"{run.table_schema}: engine: dask takes one `label`, and no `weight` and `base_margin`. Nothing was sent"
+            f"{run.table_schema}: engine: dask takes one `label`, and no `weight`, `group` and `base_margin`. "
+            "Nothing was sent"
         )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()

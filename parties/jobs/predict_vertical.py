@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from opboost.arrays import Values
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.reading import read_run, read_schema
@@ -38,6 +40,7 @@ from parties.vertical.prediction_client import (
 from parties.vertical.prediction_output import prediction_table, score, status_word
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from protocols.messages.prediction import RecordStatus
+from protocols.transport.channel import Channel
 
 
 def predict_active(
@@ -106,33 +109,49 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            ask = partial(
-                predict_jointly,
-                model,
-                names_to_ask(table),
-                own,
-                channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=log.progress,
-                evaluate=evaluate,
-                finished=FinishedBatches(),
-            )
-            predictions, status = with_restarts(channels, ask, log)
+            asked = names_to_ask(table)
+            predictions, status = _ask(run, model, asked, own, channels, log, mode=mode, evaluate=evaluate)
+        explained = pd.DataFrame(index=range(table.n_rows))
         if reasons:
-            predictions, contributions = predictions[:, 0], predictions[:, 1:]
+            explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
+            predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
-        if reasons:
-            written = written.join(reason_table(model.ensemble, contributions, reasons))
-        target.write(with_parts(written, schema.id_columns))
+        target.write(with_parts(written.join(explained), schema.id_columns))
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
             scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target.name)
     return target.place
+
+
+def _ask(
+    run: ActiveRun,
+    model: JointModel,
+    ids: pd.Index,
+    own: Mapping[str, Values],
+    channels: Sequence[Channel],
+    log: RunLog,
+    *,
+    mode: str,
+    evaluate: Evaluation,
+) -> tuple[Values, Statuses]:
+    """Score records with the passive parties' answers, in batches that outlast a lost connection."""
+    ask = partial(
+        predict_jointly,
+        model,
+        ids,
+        own,
+        channels,
+        party=run.party,
+        run_id=run.run_id,
+        desensitized=mode == "desensitized",
+        reveal=run.reveal.words(),
+        progress=log.progress,
+        evaluate=evaluate,
+        finished=FinishedBatches(),
+    )
+    return with_restarts(channels, ask, log)
 
 
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:

@@ -74,6 +74,8 @@ def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: boo
             drawing.axes.errorbar(one.xs, one.ys, yerr=one.spreads, label=one.label, capsize=2, **style, **marker)
         else:
             drawing.axes.plot(one.xs, one.ys, label=one.label, **style, **marker)
+    if not x.is_log and all(float(value).is_integer() for one in series for value in one.xs):
+        drawing.axes.locator_params(axis="x", integer=True)
     if diagonal:
         drawing.axes.plot((0, 1), (0, 1), color=_INK, linewidth=0.8, linestyle=":")
     return drawing.svg(alt, legend=len(series) > 1)

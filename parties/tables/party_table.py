@@ -22,7 +22,7 @@ from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
-from parties.tables.labels import read_labels, read_weights
+from parties.tables.labels import all_labels, read_labels, read_weights
 from parties.tables.parquet import StoredColumns
 from parties.tables.parquet_files import read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, digest_of_ids, each_id, ids_to_keep, read_ids, rows_to_keep
@@ -174,10 +174,9 @@ def _labelled(
     table = replace(table, margins=margins)
     if needs_label and schema.weight is not None:
         table = replace(table, weights=read_weights(path, frame[schema.weight], schema.weight)[rows[:]])
-    if not schema.labels or not set(schema.labels) <= set(frame.columns):
+    if not schema.labels or not {*schema.labels, schema.group or schema.label} <= set(frame.columns):
         return table
-    columns = [read_labels(path, frame[n], n, may_miss=schema.format.drops_unlabelled)[rows[:]] for n in schema.labels]
-    labels = np.column_stack(columns) if len(columns) > 1 else columns[0]
+    labels = all_labels(path, frame, schema)[rows[:]]
     is_known = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
     if not is_known.any():
         raise TableError(f"{path}: label column {schema.label!r} is empty")
@@ -258,9 +257,10 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
-    as_text = (*schema.id_columns, *texts, *(schema.labels if form.positive else ()))
+    is_text = {"group": True, "label": bool(form.positive)}
+    others = (name for what, name in schema.of_training if form.has_numbers or is_text.get(what))
     with reporting_faults(path, form.encoding):
-        frame = read_csv(path, as_text, form)
+        frame = read_csv(path, (*schema.id_columns, *texts, *others), form)
     names = [str(name) for name in frame.columns]
     return names, read_cells(frame[[name for name in names if name in known]], schema, path)
 

@@ -97,7 +97,7 @@ class PreparedActive:
             loss=self.loss,
             parameters=self.parameters,
             constraints=run.model.constraints,
-            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows, table.labels),
             metrics=run.held_out_metrics,
             held_out_share=run.held_out,
             most_records=run.most_records,
@@ -217,7 +217,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
-        loss, parameters = run.model.loss(len(schema.labels)), run.model.parameters()
+        loss, parameters = run.model.loss_of(schema), run.model.parameters()
         if schema.more_labels and run.label_epsilon is not None:
             raise ConfigError("label_epsilon noises one label, and the schema names several")
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)

@@ -33,8 +33,8 @@ class Loss:
     predicts_labels: ClassVar[bool] = True
     """Whether predictions lie near labels, or are probabilities of them, so that squared errors compare models."""
 
-    takes_bounds: ClassVar[bool] = False
-    """Whether labels may be two bounds each, shape ``(n_rows, 2)``."""
+    takes_pairs: ClassVar[bool] = False
+    """Whether a label may be two numbers, shape ``(n_rows, 2)``: bounds, or a label and its group."""
 
     @property
     def n_outputs(self) -> int:
@@ -61,9 +61,13 @@ class Loss:
         if not (np.abs(labels) <= MAX_LABEL).all():
             raise DataError(f"{self.name} needs labels of magnitude {MAX_LABEL:g} at most; found others")
 
-    def labels_of_xgboost(self, labels: Values) -> Mapping[str, Values]:
+    def labels_of_xgboost(self, labels: Values) -> Mapping[str, NDArray[Any]]:
         """Labels as XGBoost's matrices take them, by argument."""
         return {"label": labels}
+
+    def weights_of_xgboost(self, labels: Values, weights: Values) -> Values:
+        """Weights as XGBoost's matrices take them."""
+        return weights
 
     def initial_scores(self, labels: Values, weights: Values) -> Values:
         """Best constant raw score per output, shape ``(n_outputs,)``."""

@@ -109,7 +109,7 @@ class AcceleratedFailure(LogMean):
     name: ClassVar[str] = "survival:aft"
     score_type: ClassVar[type[np.floating]] = np.float64
     predicts_labels: ClassVar[bool] = False
-    takes_bounds: ClassVar[bool] = True
+    takes_pairs: ClassVar[bool] = True
     aft_loss_distribution: Literal["normal", "logistic", "extreme"] = "normal"
     aft_loss_distribution_scale: float = 1.0
 
