@@ -13,6 +13,7 @@ from protocols.messages.horizontal import (
     HORIZONTAL_MESSAGES,
     AddUp,
     Commitments,
+    Compare,
     Confirmed,
     Divide,
     FinishTree,
@@ -44,6 +45,7 @@ BYTES = np.zeros((3, 48), np.uint8)
 PARCEL = {"sealed": BYTES, "seeds": b"s" * 112, "mark": bytes(32)}
 SPLITS = {name: NODES for name in ("nodes", "columns", "cuts")}
 EXAMPLES: list[Message] = [
+    Compare(party="w", run_id="r", terms={"epsilon": 1.0}),
     Join(
         party="w",
         run_id="r",
