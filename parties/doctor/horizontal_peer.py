@@ -17,7 +17,8 @@ from parties.horizontal.public_randomness import term_differences
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import peer_key
 from protocols.errors import PeerLost, ProtocolError
-from protocols.messages.horizontal import Compare, Join, TakeTurns
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import Join, TakeTurns
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.transport.channel import Channel, Timing, expected
 from protocols.transport.keys import KeyPair

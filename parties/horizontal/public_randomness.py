@@ -15,7 +15,8 @@ from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.session.handshake import LOOKER_LEAVES_S, MAX_LOOKS
 from protocols.errors import UnexpectedMessage
-from protocols.messages.horizontal import Compare, Join, TakeTurns
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import Join, TakeTurns
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel, expected
 from protocols.transport.codec import MAX_NAMED

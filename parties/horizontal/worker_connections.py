@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from protocols.errors import DecodeError, PeerRestarted, ProtocolError, TooFewWorkers, UnexpectedMessage
-from protocols.messages.horizontal import Compare
+from protocols.messages.comparison import Compare
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Parcel

@@ -26,7 +26,8 @@ from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
-from protocols.messages.horizontal import AddUp, Compare, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel

@@ -28,9 +28,8 @@ A worker that was lost may come again with a new `Join` while the run goes on: i
 trees that are grown. A coordinator that was started again asks for the sums that it does not have; a round that failed
 is followed by another one, with the same questions.
 It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
-side may send `Abort` at any time. A `Compare` in place of a `Join` or a `TakeTurns` only looks: it is answered with a
-`Compare`, and whoever sent it takes no part. A worker derives the numbers of children and finished trees itself, so
-messages have neither.
+side may send `Abort` at any time. A `Compare` in place of a `Join` or a `TakeTurns` only looks, and has one for an
+answer. A worker derives the numbers of children and finished trees itself, so messages have neither.
 
 A chain has no coordinator; every two owners talk to each other::
 
@@ -67,15 +66,6 @@ WorkerNames = Annotated[tuple[Name, ...], FailFast(), Field(strict=False, max_le
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
 RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
 SealedBytes = Annotated[bytes, Field(max_length=4096)]
-
-
-class Compare(Message):
-    """The terms of a party that only looks whether they are the other's, or the answer to it."""
-
-    kind: ClassVar[str] = "compare"
-    party: Name
-    run_id: Name
-    terms: Document
 
 
 class Join(Message):
@@ -285,7 +275,6 @@ class PassTree(Message):
 HORIZONTAL_MESSAGES: dict[str, type[Message]] = {
     message.kind: message
     for message in (
-        Compare,
         Join,
         Welcome,
         Commitments,

@@ -15,7 +15,8 @@ from parties.horizontal.public_randomness import after_looks
 from parties.runs.run_folder import RunFolder
 from parties.session.handshake import MAX_LOOKS
 from protocols.errors import UnexpectedMessage
-from protocols.messages.horizontal import Compare, TakeTurns
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import TakeTurns
 from protocols.transport.memory import memory_pair
 from tests.support.clinics import Clinics
 
