@@ -163,14 +163,14 @@ def ledger_section(statement: Statement | None) -> PageSection:
 
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
+    bits = statement.record_cell_bits
     return (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
         f"{statement.n_records:,} records, the one that spent most has spent {number(statement.record.spent)} over all "
-        f"columns; remaining: {_remaining(statement.record)}. Of its cells at most "
-        f"{number(statement.record_cell_bits.spent)} bits were published exactly; remaining: "
-        f"{_remaining(statement.record_cell_bits)}."
-        + f" {statement.n_spared:,} cells of its records were never charged."
-        * (statement.n_spared > 0)
+        f"columns; remaining: {_remaining(statement.record)}."
+        + f" Of its cells at most {number(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        * (bits.spent > 0 or bits.limit is not None)
+        + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
 
 
