@@ -207,6 +207,11 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
         return statement(ledger, budget)
 
 
+def known_statement(run_file: Path, run: PassiveRun) -> Statement | None:
+    """Sum up a passive party's ledger; None if there is none yet."""
+    return read_statement(run_file, None) if run.ledger.path.exists() else None
+
+
 def ledger_path(run_file: Path | None, path: Path | None) -> Path:
     """The ledger that is meant: one that is named, a run file's, or the usual one."""
     if path is None and run_file is not None:

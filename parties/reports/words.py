@@ -107,7 +107,7 @@ def leakage_section(*, by_cells: bool = False) -> PageSection:
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
-    """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
+    """Blocks on a guarantee: its unit, its neighbours, what it does not cover, and its columns."""
     blocks: list[PageBlock] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
@@ -128,8 +128,13 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
         )
     if not guarantee.is_secure:
         blocks.append(Prose("Drawn from seeded bits: NOT FOR RELEASE.", is_strong=True))
-    blocks.append(Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."))
+    blocks += [Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."), columns_grid(guarantee.columns)]
     return tuple(blocks)
+
+
+def guarantee_section(guarantee: Guarantee) -> PageSection:
+    """Section on a guarantee."""
+    return PageSection("Guarantee", guarantee_blocks(guarantee), is_folded=True)
 
 
 def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:

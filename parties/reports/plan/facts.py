@@ -16,7 +16,7 @@ from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.progress import Progress, no_progress
-from parties.reports.ledger_statement import Statement, read_statement
+from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.plan.candidates import Candidate, PlannedColumn, analyse_all
 from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
@@ -164,7 +164,7 @@ def plan_of(
             _column_plan(run, column, candidates, wanted_order)
             for column, candidates in zip(columns, found, strict=True)
         ),
-        ledger=read_statement(path, None) if run.ledger.path.exists() else None,
+        ledger=known_statement(path, run),
         opaque_names=run.opaque_names,
         share_thresholds=run.share_thresholds,
         share_codes=run.share_codes,

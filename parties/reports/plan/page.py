@@ -10,7 +10,7 @@ from parties.reports.plan.columns import column_blocks, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
-from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number
+from parties.reports.words import guarantee_section, leakage_section, ledger_section, number
 
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
@@ -30,9 +30,7 @@ def plan_page(plan: Plan) -> Page:
             signature_section(plan),
             *([PageSection("What if", (WhatIf(what_if_data(columns), what_if_grid(columns)),))] if what_ifs else []),
             words_section(plan),
-            PageSection(
-                "Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns)), is_folded=True
-            ),
+            guarantee_section(plan.guarantee),
             ledger_section(plan.ledger),
             leakage_section(by_cells=plan.n_cells is not None),
             *(
