@@ -102,7 +102,7 @@ def leakage_section(*, by_cells: bool = False) -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
     changed = _LEAKAGE_BY_CELLS if by_cells else {}
     rows = tuple((name, *changed.get(name, sides)) for name, *sides in _LEAKAGE)
-    grid = FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows)
+    grid = FigureGrid("What each side learns", ("kind", "B learns of A", "A learns of B"), rows)
     return PageSection("Who sees what", (grid,), is_folded=True)
 
 

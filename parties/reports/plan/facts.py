@@ -52,6 +52,8 @@ class ColumnPlan:
     n_values, n_missing, n_clipped : int
     unit : float or None
         One point of the domain in the column's own unit; None for unordered categories.
+    exact_to : float or None
+        The same of the domain that verdicts are on, which has fewer points where tables would be too large.
     difference : Difference or None
     candidates : tuple of Candidate
     least : tuple of (float, float or None)
@@ -74,6 +76,7 @@ class ColumnPlan:
     n_missing: int
     n_clipped: int
     unit: float | None
+    exact_to: float | None
     difference: Difference | None
     candidates: tuple[Candidate, ...]
     least: tuple[tuple[float, float | None], ...]
@@ -202,6 +205,7 @@ def _column_plan(
         n_missing=column.n_missing,
         n_clipped=column.n_clipped,
         unit=mechanism.point if is_numeric else None,
+        exact_to=tabulated.point if is_numeric else None,
         difference=difference,
         candidates=candidates,
         least=tuple((wanted, least_epsilon(mechanism.settings, counts, wanted)) for wanted in wanted_order),

@@ -105,14 +105,20 @@ def _verdict_row(plan: Plan, column: ColumnPlan) -> VerdictRow:
     if verdict is not None:
         right, blind = verdict.cases
         grade, word, guess = verdict.grade, verdict.word, f"{right} cases; {blind} without the release"
-        if column.unit is not None and column.unit > (column.step or 0) and column.kind == "numeric":
-            guess += f"; exact to {number(column.unit, 3)}"
+        guess += _exact_to(column, column.exact_to)
         if verdict.knows_others:
             guess += "; the attacker knows the record's other values"
     example, strip = _example(column)
     return VerdictRow(
         column=name, grade=grade, word=word, guess=guess, example=example, action=_action(column), strip=strip
     )
+
+
+def _exact_to(column: ColumnPlan, step: float | None) -> str:
+    """To what a guess of the exact value is exact, where that is more than the difference of two values."""
+    if column.kind != "numeric" or step is None or step <= (column.step or 0):
+        return ""
+    return f"; exact to {number(step, 3)}"
 
 
 def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
@@ -138,8 +144,11 @@ def _action(column: ColumnPlan) -> str:
         if one.budget is not None and one.verdict is not None and one.verdict.grade <= _RECOMMENDED
     ]
     kept = [one for one in good if shape_of(one) == shape_of(chosen)]
+    alike = [one for one in good if shape_of(one)[1] == shape_of(chosen)[1]]
     best = max(
-        kept or good, key=lambda one: (one.budget or 0, one.outlook.kendall or 0 if one.outlook else 0), default=None
+        kept or alike or good,
+        key=lambda one: (one.budget or 0, one.outlook.kendall or 0 if one.outlook else 0),
+        default=None,
     )
     if best is None or best.verdict is None:
         return "lower its budget" if all(one.budget is None for one in column.candidates) else "leave the column out"
@@ -150,7 +159,10 @@ def _action(column: ColumnPlan) -> str:
     )
     if not kept:
         change += f", mechanism {best.settings['mechanism']}, {best.settings['domain_size']} points"
-    return f"{change}: then {best.verdict.word}, {best.verdict.cases[0]} cases"
+    then = f"{change}: then {best.verdict.word}, {best.verdict.cases[0]} cases"
+    if kept or alike:
+        return then
+    return then + _exact_to(column, (column.bounds[1] - column.bounds[0]) / (best.settings["domain_size"] - 1))
 
 
 def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
