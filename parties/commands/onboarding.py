@@ -16,6 +16,8 @@ from parties.commands.console import Format, FormatOption, print_result, stderr,
 if TYPE_CHECKING:
     from parties.onboarding.schema_draft import Bound, Hints
 
+REPEATED = "the first row of each counts, by `align: {duplicates: first}` on both sides"
+
 
 class PartyRole(StrEnum):
     """Role of a party in vertical training."""
@@ -50,7 +52,11 @@ def schema(
 
         draft = write_schema(data, out, _hints(id_column, label, positive, bounds))
         print_result(
-            form, schema=str(out), columns=len(draft.columns), bounds_to_write=_listed(draft.open_bounds, form)
+            form,
+            schema=str(out),
+            columns=len(draft.columns),
+            left_out=_listed(draft.ignore, form),
+            bounds_to_write=_listed(draft.open_bounds, form),
         )
 
 
@@ -97,8 +103,15 @@ def init(
             made, then = {party: one}, f"opboost doctor {folder / 'run.yaml'}"
             send = {"send": f"{one.to_send} to {peer}, whose own goes to {folder / 'keys'}"}
         files = [str(path) for one in made.values() for path in one.files]
-        todo = [f"{party}: {name}" for party, one in made.items() for name in one.open_bounds]
-        print_result(form, made=_listed(files, form), **send, bounds_to_write=_listed(todo, form), next=then)
+        found = {
+            "left_out": [f"{party}: {name}" for party, one in made.items() for name in one.ignored],
+            "repeated_ids": [f"{party}: {REPEATED}" for party, one in made.items() if one.has_repeats],
+            "bounds_to_write": [
+                f"{one.files[0]}: {', '.join(one.open_bounds)}" for one in made.values() if one.open_bounds
+            ],
+        }
+        lists = {key: _listed(names, form) for key, names in found.items()}
+        print_result(form, made=_listed(files, form), **send, **lists, next=then)
 
 
 def _listed(names: list[str], form: Format) -> object:

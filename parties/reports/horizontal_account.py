@@ -39,7 +39,7 @@ from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
 from parties.reports.sentences import odds
-from parties.reports.words import loss, number
+from parties.reports.words import chance, loss, number
 
 # Orders and deltas at which the curves are shown.
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
@@ -186,7 +186,7 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
     if promise.notion == "none":
         yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
     else:
-        but = f", but for a chance of {promise.delta:.3g}" if promise.delta else ""
+        but = f", but for a chance of {chance(promise.delta)}" if promise.delta else ""
         right = (1 - promise.delta) / (1 + math.exp(-promise.epsilon)) + promise.delta
         yield Prose(
             f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"

@@ -121,13 +121,11 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
     )
     if facts.noise:
         yield Prose(f"Noised columns: {facts.noise}.")
-    yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
+    yield from importance_blocks(facts.importance, has_gains=True)
 
 
-def importance_blocks(
-    importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
-) -> Iterator[PageBlock]:
-    """Importance of columns; with their owners, where these are several parties."""
+def importance_blocks(importance: Sequence[Importance], *, has_gains: bool) -> Iterator[PageBlock]:
+    """Importance of columns, those of passive parties behind the names of these."""
     shown = importance[:MOST_COLUMNS]
     names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
     of_what = "the gain" if has_gains else "the splits"
@@ -136,12 +134,8 @@ def importance_blocks(
             "These trees know no gains. Where splits are drawn at random, their number says nothing of what a column "
             "is worth."
         )
-    headings = ("column", *(["owner"] if party else []), f"share of {of_what}", "splits")
-    rows = tuple(
-        (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
-        for name, one in zip(names, shown, strict=True)
-    )
-    yield FigureGrid("Importance", headings, rows)
+    rows = tuple((name, percent(one.share), str(one.n_splits)) for name, one in zip(names, shown, strict=True))
+    yield FigureGrid("Importance", ("column", f"share of {of_what}", "splits"), rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
             ranking(

@@ -80,6 +80,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def chance(delta: float) -> str:
+    """Format a small probability as one in so many, no smaller than it is."""
+    return f"one in {math.floor(1 / delta * (1 + 1e-9)):,}"
+
+
+def metric_name(metric: str) -> str:
+    """A metric's name as people write it."""
+    return {"auc": "AUC", "gini": "Gini", "ks": "KS", "logloss": "log loss"}.get(metric, metric)
+
+
 def size(n_bytes: int) -> str:
     """Format a number of bytes with a decimal unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -154,34 +164,41 @@ def ledger_section(statement: Statement | None) -> PageSection:
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
     return (
-        f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
-        f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
-        f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
-        f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
-        + f" {statement.n_spared} cells of its records were never charged."
+        f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
+        f"{statement.n_records:,} records, the one that spent most has spent {number(statement.record.spent)} over all "
+        f"columns; remaining: {_remaining(statement.record)}. Of its cells at most "
+        f"{number(statement.record_cell_bits.spent)} bits were published exactly; remaining: "
+        f"{_remaining(statement.record_cell_bits)}."
+        + f" {statement.n_spared:,} cells of its records were never charged."
         * (statement.n_spared > 0)
     )
 
 
 def spent_grid(statement: Statement) -> FigureGrid:
-    """Table of spent and remaining budget, column by column."""
-    kinds = ("epsilon per unit", "categories", "cells, bits")
+    """Table of spent and remaining budget, column by column; kinds of which nothing was spent are left out."""
+    kinds = {
+        "epsilon per unit": [one.epsilon for one in statement.columns],
+        "categories": [one.category_epsilon for one in statement.columns],
+        "cells, bits": [one.cell_bits for one in statement.columns],
+    }
+    used = {
+        kind: found for kind, found in kinds.items() if any(one.spent or one.remaining is not None for one in found)
+    }
     counts = ("records", "draws", "used again", "tests resolved", "cuts of cells", "values answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
-        ("column", "one unit", *(text for kind in kinds for text in (kind, "remaining")), *counts),
+        ("column", "one unit", *(text for kind in used for text in (kind, "remaining")), *counts),
         tuple(
             (
                 one.column,
                 one.unit.words if one.unit is not None else "-",
+                *(text for found in used.values() for text in (number(found[k].spent), _remaining(found[k]))),
                 *(
-                    text
-                    for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
-                    for text in (number(spending.spent), _remaining(spending))
+                    f"{n:,}"
+                    for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
                 ),
-                *map(str, (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)),
             )
-            for one in statement.columns
+            for k, one in enumerate(statement.columns)
         ),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +19,20 @@ from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import WINDOW_ROWS
-from parties.tables.blocks import Block, cut
+from parties.tables.blocks import Block, EncodedTable, cut
 from parties.vertical.shared_codes import codes_that_occur
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS, ColumnNames
 from protocols.messages.vertical import Held, Offer, OfferedColumn
 from protocols.transport.codec import encode
+
+ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
+"""Draws a training table: afterwards its blocks have the codes of every column; or refuses before the first."""
+
+
+def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
+    """Raise `ParameterError`: the job has no account."""
+    raise ParameterError("this job has no account to release from. Nothing was released")
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:

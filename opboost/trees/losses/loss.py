@@ -20,7 +20,7 @@ from opboost.trees.losses.grid import GradientGrid
 MAX_LABEL = 1e100
 
 
-Gradients = Callable[[Scores, NDArray[np.int64]], None]
+WriteGradients = Callable[[Scores, NDArray[np.int64]], None]
 """Takes scores, and where to write packed gradients and Hessians; both have shape ``(n_outputs, n_rows)``."""
 
 
@@ -91,7 +91,7 @@ class Loss:
         """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
         self.gradients_of(labels, weights, grid)(scores, out)
 
-    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> Gradients:
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
         """The same as a function of the scores; what depends on the rows alone is computed once.
 
         A loss defines this or `gradients`.

@@ -18,7 +18,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.gradients import pack_gradients
 from opboost.trees.kernels.pairs import pair_gradients
 from opboost.trees.losses.grid import GradientGrid
-from opboost.trees.losses.loss import Gradients, Loss
+from opboost.trees.losses.loss import Loss, WriteGradients
 
 # Degrees of relevance, whose gain is ``2^degree - 1``.
 MAX_DEGREE = 31
@@ -101,7 +101,7 @@ class LambdaRank(Loss):
         largest = (4 * max(float(np.abs(each).max()), 1e-100) for each in (grad, hess))
         return GradientGrid.for_bounds(next(largest), next(largest))
 
-    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> Gradients:
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
         pairs_of, ones = self._pairs_of(labels, weights), np.ones(len(labels))
         return lambda scores, out: pack_gradients(*pairs_of(scores[0]), ones, *grid.rounding, out[0])
 

@@ -17,7 +17,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.gradients import pack_gradients
 from opboost.trees.kernels.survival import MAX_AFT, hazard_gradients, pack_failure_gradients
 from opboost.trees.losses.grid import GradientGrid
-from opboost.trees.losses.loss import Gradients
+from opboost.trees.losses.loss import WriteGradients
 from opboost.trees.losses.numbers import MAX_MEAN, LogMean
 
 # In the order of the kernel's numbers.
@@ -76,7 +76,7 @@ class Cox(LogMean):
             2 * max(float(np.abs(grad).max()), 1.0), 2 * max(float(hess.max()), 1.0), weights
         )
 
-    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> Gradients:
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
         pairs_of = self._pairs_of(labels)
         return lambda scores, out: pack_gradients(*pairs_of(scores[0]), weights, *grid.rounding, out[0])
 
@@ -154,7 +154,7 @@ class AcceleratedFailure(LogMean):
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         return GradientGrid.for_weights(MAX_AFT, MAX_AFT, weights, are_never_exceeded=True)
 
-    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> Gradients:
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
         lower, upper = (np.log(np.ascontiguousarray(one)) for one in bounds_of(labels))
         noise = NOISES.index(self.aft_loss_distribution), self.aft_loss_distribution_scale
         return lambda scores, out: pack_failure_gradients(

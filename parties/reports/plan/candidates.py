@@ -100,8 +100,8 @@ class PlannedColumn:
             return None
         if alternative.budget is None:
             return analyse_column(table, counts)
-        has_pairs = int((counts > 0).sum()) > 1
-        kendall = expected_weighted_kendall(table, counts) if has_pairs else None
+        has_order = int((counts > 0).sum()) > 1 and not isinstance(self.mechanism.value, RandomisedResponse)
+        kendall = expected_weighted_kendall(table, counts) if has_order else None
         return ColumnAnalysis(kendall=kendall, attack=bayes_attack(table, counts), splits=())
 
 

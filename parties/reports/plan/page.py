@@ -96,7 +96,8 @@ def _thresholds() -> str:
     return (
         f"What the words mean: {'; '.join(allowed)}; {GRADES[-1][0]}, beyond that. The attacker knows how often every "
         "value occurs and how the noise is made, and guesses best. The exact value is a value of the column or, where "
-        "its domain is coarser, the step that it lies in."
+        "a step is said that it is exact to, that step. A budget is for any two values of the column: `whole_range` in "
+        "the run file, of categories without an order `category_epsilon`."
     )
 
 
@@ -107,7 +108,7 @@ def _verdict_row(plan: Plan, column: ColumnPlan) -> VerdictRow:
         right, blind = verdict.cases
         grade, word, guess = verdict.grade, verdict.word, f"{right} cases; {blind} without the release"
         if column.unit is not None and column.unit > (column.step or 0) and column.kind == "numeric":
-            guess += f" (to {number(column.unit, 3)})"
+            guess += f"; exact to {number(column.unit, 3)}"
         if verdict.knows_others:
             guess += "; the attacker knows the record's other values"
     example, strip = _example(column)
@@ -116,11 +117,11 @@ def _verdict_row(plan: Plan, column: ColumnPlan) -> VerdictRow:
     )
 
 
-def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float]]:
+def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
     """What becomes of a value in the middle of the public range, in words and as shares of the range."""
     if column.keep is not None:
         shown = f"{column.categories[0]}: the release says so in {math.floor(100 * column.keep)} of 100 cases"
-        return shown, (0.0, 0.0, column.keep)
+        return shown, None
     middle, (lower, upper) = column.examples[len(column.examples) // 2], column.bounds
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
     between = f"the release says {low}" if low == high else f"the release says between {low} and {high}"
@@ -144,10 +145,14 @@ def _action(column: ColumnPlan) -> str:
     )
     if best is None or best.verdict is None:
         return "lower its budget" if all(one.budget is None for one in column.candidates) else "leave the column out"
-    change = f"epsilon {best.settings['epsilon']:.4g}"
+    change = (
+        f"budget {best.budget}"
+        if math.isinf(now := chosen.promise.domain_loss)
+        else (f"budget {best.budget} in place of {number(now, 3)}")
+    )
     if not kept:
-        change += f", {best.settings['mechanism']}, {best.settings['domain_size']} points"
-    return f"lower it to {change}: then {best.verdict.word}, {best.verdict.cases[0]}"
+        change += f", mechanism {best.settings['mechanism']}, {best.settings['domain_size']} points"
+    return f"{change}: then {best.verdict.word}, {best.verdict.cases[0]} cases"
 
 
 def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:

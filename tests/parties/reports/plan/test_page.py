@@ -48,7 +48,7 @@ def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_t
         "| spend | strong | 90 of 1,000 cases"
     )
     assert "do not sign yet; change 1 of 2 columns" in text
-    assert re.search(r"\| visits .*lower it to epsilon [\d.]+: then (fair|strong), \d+ of 1", text)
+    assert re.search(r"\| visits .*budget \d+ in place of [\d.]+: then (fair|strong), \d+ of [\d,]+ cases", text)
     assert re.search(r"\| spend .*none needed", text)
     assert "50: the release says between" in text
     assert "Name: ____________  Date: ____________  Signature: ____________" in text
