@@ -11,7 +11,7 @@ import typer
 from parties.commands.console import Format, FormatOption, RunFile, print_result, terminal_of_command
 from parties.errors import ConfigError
 
-FILE, FORMAT = "explanation.json", "opboost-explanation"
+EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
 
 
 def explain(
@@ -38,8 +38,12 @@ def explain(
 
             active = read_run(run_file, ActiveRun)
             found = dependences(RunFolder(active.run_folder).load_joint_model().ensemble)
-            target = out or active.run_folder / FILE
-            document = {"format": FORMAT, "run_id": active.run_id, "columns": [one.to_dict() for one in found]}
+            target = out or active.run_folder / EXPLANATION_FILE
+            document = {
+                "format": EXPLANATION_FORMAT,
+                "run_id": active.run_id,
+                "columns": [one.to_dict() for one in found],
+            }
             write_json(target, document)
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
@@ -59,13 +63,14 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
 
     from parties.runs.run_folder import RunFolder
     from parties.storage.atomic_files import write_json, write_text
+    from parties.storage.csv_cells import as_text
     from parties.vertical.reasons import OwnWords
 
     words = OwnWords(run.party, RunFolder(run.run_folder).load_router(), run.opaque_names)
     try:
         if of.suffix == ".csv":
             table = pd.read_csv(of, dtype=str, keep_default_na=False)
-            write_text(target, words.reasons(table).to_csv(index=False))
+            write_text(target, words.reasons(table).map(as_text).to_csv(index=False))
             return
         document = json.loads(of.read_text())
         columns = [words.dependence(column) for column in document["columns"]]
