@@ -39,12 +39,8 @@ def explain(
             active = read_run(run_file, ActiveRun)
             found = dependences(RunFolder(active.run_folder).load_joint_model().ensemble)
             target = out or active.run_folder / EXPLANATION_FILE
-            document = {
-                "format": EXPLANATION_FORMAT,
-                "run_id": active.run_id,
-                "columns": [one.to_dict() for one in found],
-            }
-            write_json(target, document)
+            columns = [one.to_dict() for one in found]
+            write_json(target, {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "columns": columns})
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
             print_result(form, share_of_gain=shares, explanation=str(target))
