@@ -33,7 +33,7 @@ RESULT_ROWS = 1 << 16
 COPIED_BYTES = 1 << 23
 
 # Arrow tries for a quarter of an hour to reach Google's store.
-RETRY_S = 20
+STORE_RETRY_S = 20
 
 _SECRETS = {"password", "passwd", "pwd", "access_key", "secret_key", "session_token", "token", "sslpassword"}
 
@@ -157,7 +157,7 @@ def store_at(uri: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     if scheme_of(uri) == "gs" and "retry_limit_seconds" not in uri:
-        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={RETRY_S}"
+        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={STORE_RETRY_S}"
     return fs.FileSystem.from_uri(uri)
 
 

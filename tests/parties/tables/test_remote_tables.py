@@ -14,7 +14,7 @@ import pytest
 
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
-from parties.tables.remote_tables import RETRY_S, connect, fetch, holds_secret, readable_uri
+from parties.tables.remote_tables import STORE_RETRY_S, connect, fetch, holds_secret, readable_uri
 from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
@@ -185,7 +185,7 @@ def test_other_stores_are_read_by_arrow(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(fs, "FileSystem", Stores)
     (own := tmp_path / "own").mkdir()
     assert fetch(uri, own).read_text() == "id\n1\n"
-    limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={RETRY_S}" if uri.startswith("gs") else ""
+    limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={STORE_RETRY_S}" if uri.startswith("gs") else ""
     assert asked == [uri + limit]
 
 
