@@ -4,12 +4,15 @@ BIN := .venv/bin
 # Processes that test: more than twice the cores, because parties wait for each other more than half of the time.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1) + 1)')
 
+# Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test faults lint docs bench install-hashed hashes sbom clean
 
 demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
-test: .venv/dev.stamp .venv/compiled.stamp
+test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60.
@@ -61,6 +64,10 @@ clean:
 .venv/docs.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	touch $@ .venv/run.stamp
+
+# Checks reports for people who see, hear or move otherwise; where it cannot be had, its test skips and says so.
+.venv/axe.stamp: .venv/bin/python
+	npm install --silent --no-save --prefix .venv/axe axe-core@4.14.1 && touch $@ || echo "no axe-core: its test will skip"
 
 .venv/release.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'

@@ -231,6 +231,11 @@ class TableSchema:
             raise SchemaError(f"records are ranked in groups ({self.group}) by one label; found {len(self.labels)}")
 
     @property
+    def unordered(self) -> tuple[int, ...]:
+        """Places of the columns of unordered categories."""
+        return tuple(place for place, column in enumerate(self.columns) if column.kind is Kind.UNORDERED)
+
+    @property
     def id_columns(self) -> tuple[str, ...]:
         """Names of the columns that make the record key."""
         return (self.id,) if isinstance(self.id, str) else self.id

@@ -18,9 +18,9 @@ from opboost.arrays import Values
 from opboost.column_positions import ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
+from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import metrics_of
-from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame

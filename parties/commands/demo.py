@@ -16,8 +16,8 @@ import yaml
 
 from opboost import rng
 from opboost.fit_quality import fit_quality
+from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
-from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
 from parties.config.desensitize_section import DesensitizeSection

@@ -23,8 +23,9 @@ from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table
 from parties.vertical.agreed_grid import agree_grid
-from parties.vertical.prediction_server import Answerer, Tally, answer_until_done
+from parties.vertical.prediction_server import Answerer, answer_until_done
 from parties.vertical.rank_sender import RankWindow, send_ranks
+from parties.vertical.rate_limits import Tally
 from parties.vertical.release_offer import (
     OfferedRanks,
     ReleasedTable,

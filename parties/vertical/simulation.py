@@ -17,10 +17,10 @@ from parties.vertical.prediction_server import (
     AnswerableRecords,
     Answerer,
     ReleaseRecords,
-    Tally,
     answer_session,
     prediction_hello,
 )
+from parties.vertical.rate_limits import Tally
 from parties.vertical.release_offer import ReleaseTable
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel

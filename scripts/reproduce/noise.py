@@ -28,8 +28,8 @@ import pandas as pd
 import yaml
 
 from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost.fitting.recipe import CALM
 from opboost.metrics import auc, r2
-from opboost.noise_correction import CALM
 from parties.reports.figures import Axis, Series, lines, standalone
 
 ROOT = Path(__file__).parent.parent.parent

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.fitting.outputs import Engine
 from opboost.metrics import metric_by_name
-from opboost.outputs import Engine
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import (

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import numpy as np
 import pandas as pd
@@ -14,12 +15,13 @@ import pytest
 
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
-from parties.tables.remote_tables import STORE_RETRY_S, connect, fetch, holds_secret, readable_uri
+from parties.tables.remote_tables import STORE_RETRY_S, connect, fetch, holds_secret, reaching, readable_uri
 from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
 
 N_ROWS = 3000
+SECRET = "a b/é{x"
 FRAME = pd.DataFrame({"id": np.arange(N_ROWS), "spend": np.arange(N_ROWS) / 4, "town": ["x", "y", None] * 1000})
 ROWS = [(i, s, t) for i, s, t in zip(range(N_ROWS), FRAME["spend"].tolist(), ["x", "y", None] * 1000, strict=True)]
 
@@ -252,3 +254,10 @@ def test_a_query_of_flight_sql_is_a_parquet_file(tmp_path: Path) -> None:
     words = [sys.executable, "-W", "error", "-c", FLIGHT, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+@pytest.mark.parametrize("shown", [quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET).lower(), "a b/%C3%a9{x"])
+def test_a_password_is_hidden_in_whatever_form_a_driver_shows_it(shown: str) -> None:
+    with pytest.raises(TableError) as failed, reaching("postgresql://host/crm", "read", password=SECRET):
+        raise ValueError(f"invalid dsn: 'postgresql://host/crm?password={shown}'")
+    assert notes_on(failed.value) == ["invalid dsn: 'postgresql://host/crm?password=***'"]

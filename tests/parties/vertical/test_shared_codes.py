@@ -14,9 +14,9 @@ import pytest
 from opboost import rng
 from opboost.denoise.channel import MOST_CELLS, ColumnRelease
 from opboost.desensitize import ColumnMechanism
+from opboost.fitting.noise_correction import LEAST_ROWS
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.mechanism_settings import MechanismSettings
-from opboost.noise_correction import LEAST_ROWS
-from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import compose
 from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind, Missing

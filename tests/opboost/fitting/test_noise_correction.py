@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-import opboost.noise_correction
+import opboost.fitting.noise_correction
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
+from opboost.fitting.noised_table import NoiseChoice, Noised, plain_bins
 from opboost.metrics import metric_by_name, r2
-from opboost.noised_table import NoiseChoice, Noised, plain_bins
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
 from opboost.split_tests import bind, feature_matrix, list_tests
@@ -111,7 +111,7 @@ def test_the_same_seed_grows_the_same_trees() -> None:
 def test_columns_that_say_nothing_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.02, is_useless=True)
     chosen = run.train()
-    monkeypatch.setattr(opboost.noise_correction, "_compare", lambda *_, **__: NoiseChoice.ALONE)
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: NoiseChoice.ALONE)
     alone = run.train()
     assert not len(list_tests(alone)["b"].ranks)
     assert run.score(chosen) > run.score(alone) - 0.02
@@ -125,7 +125,7 @@ def test_every_choice_trains_with_every_loss_and_engine(
 ) -> None:
     if engine == "xgboost":
         pytest.importorskip("xgboost")
-    monkeypatch.setattr(opboost.noise_correction, "_compare", lambda *_, **__: choice)
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: choice)
     run = Run(0.2, n_rows=600)
     cuts = np.quantile(run.labels, [1 / 3, 2 / 3] if loss.n_outputs == 3 else [0.5])
     labels = run.labels if isinstance(loss, SquaredError) else np.digitize(run.labels, cuts).astype(float)
