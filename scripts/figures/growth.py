@@ -44,23 +44,20 @@ def table(points: dict[str, dict[float, dict[str, Any]]], slopes: dict[str, dict
     """A row for every axis: its range, and the exponents and largest values of what was measured."""
     rows = [f"| against | from, to | {' | '.join(MEASURES.values())} |", "|---|---|" + "---|" * len(MEASURES)]
     for axis, by_value in points.items():
-        ends = [f"{value:,}" for value in (min(by_value), max(by_value))]
+        low, high = min(by_value), max(by_value)
         cells = [
-            f"{slopes[axis][f'{name}_slope']:.2f} ({by_value[min(by_value)][name]:g} to {by_value[max(by_value)][name]:g})"
+            f"{slopes[axis][f'{name}_slope']:.2f} ({by_value[low][name]:g} to {by_value[high][name]:g})"
             for name in MEASURES
         ]
-        rows.append(f"| {axis} | {', '.join(ends)} | {' | '.join(cells)} |")
+        rows.append(f"| {axis} | {low:,}, {high:,} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def drawing(points: dict[str, dict[float, dict[str, Any]]]) -> str:
     """A line for every axis, both directions in multiples of its first point."""
     series = [relative(axis, sorted(by_value.items())) for axis, by_value in points.items()]
-    of = {
-        "x": Axis(label="multiple of the first point", is_log=True),
-        "y": Axis(label="times the seconds", is_log=True),
-    }
-    return lines(series, **of, alt=f"Processor seconds of a joint training against {', '.join(points)}")
+    x, y = Axis(label="multiple of the first point", is_log=True), Axis(label="times the seconds", is_log=True)
+    return lines(series, x=x, y=y, alt=f"Processor seconds of a joint training against {', '.join(points)}")
 
 
 def relative(axis: str, points: Sequence[tuple[float, dict[str, Any]]]) -> Series:

@@ -8,6 +8,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+NAMES = ("cpu_seconds_slope", "growth_mb_slope", "sent_mb_slope")
 SCRIPT = Path(__file__).parents[3] / "scripts" / "figures" / "growth.py"
 
 
@@ -22,15 +23,8 @@ def test_every_axis_has_a_row_and_a_line(tmp_path: Path) -> None:
         for value in (100, 200, 400)
     ]
     slopes = [
-        {
-            "bench": "cost",
-            "axis": axis,
-            "point": "slope",
-            "cpu_seconds_slope": s,
-            "growth_mb_slope": 0,
-            "sent_mb_slope": 1,
-        }
-        for axis, s in (("rows", 1.0), ("trees", 0.5))
+        {"bench": "cost", "axis": axis, "point": "slope", **dict(zip(NAMES, (power, 0, 1), strict=True))}
+        for axis, power in (("rows", 1.0), ("trees", 0.5))
     ]
     path = tmp_path / "growth.jsonl"
     path.write_text("not a line\n" + "".join(json.dumps(line) + "\n" for line in [*found, *slopes]))
