@@ -110,7 +110,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     from opboost.trees.losses import Logistic
     from opboost.vertical import OwnColumn
     from parties.vertical import party_a, party_b
-    from parties.vertical.simulation import simulate
+    from parties.vertical.simulation import drawn_from, simulate
 
     columns, labels = data
     settings = MechanismSettings(epsilon=0.1, domain_size=case.domain)
@@ -122,7 +122,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
             party=f"b{i}",
             features=pd.DataFrame({f"x{c}": columns[c] for c in part}),
             rng=bits,
-            release=party_b.drawn_from(bits),
+            release=drawn_from(bits),
             **common,
             mechanisms=tuple(ColumnMechanism(ColumnSchema(name=f"x{c}", lower=0, upper=1), settings) for c in part),
         )
