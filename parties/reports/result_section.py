@@ -60,7 +60,7 @@ def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) 
     metric = uplift.metric if uplift is not None else next((name for fit in fits for name in fit.metrics), "")
     for fit in fits:
         if not fit.basis.endswith(_SEEN) and fit.basis != _HELD_OUT and metric in fit.metrics:
-            scores[fit.basis.replace("records scored ", "scored: ")] = fit.metrics[metric]
+            scores[fit.basis.replace("records scored ", "scored: ").replace("in mode ", "")] = fit.metrics[metric]
     if len(scores) < 2:
         return None
     told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())

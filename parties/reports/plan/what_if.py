@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
+import numpy as np
 import yaml
 
 from parties.reports.page import FigureGrid
@@ -31,9 +32,16 @@ def yaml_entry(column: ColumnPlan, one: Candidate) -> str:
     else:
         # The budget of empty cells stays, whatever follows from an `epsilon`.
         found = one.settings | {"category_epsilon": column.promise.missing_epsilon or None}
-        found = {key: value for key, value in found.items() if value is not None}
-    entry = {column.promise.column: found}
-    return yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, default_flow_style=None, width=math.inf).rstrip()
+    told = ", ".join(f"{key}: {_scalar(value)}" for key, value in found.items() if value is not None)
+    name = yaml.safe_dump(column.promise.column, default_style='"', width=math.inf).rstrip()
+    return f"{name}: {{{told}}}"
+
+
+def _scalar(value: object) -> str:
+    """A setting in YAML, which takes a number in powers of ten for text where it has no decimal point."""
+    if isinstance(value, float):
+        return ".inf" if math.isinf(value) else np.format_float_positional(value, trim="0")
+    return str(value)
 
 
 def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:

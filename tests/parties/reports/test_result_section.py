@@ -36,7 +36,7 @@ def test_the_uplift_opens_and_the_held_out_records_say_the_rest() -> None:
     assert "flatters" not in text
     (section,) = result_sections(FITS, party="bank", uplift=UPLIFT)
     (chart,) = [one for one in section.blocks if isinstance(one, Figure) and "Scores: " in one.svg]
-    for name in ("held out: bank alone 0.7", "held out: joint 0.8", "scored: in mode routed 0."):
+    for name in ("held out: bank alone 0.7", "held out: joint 0.8", "scored: routed 0."):
         assert name in chart.svg
     assert "training" not in chart.svg
 
