@@ -12,7 +12,7 @@ from opboost.arrays import Values
 from opboost.denoise.comparison import is_worse, squared_errors
 from opboost.denoise.imputation import Imputation
 from opboost.fitting.imputing import impute
-from opboost.fitting.noised_table import NoiseChoice, Noised, bins_of_ranks, places, versions_of
+from opboost.fitting.noised_table import NoiseChoice, Noised, bins_of_ranks, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable
@@ -112,11 +112,11 @@ def _drawn_versions(
     outside: Noised, imputation: Imputation, binned: Sequence[BinnedColumn], drawn: NDArray[np.uint8]
 ) -> Alternates:
     """Draws of held-out rows, and their released codes, in the bins of the training rows."""
-    seen = np.empty((len(drawn) + 1, len(outside.columns), outside.table.n_rows), np.uint8)
-    for place, source, member in places(imputation.sources):
-        column, cuts = outside.columns[place], binned[place].cuts
-        seen[:-1, place] = bins_of_ranks(source.rank_of_state[member], column.n_ranks, cuts)[drawn[:, source.number]]
-        seen[-1, place] = bins_of_ranks(column.ranks[:], column.n_ranks, cuts)
+    released = [
+        bins_of_ranks(column.ranks[:], column.n_ranks, one.cuts)
+        for column, one in zip(outside.columns, binned, strict=True)
+    ]
+    seen = np.concatenate([in_bins(outside, imputation.sources, binned, drawn), np.array(released)[None]])
     return Alternates(np.array(outside.numbers, np.int64), seen, tuple(range(len(seen))))
 
 
