@@ -1,4 +1,4 @@
-"""InPrivate's first score: every owner pays for its part, and labels far from the middle of their bounds are reached."""
+"""InPrivate begins at a first score: every owner pays for its part, and labels far from the middle are reached."""
 
 from __future__ import annotations
 
