@@ -156,7 +156,7 @@ def _train(
     prepared: ActiveInputs, journal: Journal, channels: Sequence[Channel], place: AlignmentPlace, folder: RunFolder
 ) -> int:
     """Align records and train on the common ones; returns their number."""
-    if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+    if not prepared.run.grows_on_cluster and prepared.run.model.engine == "native":
         if not compiled_before():
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)

@@ -73,7 +73,7 @@ def read_kept(run: ActiveRun, path: Path) -> KeptRelease:
     rows, orders = journal.rows(prepared.table.n_rows)
     job = prepared.job(Aligned(prepared.table.take(rows), orders), journal)
     if job.labels.ndim > 1:
-        raise ConfigError("tuning is for one label; the schema names several. Nothing was trained")
+        raise ConfigError("tuning is for one label without groups; the schema names more. Nothing was trained")
     received: list[RankColumn] = []
     for peer in journal.peers:
         receipt = job.receipt(peer)

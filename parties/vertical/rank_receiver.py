@@ -46,7 +46,7 @@ class Receipt:
         What lies there of an earlier attempt is taken up again.
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the records: the first is that of row
-        ``order[0]``. What is kept on disk is as it travelled; `columns` are in the order of the records.
+        ``order[0]``. `columns` are in the order of the records, on disk in ``0.ordered``, ... beside what travelled.
 
     Attributes
     ----------
@@ -210,7 +210,12 @@ class Receipt:
         arrived = ranks[:]
         in_order = np.empty(len(arrived), arrived.dtype)
         in_order[self._order] = arrived
-        return in_order
+        if self._folder is None:
+            return in_order
+        place = self._folder / f"{index}.ordered"
+        with replacing(place) as unfinished:
+            in_order.tofile(unfinished)
+        return MappedRanks(place, in_order.dtype, self._n_rows)
 
     def _start_column(self) -> None:
         assert self.offer is not None
