@@ -82,7 +82,11 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
         found = folder.read_json("guarantee.json")
         guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}
         uses = load_uses(folder)
-        lines = {run.party: _dump({"passive": [active_lines(peer, one, uses) for peer, one in guarantees.items()]})}
+        helpful = {peer: one for peer, one in guarantees.items() if len(useless(peer, uses)) < len(one.columns)}
+        own = _dump({"passive": [active_lines(peer, one, uses) for peer, one in helpful.items()]})
+        lines = {
+            run.party: own if helpful else "# Nobody's columns add anything: a full run is not worth its privacy.\n"
+        }
         lines |= {peer: passive_lines(peer, one, uses) for peer, one in guarantees.items()}
         return Scouted(
             folder=folder,
@@ -133,9 +137,11 @@ def active_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> 
 
 def passive_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> str:
     """What a peer's run file then leaves out; and as a comment, how it may divide its budget among the others."""
+    if len(without := useless(peer, uses)) == len(guarantee.columns):
+        return f"# No column of {peer} adds anything: the full run does without this party.\n"
     columns = {column: {"whole_range": loss} for column, loss in split(peer, guarantee, uses).items()}
     offered = f"{_OFFERED}\n{_dump({'columns': columns})}" if columns else ""
-    return "desensitize:\n" + indent(_dump({"leave_out": useless(peer, uses)}) + indent(offered, "# "), "  ")
+    return "desensitize:\n" + indent(_dump({"leave_out": without}) + indent(offered, "# "), "  ")
 
 
 def useless(peer: str, uses: Sequence[ColumnUse]) -> list[str]:

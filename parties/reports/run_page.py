@@ -11,8 +11,8 @@ from parties.reports.result_section import fit_sections, result_sections
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import (
-    columns_grid,
     guarantee_blocks,
+    guarantee_section,
     leakage_section,
     ledger_section,
     loss,
@@ -70,9 +70,7 @@ def passive_page(facts: PassiveFacts) -> Page:
                 "In plain words",
                 (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
-            PageSection(
-                "Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns)), is_folded=True
-            ),
+            guarantee_section(facts.guarantee),
             leakage_section(by_cells=facts.by_cells),
             ledger_section(facts.ledger),
             *history_sections(history),
@@ -84,7 +82,6 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, guarantee in facts.guarantees.items():
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
-        yield columns_grid(guarantee.columns)
     yield Prose(_label_words(facts))
     for peer, leak in facts.label_leaks.items():
         yield Prose(

@@ -102,12 +102,12 @@ def leakage_section(*, by_cells: bool = False) -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
     changed = _LEAKAGE_BY_CELLS if by_cells else {}
     rows = tuple((name, *changed.get(name, sides)) for name, *sides in _LEAKAGE)
-    grid = FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows)
+    grid = FigureGrid("What each side learns", ("kind", "B learns of A", "A learns of B"), rows)
     return PageSection("Who sees what", (grid,), is_folded=True)
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
-    """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
+    """Blocks on a guarantee: its unit, its neighbours, what it does not cover, and its columns."""
     blocks: list[PageBlock] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
@@ -128,8 +128,13 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
         )
     if not guarantee.is_secure:
         blocks.append(Prose("Drawn from seeded bits: NOT FOR RELEASE.", is_strong=True))
-    blocks.append(Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."))
+    blocks += [Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."), columns_grid(guarantee.columns)]
     return tuple(blocks)
+
+
+def guarantee_section(guarantee: Guarantee) -> PageSection:
+    """Section on a guarantee."""
+    return PageSection("Guarantee", guarantee_blocks(guarantee), is_folded=True)
 
 
 def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
@@ -163,14 +168,14 @@ def ledger_section(statement: Statement | None) -> PageSection:
 
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
+    bits = statement.record_cell_bits
     return (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
         f"{statement.n_records:,} records, the one that spent most has spent {number(statement.record.spent)} over all "
-        f"columns; remaining: {_remaining(statement.record)}. Of its cells at most "
-        f"{number(statement.record_cell_bits.spent)} bits were published exactly; remaining: "
-        f"{_remaining(statement.record_cell_bits)}."
-        + f" {statement.n_spared:,} cells of its records were never charged."
-        * (statement.n_spared > 0)
+        f"columns; remaining: {_remaining(statement.record)}."
+        + f" Of its cells at most {number(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        * (bits.spent > 0 or bits.limit is not None)
+        + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
 
 

@@ -69,7 +69,8 @@ def _facts_grid(column: ColumnPlan) -> FigureGrid:
 
 def _comparison_grid(column: ColumnPlan) -> FigureGrid:
     """Mechanisms compared; unordered categories have no distance and no order."""
-    headings: tuple[str, ...] = ("loss one point apart", "worst case (LDP)", "order kept", "attacker's error")
+    one_step = "loss one category apart" if _apart(column) == "categories apart" else "loss one point apart"
+    headings: tuple[str, ...] = (one_step, "worst case (LDP)", "order kept", "attacker's error")
     if column.keep is not None:
         headings = ("loss between two categories",)
     rows = []
@@ -104,7 +105,7 @@ def _loss_grid(column: ColumnPlan) -> FigureGrid:
     points = column.chosen.promise.losses
     has_bound = any(point.bound is not None for point in points)
     has_cell = any(point.loss_in_cell is not None for point in points)
-    headings = ["points apart", "exact loss"]
+    headings = [_apart(column), "exact loss"]
     headings += ["Partition-dLDP bound"] if has_bound else []
     headings += ["exact loss inside a cell"] if has_cell else []
     rows = []
@@ -118,8 +119,12 @@ def _loss_grid(column: ColumnPlan) -> FigureGrid:
 
 def _gamma_grid(column: ColumnPlan) -> FigureGrid:
     rows = tuple((str(t), f"{chance:.4f}") for t, chance in column.chosen.promise.gammas)
-    headings = ("points apart", "least chance of the same order, gamma(t)")
+    headings = (_apart(column), "least chance of the same order, gamma(t)")
     return FigureGrid(f"{column.promise.column}: order of two values", headings, rows)
+
+
+def _apart(column: ColumnPlan) -> str:
+    return "categories apart" if column.categories and column.unit == 1 else "points apart"
 
 
 def _splits_grid(column: ColumnPlan, splits: Sequence[SplitOutlook]) -> FigureGrid:

@@ -78,7 +78,10 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
     return {
         "words": [word for word, _, _ in GRADES],
         "budgets": BUDGETS,
-        "said": [f"{one}: the two ends of a column are told apart with odds of {odds(one)}" for one in BUDGETS],
+        "said": [
+            f"{one}: the two ends of a column are told apart with odds of {odds(one).partition(', which')[0]}"
+            for one in BUDGETS
+        ],
         "start": min(range(len(BUDGETS)), key=lambda at: abs(BUDGETS[at] - spent)),
         "mechanisms": MECHANISMS,
         "mechanism": first.settings["mechanism"],

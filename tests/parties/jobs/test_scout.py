@@ -58,6 +58,12 @@ def test_the_active_party_agrees_on_the_columns_of_ranks_that_are_left() -> None
     assert active_lines("shop", guarantee(), USES[:3])["agreed"] == {"columns": 5}
 
 
+def test_a_party_of_which_nothing_helps_is_told_so_and_not_to_leave_everything_out() -> None:
+    text = passive_lines("shop", guarantee(), [use(one.column, 0.0, -0.1) for one in guarantee().columns])
+    assert text.startswith("# No column of shop adds anything")
+    assert yaml.safe_load(text) is None
+
+
 def test_a_split_in_proportion_to_the_uses_themselves_would_do_more_harm() -> None:
     """The broken twin: cube roots minimise the sum of uses over squared budgets."""
     roots, total = split("shop", guarantee(), USES), 8.0 + 8.0 + 4.6

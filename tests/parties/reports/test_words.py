@@ -87,7 +87,7 @@ def test_a_guarantee_says_what_it_does_not_cover_and_seeded_bits_that_they_are_n
 
 def test_a_ledger_is_told_in_words_and_per_column() -> None:
     assert "has spent 0.25 over all columns; remaining: 0.75" in spent_words(STATEMENT)
-    assert spent_words(STATEMENT).endswith("remaining: no limit. 1 cells of its records were never charged.")
+    assert spent_words(STATEMENT).endswith("remaining: 0.75. 1 cells of its records were never charged.")
     (row,) = spent_grid(STATEMENT).rows
     assert row == ("age", "1 year", "0.25", "0.75", "6", "1", "2", "3", "5", "4")
     with_cells = replace(STATEMENT.columns[0], cell_bits=Spending(spent=3.0, limit=None))
