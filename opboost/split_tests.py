@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
 from opboost.errors import DataError, ParameterError
-from opboost.noised_table import NoiseChoice
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.trees.tree import PRESENT, Ensemble, Feature, Tree
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 

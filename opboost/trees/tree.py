@@ -200,9 +200,7 @@ class Ensemble:
         if len(self.offsets) not in (0, self.loss.n_outputs) or not all(
             type(i) is int and 0 <= i < len(self.features) for i in self.offsets
         ):
-            raise ModelFileError(
-                f"an ensemble needs one of its features to add to each of {self.loss.n_outputs} scores"
-            )
+            raise ModelFileError(f"an ensemble needs a feature to add to each of {self.loss.n_outputs} scores")
         highest = max((int(tree.columns.max()) for tree in self.trees), default=-1)
         if highest >= len(self.features):
             raise ModelFileError(f"a tree splits on column {highest}, but there are {len(self.features)} features")

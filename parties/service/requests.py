@@ -25,7 +25,7 @@ MOST_KEYS = 4096
 
 # With a bound, half of a surrogate pair is no text.
 Text = Annotated[str, Field(max_length=10_000)]
-IdPart = Annotated[str, Field(min_length=1, max_length=200)] | int
+IdPart = Annotated[str, Field(min_length=1, max_length=200)] | Annotated[int, Field(gt=-(10**200), lt=10**200)]
 Cell = int | float | Text | None
 
 
