@@ -60,7 +60,10 @@ class ChainSection(TaskSection):
         max_residual = self.inprivate.max_residual or (1.0 if self.is_classification else 0.3)
         return InPrivateAmongOwners(
             task=self.task(
-                schema.names, PublicGrid([column.bounds for column in schema.columns], self.inprivate.max_cells)
+                schema.names,
+                PublicGrid(
+                    [column.bounds for column in schema.columns], self.inprivate.max_cells, categorical=schema.unordered
+                ),
             ),
             settings=InPrivateSettings(**settings, max_residual=max_residual),
         )

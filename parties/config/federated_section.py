@@ -61,13 +61,20 @@ class FederatedSection(Section):
     hessian_rounds: PositiveCount = Field(5, description="Rounds of Iterative Hessian.")
     mirrored: tuple[str, ...] = Field((), description="Columns whose values crowd near the upper bound, for `log`.")
 
-    def grid(self, names: tuple[str, ...], bounds: ColumnBounds) -> PublicGrid:
-        """The initial split candidates."""
-        if self.split_candidates != "log":
-            return uniform_candidates(bounds, self.n_candidates)
-        positions = ColumnPositions(names)
-        is_mirrored = np.isin(np.arange(len(names)), [positions.of(column) for column in self.mirrored])
-        return log_candidates(bounds, self.n_candidates, mirrored=is_mirrored)
+    def grid(self, names: tuple[str, ...], bounds: ColumnBounds, unordered: tuple[int, ...] = ()) -> PublicGrid:
+        """The initial split candidates.
+
+        Of columns of `unordered` categories one is parted from the others; methods that read histograms or move the
+        candidates take their places in the list for numbers.
+        """
+        grid = uniform_candidates(bounds, self.n_candidates)
+        if self.split_candidates == "log":
+            positions = ColumnPositions(names)
+            is_mirrored = np.isin(np.arange(len(names)), [positions.of(column) for column in self.mirrored])
+            grid = log_candidates(bounds, self.n_candidates, mirrored=is_mirrored)
+        if self.split_method != "tr" or _REFINING[self.split_candidates] != "none":
+            return grid
+        return replace(grid, categorical=unordered)
 
     def recipe(
         self, task: PublicTask, *, delta: float, n_honest: int | None, are_owners_known: bool = True

@@ -25,11 +25,12 @@ def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
     bounds = [column.bounds for column in schema.columns]
     match training.recipe:
         case "sgbdt":
-            return _sgbdt(training, training.task(schema.names, PublicGrid(bounds, training.sgbdt.max_cells)))
+            grid = PublicGrid(bounds, training.sgbdt.max_cells, categorical=schema.unordered)
+            return _sgbdt(training, training.task(schema.names, grid))
         case "federated":
             section = training.federated
             return section.recipe(
-                training.task(schema.names, section.grid(schema.names, bounds)),
+                training.task(schema.names, section.grid(schema.names, bounds, schema.unordered)),
                 delta=training.delta,
                 n_honest=training.honest,
                 are_owners_known=training.known_workers is True,

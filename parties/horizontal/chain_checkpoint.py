@@ -123,8 +123,7 @@ class ChainCheckpoint:
         try:
             arrays: dict[str, Any] = {name: np.array(document[name], dtype) for name, dtype in _DTYPES.items()}
             zeros = np.zeros(len(arrays["columns"]))
-            tree = Tree(**arrays, gains=zeros, covers=zeros)
-            recipe.check(tree)
+            tree = recipe.checked(Tree(**arrays, gains=zeros, covers=zeros))
             return Turn(tree=tree, is_secure=document["is_secure"] is True)
         except (KeyError, TypeError, ValueError, OverflowError, OpBoostError):
             raise RunFolderError(

@@ -37,5 +37,4 @@ def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
         columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
         lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
     )  # fmt: skip
-    recipe.check(tree)
-    return tree
+    return recipe.checked(tree)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import queue
 import threading
@@ -41,7 +42,7 @@ class Clinics:
 
     def __init__(self, root: Path, **training: Any) -> None:
         (address,) = free_addresses(1)
-        self.root = root
+        self.root, self.schema = root, copy.deepcopy(SCHEMA)
         self.training: dict[str, Any] = {
             "epsilon": 2.0,
             "delta": 1e-6,
@@ -89,9 +90,16 @@ class Clinics:
             frame.insert(0, "id", [f"{name}-{i:03}" for i in range(80)])
             frame.to_csv(root / name / "data.csv", index=False)
 
+    def with_categories(self) -> None:
+        """Make sizes one of three categories, whose numbers are their words."""
+        self.schema["columns"]["size"] = {"kind": "unordered", "categories": ["0", "1", "2"]}
+        for name in NAMES:
+            frame = pd.read_csv(self.root / name / "data.csv")
+            frame.assign(size=(3 * frame["size"]).astype(int)).to_csv(self.root / name / "data.csv", index=False)
+
     def write(self, name: str) -> Path:
         folder = self.root / name
-        (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+        (folder / "schema.yaml").write_text(yaml.safe_dump(self.schema, sort_keys=False))
         training = self.runs[name].get("training", self.training)
         (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": training}))
         return folder / "run.yaml"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,24 +69,32 @@ class InPrivateAmongOwners:
             is_by_turn=True,
         )
 
-    def check(self, tree: Tree) -> None:
-        """Refuse a tree that no owner could have made by these settings.
+    def checked(self, tree: Tree) -> Tree:
+        """A tree that came as arrays, with its splits of categories; one that no owner could have made is refused.
 
         Raises
         ------
         DataError
         """
-        inner, cuts = ~tree.is_leaf, tree.thresholds[~tree.is_leaf]
+        axes = self.task.grid.axes
+        inner = np.flatnonzero(~tree.is_leaf)
+        columns, cuts = tree.columns[inner], tree.thresholds[inner]
         largest = self.settings.learning_rate * self.settings.max_residual
+        alone = np.isin(columns, self.task.grid.categorical)
         is_sound = (
-            not tree.left_categories
-            and tree.depth <= self.settings.max_depth
-            and (tree.columns[inner] < len(self.task.names)).all()
-            and ((cuts >= 0) & (cuts < self.task.grid.n_cells - 1) & (cuts == np.rint(cuts))).all()
+            tree.depth <= self.settings.max_depth
+            and (columns < axes.n_columns).all()
+            and (cuts >= 0).all()
+            # A cut lies between two cells; of categories one is parted from the others, and from who has none.
+            and (cuts < axes.sizes[columns] - 2 + alone).all()
+            and (cuts == np.rint(cuts)).all()
+            and not tree.missing_left[inner[alone]].any()
             and (np.abs(tree.values) <= largest).all()
         )
         if not is_sound:
             raise DataError("a tree does not fit the columns, the grid or the settings that were agreed on")
+        lefts = {int(node): (int(cut),) for node, cut in zip(inner[alone], cuts[alone], strict=True)}
+        return replace(tree, left_categories=lefts)
 
     def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
         """Make the model of all owners' trees, in bins and in the order of turns."""

@@ -30,6 +30,7 @@ from tests.support.processes import finish
 
 def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finished_then(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
+    clinics.with_categories()
     clinics.runs["hub"]["report"] = True
     ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
     assert [code for code, _, _ in ends] == [0] * 4, ends
@@ -37,6 +38,8 @@ def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finis
     assert [tree.values.tolist() for tree in models[0].trees] == clinics.simulated()
     for model in models[1:]:
         assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
+        assert [tree.left_categories for tree in model.trees] == [tree.left_categories for tree in models[0].trees]
+    assert any(tree.left_categories for tree in models[0].trees)
     promise = clinics.read("hub", "guarantee.json")
     assert promise["epsilon"] <= 2.0
     assert not promise["is_secure"]

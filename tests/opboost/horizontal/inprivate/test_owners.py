@@ -84,10 +84,28 @@ def stump(**changes: Any) -> Tree:
 
 def test_trees_of_owners_fit_and_so_does_every_tree_at_the_edge_of_what_was_agreed() -> None:
     of = recipe()
-    of.check(stump())
+    assert of.checked(stump()).left_categories == {}
     one = owner(of)
     for _ in range(3):
-        of.check(one.take_turn(of.epsilon))
+        of.checked(one.take_turn(of.epsilon))
+
+
+def test_splits_of_categories_are_told_by_the_columns_that_were_agreed_on() -> None:
+    of = recipe()
+    of = replace(
+        of, task=replace(of.task, grid=replace(of.task.grid, bounds=[(0, 1), (0, 1), (0, 3)], categorical=(2,)))
+    )
+    one = stump(columns=np.array([2, -1, -1], np.int32), thresholds=np.array([3.0, 0, 0]))
+    assert of.checked(one).left_categories == {0: (3,)}
+    for refused in ({"thresholds": np.array([4.0, 0, 0])}, {"missing_left": np.array([True, False, False])}):
+        with pytest.raises(DataError, match="does not fit"):
+            of.checked(replace(one, **refused))
+    rows = np.column_stack([X[:, :2], np.floor(4 * X[:, 2])])
+    mine, other = (of.owner(rows, Y, coins=seeded(1), rng=seeded(2)) for _ in range(2))
+    for _ in range(3):
+        tree = mine.take_turn(of.epsilon)
+        other.receive(of.checked(replace(tree, left_categories={})))
+    np.testing.assert_array_equal(mine._holders.scores, other._holders.scores)
 
 
 @pytest.mark.parametrize(
@@ -98,16 +116,15 @@ def test_trees_of_owners_fit_and_so_does_every_tree_at_the_edge_of_what_was_agre
         {"thresholds": np.array([-1.0, 0, 0])},
         {"thresholds": np.array([0.5, 0, 0])},
         {"values": np.array([0, 0.51, 0])},
-        {"left_categories": {0: (1,)}},
     ],
 )
 def test_a_tree_that_no_owner_could_have_made_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(DataError, match="does not fit"):
-        recipe().check(stump(**changes))
+        recipe().checked(stump(**changes))
 
 
 def test_a_tree_that_is_too_deep_is_refused() -> None:
     of = recipe()
     flat = replace(of, settings=replace(of.settings, max_depth=0))
     with pytest.raises(DataError, match="does not fit"):
-        flat.check(stump())
+        flat.checked(stump())
