@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.cell_grid import cells_of
 from opboost.metrics import default_metric, evaluate, gini, ks, metric_by_name
-from opboost.trees.losses import AcceleratedFailure, Cox, Logistic, Loss
+from opboost.trees.losses import AcceleratedFailure, Cox, LambdaRank, Logistic, Loss
 from opboost.trees.tree import Ensemble
 from opboost.vertical import OwnColumn, TrainedTrees
 
@@ -77,7 +77,7 @@ def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, 
             roc=_roc(labels, predictions),
             calibration=_calibration(labels, predictions),
         )
-    if isinstance(loss, (Cox, AcceleratedFailure)):
+    if isinstance(loss, (Cox, AcceleratedFailure, LambdaRank)):
         return found
     return replace(found, residuals=_residuals(labels - predictions))
 

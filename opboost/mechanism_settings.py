@@ -246,8 +246,9 @@ def _loss_per_epsilon(settings: MechanismSettings, points: int) -> Fraction:
             bound = Fraction(value.partition_bound(points))
         case _:
             raise ParameterError(
-                "the mechanism local publishes cells exactly, whatever its budget: state `epsilon`, the budget per "
-                "point inside a cell. Nothing was drawn"
+                "the mechanism local publishes cells exactly, so that values on two sides of a border are told apart "
+                "whatever the budget, and no difference has one: state `epsilon`, the budget per point inside a cell. "
+                "Nothing was drawn"
             )
     # Twice, for the product of doubles is rounded once more.
     return bound * Fraction(ROUND_UP) ** 2

@@ -16,6 +16,7 @@ from opboost.trees.losses import (
     AcceleratedFailure,
     Cox,
     Gamma,
+    LambdaRank,
     Logistic,
     Loss,
     Ordinal,
@@ -27,6 +28,7 @@ from opboost.trees.losses import (
     SquaredError,
     Tweedie,
 )
+from opboost.trees.losses.ranking import mean_average_precision, ndcg
 from opboost.trees.losses.survival import signed_times
 from opboost.trees.validation import Metric
 
@@ -175,6 +177,7 @@ _CLASSES = (
     Metric("mlogloss", log_loss),
     Metric("merror", lambda labels, p: error_rate(labels, p.argmax(axis=1).astype(np.float64))),
 )
+_RANKS = (Metric("ndcg", ndcg, is_higher_better=True), Metric("map", mean_average_precision, is_higher_better=True))
 _NUMBERS = (Metric("rmse", rmse), Metric("mae", mae), Metric("poisson-nloglik", poisson_nloglik))
 
 
@@ -194,6 +197,8 @@ def _metrics(loss: Loss) -> dict[str, Metric]:
             found = (Metric("cindex", lambda labels, p: concordance(labels, -p), is_higher_better=True),)
         case AcceleratedFailure():
             found = (Metric("cindex", concordance, is_higher_better=True),)
+        case LambdaRank():
+            found = _RANKS
         case _:
             found = (*_likelihood(loss), *_NUMBERS)
     return {metric.name: metric for metric in found}
@@ -237,6 +242,10 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
         If there is none that scores what the loss predicts.
     """
     known = _metrics(loss)
+    kind, _, most = name.partition("@")
+    if isinstance(loss, LambdaRank) and kind in known and most.isdecimal() and int(most) > 0:
+        of = partial(ndcg if kind == "ndcg" else mean_average_precision, most=int(most))
+        return Metric(name, of, is_higher_better=True)
     if name not in known:
         use = f"use {', '.join(known)}{nearest(name, known)}"
         raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; {use}")

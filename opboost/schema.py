@@ -193,6 +193,8 @@ class TableSchema:
         Further label columns, each of which gets trees of its own.
     weight : str, optional
         Column of records' weights in training.
+    group : str, optional
+        Column of the groups in which records are ranked, for objectives that rank.
     base_margin : tuple of str
         Columns where records' scores start, one per output.
     format : TableFormat
@@ -204,6 +206,7 @@ class TableSchema:
     label: str | None = None
     more_labels: tuple[str, ...] = ()
     weight: str | None = None
+    group: str | None = None
     base_margin: tuple[str, ...] = ()
     format: TableFormat = field(default=TableFormat(), compare=False)
 
@@ -224,6 +227,8 @@ class TableSchema:
                 raise SchemaError(f"column {name!r} cannot be both {other} and the {role}")
         if self.label is None and given:
             raise SchemaError(f"{', '.join(given)}: the schema names no `label`, with which weights and margins go")
+        if self.group is not None and self.more_labels:
+            raise SchemaError(f"records are ranked in groups ({self.group}) by one label; found {len(self.labels)}")
 
     @property
     def unordered(self) -> tuple[int, ...]:
@@ -243,10 +248,10 @@ class TableSchema:
     @property
     def of_training(self) -> tuple[tuple[str, str], ...]:
         """The columns that are neither id nor feature: what each is, and its name."""
-        weights = () if self.weight is None else (("weight", self.weight),)
+        single = (("weight", self.weight), ("group", self.group))
         return (
             *(("label", name) for name in self.labels),
-            *weights,
+            *((what, name) for what, name in single if name is not None),
             *(("base margin", name) for name in self.base_margin),
         )
 

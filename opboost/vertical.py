@@ -9,20 +9,21 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import RankRows, Values
+from opboost.arrays import Mask, RankRows, Values
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
-from opboost.noise_correction import LEAST_ROWS, Recipe, calmed, fill
-from opboost.noised_table import NoiseChoice
-from opboost.outputs import Engine, Growing
+from opboost.fitting.noise_correction import LEAST_ROWS, fill
+from opboost.fitting.noised_table import NoiseChoice
+from opboost.fitting.outputs import Engine, Growing
+from opboost.fitting.recipe import Recipe, calmed
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import History, KnownRows, ValidationPlan, combined
+from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import load_xgboost
 
 # Sums of squares of gradients must not overflow.
@@ -196,7 +197,7 @@ def train(
 
     Ties between columns go to the earlier one. `seed` serves row and column sampling only. The engine ``xgboost`` has
     XGBoost grow the trees, on the same bins. With `correct_noise`, columns whose release is known are learned through
-    their noise where that is likely to serve (`opboost.noise_correction`), for losses that predict labels, and the
+    their noise where that is likely to serve (`opboost.fitting`), for losses that predict labels, and the
     parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
     there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
@@ -208,59 +209,63 @@ def train(
     DataError
         If labels do not fit the loss or there is no column.
     """
-    if not columns or len(labels) == 0:
-        raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
-    if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
-        raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
-    _check_lengths([*columns, *margins], len(labels))
-    loss.check_labels(labels)
-    if len(margins) not in (0, loss.n_outputs) or not all(np.isfinite(one.values).all() for one in margins):
-        raise DataError(f"margins must be finite, one column for each of {loss.n_outputs} outputs")
+    is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
+    _check_rows(columns, labels, weights, margins, is_trained, loss=loss, is_validated=validation is not None)
     limits = (constraints or ColumnConstraints()).on(
         [column.name for column in columns],
         are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
         max_delta_step=parameters.delta_step_of(loss),
     )
-    is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
-    if validation is not None and (is_trained.all() or not is_trained.any()):
-        raise DataError(
-            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
-        )
     parameters.check_objective(loss)
     check_device(parameters, engine)
-    of_classes = parameters.weighted(labels, weights, loss)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}
+    of_classes = parameters.weighted(labels, weights, loss)
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (
         None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
     filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice)
-    before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
     growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
-    grown, n_singles = [], len(loss.singles)
+    before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
+    start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
-        for k, single in enumerate(loss.singles):
-            own = slice(None) if n_singles == 1 else slice(k, k + 1)
-            grown.append(
-                growing.grow(
-                    single,
-                    labels if n_singles == 1 else labels[:, k],
-                    leaf_labels,
-                    np.array([one.values for one in margins[own]]),
-                    None if earlier is None else earlier.base_scores[own],
-                    before[k::n_singles],
-                    output=None if n_singles == 1 else k,
-                )
-            )
-    trees, base_scores, history = combined(grown)
+        trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
     trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
     return TrainedTrees(
         tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names
     )
+
+
+def _check_rows(
+    columns: Sequence[Column],
+    labels: Values,
+    weights: Values,
+    margins: Sequence[OwnColumn],
+    is_trained: Mask,
+    *,
+    loss: Loss,
+    is_validated: bool,
+) -> None:
+    """Refuse rows that nothing could be learned from."""
+    if not columns or len(labels) == 0:
+        raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
+    if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
+        raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
+    for column in (*columns, *margins):
+        length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
+        if length != len(labels):
+            raise DataError(f"column {column.name!r} has {length} rows; there are {len(labels)} labels")
+    loss.check_labels(labels)
+    if len(margins) not in (0, loss.n_outputs) or not all(np.isfinite(one.values).all() for one in margins):
+        raise DataError(f"margins must be finite, one column for each of {loss.n_outputs} outputs")
+    if is_validated and (is_trained.all() or not is_trained.any()):
+        raise DataError(
+            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
+        )
 
 
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
@@ -270,13 +275,6 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
         return tree
     behind_last = np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds)
     return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
-
-
-def _check_lengths(columns: Sequence[Column], n_rows: int) -> None:
-    for column in columns:
-        length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
-        if length != n_rows:
-            raise DataError(f"column {column.name!r} has {length} rows; there are {n_rows} labels")
 
 
 def _bin(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:

@@ -8,7 +8,7 @@ normal one. The idea is classical: Dempster, Laird and Rubin (1977); multiple im
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from opboost.denoise.kernels import draw_states, responsibilities, weighted_coun
 
 States = NDArray[np.uint8]
 Floats = NDArray[np.float32]
+Clustering = Callable[[Floats, int, int], NDArray[np.int32]]
 
 # Records that the overall law of a column counts for in every class.
 PRIOR_RECORDS = 2.0
@@ -91,6 +92,7 @@ class LatentClasses:
         n_classes: int,
         n_steps: int,
         prior: float = PRIOR_RECORDS,
+        cluster: Clustering | None = None,
         rng: np.random.Generator,
     ) -> LatentClasses:
         """Fit a mixture of `n_classes` to rows, in `n_steps` steps.
@@ -104,6 +106,8 @@ class LatentClasses:
         n_classes, n_steps : int
         prior : float
             Records that the overall law of a column counts for in every class.
+        cluster : callable, optional
+            Puts points into so many clusters at most, by a seed; by default scikit-learn's k-means.
         rng : numpy Generator
             For the classes at the start.
         """
@@ -111,7 +115,7 @@ class LatentClasses:
             margin(c, np.bincount(z, minlength=c.shape[1])) for c, z in zip(channels, observed.released.T, strict=True)
         ]
         shares = [np.bincount(s, minlength=n) / len(observed) for n, s in zip(n_states, observed.states.T, strict=True)]
-        classes = _start(observed, n_classes, rng)
+        classes = _start(observed, n_classes, cluster or _k_means, rng)
         laws = [np.tile(law, (n_classes, 1)) for law in margins]
         model = None
         for step in range(n_steps):
@@ -209,10 +213,15 @@ def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
     return law
 
 
-def _start(observed: Observed, n_classes: int, rng: np.random.Generator) -> Floats:
-    """Classes at the start: k-means on standardised states and numbers, softened."""
+def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:
     from sklearn.cluster import KMeans
 
+    found: NDArray[np.int32] = KMeans(n_clusters, n_init=1, max_iter=10, random_state=seed).fit_predict(points)
+    return found
+
+
+def _start(observed: Observed, n_classes: int, cluster: Clustering, rng: np.random.Generator) -> Floats:
+    """Classes at the start: clusters of standardised states and numbers, softened."""
     released = observed.released.astype(np.float32)
     parts = [0.5 * (released - released.mean(axis=0)) / (released.std(axis=0) + 1e-9), np.nan_to_num(observed.numbers)]
     parts += [
@@ -221,8 +230,7 @@ def _start(observed: Observed, n_classes: int, rng: np.random.Generator) -> Floa
     ]
     points = np.hstack(parts).astype(np.float32)
     n_found = min(n_classes, len(np.unique(points, axis=0)))
-    means = KMeans(n_found, n_init=1, max_iter=10, random_state=int(rng.integers(2**31)))
-    found = means.fit_predict(points)
+    found = cluster(points, n_found, int(rng.integers(2**31)))
     classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)
     classes[np.arange(len(observed)), found] += 0.8
     return classes

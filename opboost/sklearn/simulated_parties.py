@@ -18,15 +18,15 @@ from opboost.arrays import Values
 from opboost.column_positions import ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
+from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import metrics_of
-from opboost.noise_correction import CALM
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
 from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
-from opboost.sklearn.starting_scores import margins_of, named_margins
+from opboost.sklearn.starting_scores import margins_of, named_margins, with_groups
 from opboost.sklearn.vertical_parameters import VerticalParameters
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
@@ -35,10 +35,10 @@ from opboost.trees.validation import ValidationPlan
 from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, drawn_from, train
+from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.release_offer import offered_names
-from parties.vertical.simulation import serve, simulate
+from parties.vertical.simulation import drawn_from, serve, simulate
 from parties.vertical.training_job import ActiveJob, Earlier
 from protocols.transport.channel import Channel
 
@@ -54,24 +54,27 @@ class SimulatedParties(VerticalParameters):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
+        qid: ArrayLike | None = None,
         base_margin: ArrayLike | None = None,
         eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
+        eval_qid: Sequence[ArrayLike] = (),
         base_margin_eval_set: Sequence[ArrayLike] = (),
-        on_round: OnRound | None = None,
+        verbose: bool | int = False,
     ) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
 
         `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
         round. Their passive columns are released as well. `base_margin` is where each row's score starts, shape
         ``(n_rows,)`` or one column per output, and `base_margin_eval_set` likewise; predictions then need one, too.
-        `on_round` takes a `RoundReport` after every round; training
-        ends if it returns True.
+        `qid` names the group of each row, for objectives that rank, and `eval_qid` likewise. `verbose` prints the
+        scores of every round, or of every so many, and of the last one.
         """
+        after_round = self._watch(verbose)
         self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
         matrix, targets = validate_data(
             self,
             self._encoded(X),
-            y,
+            with_groups(y, qid, self.objective),
             dtype=np.float64,
             ensure_all_finite="allow-nan",
             y_numeric=is_regressor(self),
@@ -86,9 +89,10 @@ class SimulatedParties(VerticalParameters):
             raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
         margins = margins_of(base_margin, len(matrix), loss)
         parts = [(matrix[is_used], labels[is_used], weights[is_used], margins[is_used])]
-        given = base_margin_eval_set or (None,) * len(eval_set)
-        for (table, truth), margin in zip(eval_set, given, strict=True):
-            pair = self._encoded(table), truth
+        nothing = (None,) * len(eval_set)
+        given = eval_qid or nothing, base_margin_eval_set or nothing
+        for (table, truth), groups, margin in zip(eval_set, *given, strict=True):
+            pair = self._encoded(table), with_groups(truth, groups, self.objective)
             rows, truth = validate_data(
                 self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False, multi_output=True
             )
@@ -101,7 +105,7 @@ class SimulatedParties(VerticalParameters):
             if eval_set
             else None
         )
-        self._fit(matrix, labels, weights, margins, loss, plan, on_round or (lambda _: None))
+        self._fit(matrix, labels, weights, margins, loss, plan, after_round)
         return self
 
     @abstractmethod

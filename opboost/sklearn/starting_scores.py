@@ -1,4 +1,4 @@
-"""Base margins: where the scores of single rows start, given with the rows."""
+"""What is given with rows: base margins, where their scores start, and the groups in which they are ranked."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
-from opboost.errors import DataError
-from opboost.trees.losses import Loss
+from opboost.errors import DataError, ParameterError
+from opboost.trees.losses import LambdaRank, Loss, PairwiseRank
+from opboost.trees.losses.ranking import group_numbers
 
 
 def margins_of(given: ArrayLike | None, n_rows: int, loss: Loss) -> Values:
@@ -24,3 +25,12 @@ def margins_of(given: ArrayLike | None, n_rows: int, loss: Loss) -> Values:
 def named_margins(margins: Values) -> dict[str, Values]:
     """Base margins as columns, by the names that they have in a model."""
     return {f"base_margin[{k}]": one for k, one in enumerate(margins.T)}
+
+
+def with_groups(labels: ArrayLike, qid: ArrayLike | None, objective: str | Loss | None) -> ArrayLike:
+    """Labels with the number of each row's group beside them, as objectives that rank take them."""
+    if qid is None:
+        return labels
+    if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):
+        raise ParameterError(f"qid goes with objectives that rank; got {objective!r}. Nothing was released")
+    return np.column_stack([np.asarray(labels, np.float64), group_numbers(qid)])

@@ -68,9 +68,10 @@ _PARAMETERS = """
         costs no privacy. False takes the released codes for exact ones, as objectives of quantiles, of survival times
         and your own do.
     objective : str or Loss, optional
-        For the regressor one of XGBoost's for numbers, quantiles or survival times, by default ``reg:squarederror``, or
-        a loss with settings: ``Quantiles((0.1, 0.9))``, ``Tweedie(1.3)``, ``Custom(slopes)`` of `opboost.trees.losses`.
-        The classifier's follows from the labels; classes in order may have ``ordinal:logistic``.
+        For the regressor one of XGBoost's for numbers, quantiles, survival times or rankings, by default
+        ``reg:squarederror``, or a loss with settings of `opboost.trees.losses`: ``Quantiles((0.1, 0.9))``,
+        ``Tweedie(1.3)``, ``Custom(slopes)``. The classifier's follows from the labels; classes in order may have
+        ``ordinal:logistic``.
     engine : {"native", "xgboost"}
         What grows the trees.
     n_estimators, max_depth, max_leaves, learning_rate, reg_lambda, reg_alpha, gamma, min_child_weight, \
@@ -80,6 +81,9 @@ sample_type, normalize_type, device, n_jobs
         As in XGBoost, with DART as ``booster="dart"``; `max_leaves` grows the leaf with the largest gain first. A
         metric may be an `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are
         XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
+    callbacks : sequence of callable, optional
+        Each takes an `opboost.trees.boosting.RoundReport` after every round, with the scores of the validation rows;
+        training ends if one returns True.
     class_weight : mapping of class to float, or "balanced", optional
         Weights of classes, beside those of rows; those not named have 1.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional
@@ -220,6 +224,7 @@ class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
 
     Labels of shape ``(n_rows, n_labels)`` get trees of their own each, in common bins, on the codes as released. Two
     labels with ``survival:aft`` are bounds of the time instead: an upper one of 0 or infinity stands for none.
+    Objectives that rank order the rows of a group, which `qid` names in `fit`; labels are degrees of relevance.
 {_PARAMETERS}
     Examples
     --------

@@ -14,8 +14,8 @@ class ColumnFormat:
     ----------
     unit_s : int or None
         Of times, which are read as whole units of so many seconds since 1970-01-01, UTC.
-    pattern : str or None
-        How times are written, as `strptime` takes it; by default ISO 8601.
+    patterns : tuple of str
+        How times are written, as `strptime` takes it; the first one that fits counts, and without any ISO 8601.
     is_boolean : bool
         Whether cells are truth values, read as the categories ``false`` and ``true``.
     has_other : bool
@@ -23,7 +23,7 @@ class ColumnFormat:
     """
 
     unit_s: int | None = None
-    pattern: str | None = None
+    patterns: tuple[str, ...] = ()
     is_boolean: bool = False
     has_other: bool = False
 

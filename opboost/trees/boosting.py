@@ -15,7 +15,7 @@ from opboost.trees.alternating import Alternates, AlternatingHolder
 from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
-from opboost.trees.holder import LocalHolder, RowHolder
+from opboost.trees.holder import LocalHolder, RowHolder, starting_scores
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import GradientGrid, Loss
@@ -93,37 +93,15 @@ def boost(
     """
     if parameters.early_stopping_rounds is not None and validation is None:
         raise ParameterError("early_stopping_rounds needs validation rows; there are none")
-    splitter = GreedySplitter(
-        axes,
-        grid,
-        constraints,
-        parameters.reg_lambda,
-        parameters.gamma,
-        parameters.min_child_weight,
-        parameters.max_cat_to_onehot,
-        parameters.reg_alpha,
-    )
-    leaves = NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha)
     followed = holder if validation is None else FollowedHolder(holder, validation)
+    grow = _grower(followed, parameters, axes, grid, constraints, rng)
     trees = best = list(earlier)
-    history, room = History(), HistogramRoom(axes.n_bins)
+    history = History()
     for finished in range(1, parameters.n_estimators + 1):
         factor = dropout.drop(trees) if dropout else 1.0
         for output in range(n_outputs):
-            columns = draw_columns(np.arange(axes.n_columns), parameters.colsample_bytree, rng)
             followed.start_tree(output)
-            tree = grow_tree(
-                followed,
-                splitter=splitter,
-                leaves=leaves,
-                learning_rate=parameters.learning_rate,
-                max_depth=parameters.max_depth,
-                max_leaves=parameters.max_leaves,
-                limits=constraints.at_root(columns),
-                room=room,
-                columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
-            )
-            tree = refine(tree).scaled(factor)
+            tree = refine(grow()).scaled(factor)
             followed.finish_tree(tree)
             trees.append(tree)
         if dropout:
@@ -136,6 +114,44 @@ def boost(
         if is_ended_by_caller or finished - history.best_round >= (parameters.early_stopping_rounds or math.inf):
             break
     return trees if parameters.early_stopping_rounds is None else best, history
+
+
+def _grower(
+    rows: RowHolder,
+    parameters: BoostingParameters,
+    axes: HistogramAxes,
+    grid: GradientGrid,
+    constraints: Constraints,
+    rng: np.random.Generator,
+) -> Callable[[], Tree]:
+    """Grows a tree, on columns of its own, wherever one was started."""
+    splitter = GreedySplitter(
+        axes,
+        grid,
+        constraints,
+        parameters.reg_lambda,
+        parameters.gamma,
+        parameters.min_child_weight,
+        parameters.max_cat_to_onehot,
+        parameters.reg_alpha,
+    )
+    leaves, room = NewtonLeaves.of(parameters, grid), HistogramRoom(axes.n_bins)
+
+    def grow() -> Tree:
+        columns = draw_columns(np.arange(axes.n_columns), parameters.colsample_bytree, rng)
+        return grow_tree(
+            rows,
+            splitter=splitter,
+            leaves=leaves,
+            learning_rate=parameters.learning_rate,
+            max_depth=parameters.max_depth,
+            max_leaves=parameters.max_leaves,
+            limits=constraints.at_root(columns),
+            room=room,
+            columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
+        )
+
+    return grow
 
 
 def _holder(
@@ -178,7 +194,7 @@ def refit_table(
     seed: int | None = None,
 ) -> list[Tree]:
     """Trees that `boost_table` grew on other labels of the same rows, with leaves that are fitted to these."""
-    initial_scores = with_margins(base_scores, margins)
+    initial_scores = starting_scores(table, base_scores, margins)
     grid = loss.grid(labels, weights, initial_scores)
     row_rng, _ = np.random.default_rng(seed).spawn(2)
     holder = _holder(table, labels, weights, parameters, loss, grid, initial_scores, alternates, rng=row_rng)
@@ -187,7 +203,7 @@ def refit_table(
         return refit_leaves(
             trees,
             holder,
-            leaves=NewtonLeaves(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha),
+            leaves=NewtonLeaves.of(parameters, grid),
             axes=table.axes,
             bounds=(limits.lower, limits.upper),
             learning_rate=parameters.learning_rate,
@@ -238,24 +254,20 @@ def boost_table(
     trees : list of Tree
     history : History
     """
-    initial_scores = with_margins(base_scores, margins)
+    initial_scores = starting_scores(table, base_scores, margins)
     grid = loss.grid(labels, weights, initial_scores)
     row_rng, column_rng, tree_rng = np.random.default_rng(seed).spawn(3)
     rows = table, labels, weights, parameters, loss, grid, initial_scores, alternates
     holder = _holder(*rows, n_rounds=len(earlier) // loss.n_outputs, rng=row_rng)
     followers = None
     if held_out is not None:
-        at_start = with_margins(base_scores, held_out.margins)
-        if at_start.ndim == 2:
-            at_start = np.tile(at_start, (1, held_out.table.n_rows // at_start.shape[1]))
-        followers = ValidationRows(
-            held_out.table, held_out.labels, loss=loss, initial_scores=at_start, metrics=held_out.metrics
-        )
+        start = starting_scores(held_out.table, base_scores, held_out.margins)
+        followers = ValidationRows(held_out.table, held_out.labels, loss, start, metrics=held_out.metrics)
 
     def add_tree(tree: Tree, output: int) -> None:
-        for rows in (holder, followers):
-            if rows is not None:
-                rows.add_tree(tree, output)
+        holder.add_tree(tree, output)
+        if followers is not None:
+            followers.add_tree(tree, output)
 
     for i, tree in enumerate(earlier):
         add_tree(tree, i % loss.n_outputs)
@@ -280,8 +292,3 @@ def boost_table(
             earlier=earlier,
             dropout=dropout if parameters.booster == "dart" else None,
         )
-
-
-def with_margins(base_scores: Values, margins: Values | float) -> Values:
-    """Scores at the start: those of all rows, shape ``(n_outputs,)``, or row by row where there are margins."""
-    return base_scores if isinstance(margins, float) else base_scores[:, None] + margins

@@ -9,6 +9,7 @@ import numpy as np
 from opboost.arrays import Sums, Values
 from opboost.trees.kernels.nodes import newton_values
 from opboost.trees.losses import GradientGrid
+from opboost.trees.parameters import BoostingParameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class NewtonLeaves:
     reg_lambda: float
     min_child_weight: float
     reg_alpha: float = 0.0
+
+    @classmethod
+    def of(cls, parameters: BoostingParameters, grid: GradientGrid) -> NewtonLeaves:
+        """The rule of these parameters."""
+        return cls(grid, parameters.reg_lambda, parameters.min_child_weight, parameters.reg_alpha)
 
     def values(self, totals: Sums, lower: Values, upper: Values) -> Values:
         """Leaf values for sums of shape ``(n_leaves, 2)``, within the leaves' bounds."""

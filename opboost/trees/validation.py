@@ -115,7 +115,7 @@ class ValidationRows:
     """
 
     def __init__(
-        self, table: BinnedTable, labels: Values, *, loss: Loss, initial_scores: Values, metrics: tuple[Metric, ...]
+        self, table: BinnedTable, labels: Values, loss: Loss, initial_scores: Values, *, metrics: tuple[Metric, ...]
     ) -> None:
         self._labels = labels
         self._loss = loss
@@ -208,24 +208,33 @@ class ValidationPlan:
 
     @classmethod
     def of_share(
-        cls, share: float, n_rows: int, metrics: tuple[Metric, ...], *, rng: np.random.Generator
+        cls,
+        share: float,
+        n_rows: int,
+        metrics: tuple[Metric, ...],
+        *,
+        groups: Values | None = None,
+        rng: np.random.Generator,
     ) -> ValidationPlan:
-        """Hold out a random share of the rows.
+        """Hold out a random share of the rows, or of the groups of rows with all of theirs.
 
         Raises
         ------
         ParameterError
             If none would be held out, or all.
         """
-        n_held_out = round(share * n_rows)
-        if not 0 < n_held_out < n_rows:
+        of_rows = np.arange(n_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
+        n_groups = n_rows if groups is None else int(of_rows.max(initial=-1)) + 1
+        n_held_out = round(share * n_groups)
+        if not 0 < n_held_out < n_groups:
+            what = "records" if groups is None else "groups"
             raise ParameterError(
-                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and {n_held_out} "
-                "to validate; both need one. Nothing was released"
+                f"of {n_groups} {what} a share of {share:g} leaves {n_groups - n_held_out} to train on and "
+                f"{n_held_out} to validate; both need one. Nothing was released"
             )
-        is_held_out = np.zeros(n_rows, dtype=np.bool_)
-        is_held_out[rng.permutation(n_rows)[:n_held_out]] = True
-        return cls(is_held_out, metrics)
+        is_held_out = np.zeros(n_groups, dtype=np.bool_)
+        is_held_out[rng.permutation(n_groups)[:n_held_out]] = True
+        return cls(is_held_out[of_rows], metrics)
 
 
 def combined(grown: Sequence[tuple[list[Tree], Values, History]]) -> tuple[list[Tree], Values, History]:

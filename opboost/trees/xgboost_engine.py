@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opboost.arrays import Values
+from opboost.arrays import HistogramAxes, Values
 from opboost.errors import ParameterError
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedTable
-from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport, with_margins
+from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
-from opboost.trees.holder import repeated
+from opboost.trees.holder import repeated, starting_scores
 from opboost.trees.kernels.threads import n_threads
-from opboost.trees.losses import Custom, Loss, Ordinal, Softmax
+from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
+from opboost.trees.losses.ranking import Groups
 from opboost.trees.rows import SortedRows
 from opboost.trees.tree import Tree
 from opboost.trees.validation import HeldOutRows, History, Metric
-from opboost.trees.xgboost_trees import tree_from_dict
+from opboost.trees.xgboost_trees import trees_of_booster
 
 if TYPE_CHECKING:
     import xgboost
@@ -90,20 +90,19 @@ def boost_with_xgboost(
         raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
     if alternates is not None:
         table, labels, weights = _stacked(table, labels, weights, alternates)
-    starts = _starts(table, base_scores, margins, earlier)
-    matrix = _matrix(xgboost, table, loss.labels_of_xgboost(labels), weights, starts)
-    evals: list[tuple[Any, str]] = []
+    rows = _Rows.of(table, labels, weights, _starts(table, base_scores, margins, earlier), loss)
+    matrix, evals, followed = rows.matrix(xgboost, loss), [], rows
     metrics = held_out.metrics if held_out else ()
     if held_out is not None:
-        rows = held_out.table
-        truth = np.tile(held_out.labels, rows.n_rows // len(held_out.labels))
-        of, starts = loss.labels_of_xgboost(truth), _starts(rows, base_scores, held_out.margins, earlier)
-        evals = [(_matrix(xgboost, rows, of, np.ones(len(truth)), starts, like=matrix), _VALIDATION)]
+        truth = _repeated(held_out.labels, held_out.table.n_rows // len(held_out.labels))
+        start = _starts(held_out.table, base_scores, held_out.margins, earlier)
+        followed = _Rows.of(held_out.table, truth, np.ones(len(truth)), start, loss)
+        evals = [(followed.matrix(xgboost, loss, like=matrix), _VALIDATION)]
     watch = _watch(xgboost, on_round, parameters.n_estimators)
     booster = xgboost.train(
         {
             **training_settings(parameters, constraints, loss, seed),
-            "max_bin": _max_bin(table),
+            "max_bin": _max_bin(table.axes),
             # The margins stand for it; of one class alone XGBoost would estimate what it then refuses.
             "base_score": 0.5,
         },
@@ -111,18 +110,13 @@ def boost_with_xgboost(
         num_boost_round=parameters.n_estimators,
         evals=evals,
         obj=_objective(loss, labels, weights),
-        custom_metric=(lambda predicted, _: _scored(metrics, truth, predicted)) if held_out else None,
+        custom_metric=(lambda predicted, _: _scored(metrics, followed.labels, predicted)) if held_out else None,
         maximize=metrics[-1].is_higher_better if metrics else None,
         early_stopping_rounds=parameters.early_stopping_rounds,
         callbacks=[watch],
         verbose_eval=False,
     )
-    grown = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
-    document = grown.get("gbtree", grown)["model"]["trees"]
-    trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
-    if parameters.booster == "dart":
-        trees = [tree.scaled(float(weight)) for tree, weight in zip(trees, grown["weight_drop"], strict=True)]
-    history = History()
+    trees, history = trees_of_booster(booster, table), History()
     for scores in zip(*watch.scores.values(), strict=True):
         history.add(dict(zip(watch.scores, scores, strict=True)), metrics[-1])
     if parameters.early_stopping_rounds is not None:
@@ -173,47 +167,59 @@ def _stacked(
     bins: Any = np.tile(table.bins, (1, len(turns)))
     versions = np.swapaxes(alternates.versions[list(turns)], 0, 1)
     bins[alternates.columns] = versions.reshape(len(alternates.columns), -1)
-    return replace(table, bins=bins), np.tile(labels, len(turns)), np.tile(weights / len(turns), len(turns))
+    return replace(table, bins=bins), _repeated(labels, len(turns)), _repeated(weights / len(turns), len(turns))
 
 
-def _matrix(
-    library: Any,
-    table: BinnedTable,
-    labels: Mapping[str, Values],
-    weights: Values,
-    margins: Values,
-    *,
-    like: xgboost.QuantileDMatrix | None = None,
-) -> xgboost.QuantileDMatrix:
-    """The bins as numbers, missing ones as NaN; quantised as another matrix is."""
-    rows = table.bins.T.astype(np.float32)
-    rows[table.axes.sizes - 1 == table.bins.T] = np.nan
-    kinds = ["c" if is_categorical else "q" for is_categorical in table.axes.is_categorical]
-    return library.QuantileDMatrix(
-        rows,
-        **labels,
-        weight=weights,
-        base_margin=margins.T if len(margins) > 1 else margins[0],
-        feature_types=kinds,
-        enable_categorical=True,
-        max_bin=_max_bin(table),
-        ref=like,
-    )
+def _repeated(rows: Values, n_times: int) -> Values:
+    """Labels or weights of rows that there are so many times, one version after the other."""
+    return np.concatenate([rows] * n_times)
+
+
+class _Rows(NamedTuple):
+    """Rows in the order in which XGBoost takes them: group by group where they are ranked."""
+
+    table: BinnedTable
+    labels: Values
+    weights: Values
+    starts: Values
+
+    @classmethod
+    def of(cls, table: BinnedTable, labels: Values, weights: Values, starts: Values, loss: Loss) -> _Rows:
+        if not isinstance(loss, LambdaRank):
+            return cls(table, labels, weights, starts)
+        order = Groups.of(labels[:, 1]).rows
+        return cls(replace(table, bins=table.bins[:, order]), labels[order], weights[order], starts[:, order])
+
+    def matrix(
+        self, library: Any, loss: Loss, *, like: xgboost.QuantileDMatrix | None = None
+    ) -> xgboost.QuantileDMatrix:
+        """The bins as numbers, missing ones as NaN; quantised as another matrix is."""
+        bins, axes = self.table.bins.T, self.table.axes
+        rows = bins.astype(np.float32)
+        rows[axes.sizes - 1 == bins] = np.nan
+        return library.QuantileDMatrix(
+            rows,
+            **loss.labels_of_xgboost(self.labels),
+            weight=loss.weights_of_xgboost(self.labels, self.weights),
+            base_margin=self.starts.T if len(self.starts) > 1 else self.starts[0],
+            feature_types=["c" if is_categorical else "q" for is_categorical in axes.is_categorical],
+            enable_categorical=True,
+            max_bin=_max_bin(axes),
+            ref=like,
+        )
 
 
 def _starts(table: BinnedTable, base_scores: Values, margins: Values | float, earlier: Sequence[Tree]) -> Values:
     """Scores at the start, shape ``(n_outputs, n_rows)``; of several versions of the rows, of each."""
-    starts = with_margins(base_scores, margins)
-    if starts.ndim == 2:
-        starts = np.tile(starts, (1, table.n_rows // starts.shape[1]))
-    rows = SortedRows(table.bins, repeated(starts, table.n_rows, np.float64), has_gradients=False)
+    starts = repeated(starting_scores(table, base_scores, margins), table.n_rows, np.float64)
+    rows = SortedRows(table.bins, starts, has_gradients=False)
     for i, tree in enumerate(earlier):
         rows.add_tree(tree, i % len(base_scores), table.axes)
     return np.asarray(rows.scores, np.float64)
 
 
-def _max_bin(table: BinnedTable) -> int:
-    return max(table.axes.largest, 2)
+def _max_bin(axes: HistogramAxes) -> int:
+    return max(axes.largest, 2)
 
 
 def training_settings(
@@ -279,10 +285,3 @@ def _objective(loss: Loss, labels: Values, weights: Values) -> Any:
 def _scored(metrics: tuple[Metric, ...], labels: Values, predicted: Values) -> list[tuple[str, float]]:
     """The metrics of XGBoost's predictions; of infinite ones the largest number."""
     return [(m.name, float(np.nan_to_num(m.of(labels, predicted.astype(np.float64))))) for m in metrics]
-
-
-def _in_bins(tree: Tree, table: BinnedTable) -> Tree:
-    """The tree with cuts in place of thresholds between bins."""
-    is_numeric = ~tree.is_leaf & ~np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
-    cuts: NDArray[np.float64] = np.clip(np.floor(tree.thresholds), -1, table.axes.sizes[tree.columns] - 2)
-    return replace(tree, thresholds=np.where(is_numeric, cuts, 0.0))

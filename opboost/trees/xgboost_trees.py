@@ -6,16 +6,22 @@ seen. So that these go the same way too, a split by category changes its childre
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask
 from opboost.errors import ModelFileError
+from opboost.trees.binning import BinnedTable
 from opboost.trees.tree import Tree
 from opboost.trees.xgboost_numbers import conditions_above, singles, thresholds_below
+
+if TYPE_CHECKING:
+    import xgboost
 
 # XGBoost's parent of a root.
 NO_PARENT = 2**31 - 1
@@ -147,3 +153,19 @@ def _array(document: Mapping[str, Any], name: str, dtype: type[np.generic]) -> N
         raise ModelFileError(f"a tree's {name} must be one number per node")
     with np.errstate(over="ignore"):
         return raw.astype(dtype)
+
+
+def trees_of_booster(booster: xgboost.Booster, table: BinnedTable) -> list[Tree]:
+    """The trees of a booster that was trained on the bins of a table, in bins, with DART's weights in their values."""
+    grown = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    document = grown.get("gbtree", grown)["model"]["trees"]
+    trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
+    weights = grown.get("weight_drop", [1.0] * len(trees))
+    return [tree.scaled(float(weight)) for tree, weight in zip(trees, weights, strict=True)]
+
+
+def _in_bins(tree: Tree, table: BinnedTable) -> Tree:
+    """The tree with cuts in place of thresholds between bins."""
+    is_numeric = ~tree.is_leaf & ~np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
+    cuts: NDArray[np.float64] = np.clip(np.floor(tree.thresholds), -1, table.axes.sizes[tree.columns] - 2)
+    return replace(tree, thresholds=np.where(is_numeric, cuts, 0.0))

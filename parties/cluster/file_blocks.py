@@ -32,8 +32,7 @@ from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.blocks import Block, EncodedTable, exact_codes, named_records
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.parquet_files import read_stored
-from parties.tables.party_table import digest_of_ids
-from parties.tables.record_ids import read_ids
+from parties.tables.record_ids import digest_of_ids, read_ids
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -16,8 +16,8 @@ import yaml
 
 from opboost import rng
 from opboost.fit_quality import fit_quality
+from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
-from opboost.noise_correction import CALM
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
 from parties.config.desensitize_section import DesensitizeSection
@@ -32,10 +32,10 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, drawn_from
+from parties.vertical.party_b import PassiveJob
 from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
-from parties.vertical.simulation import simulate
+from parties.vertical.simulation import drawn_from, simulate
 from parties.vertical.training_job import ActiveJob
 from parties.vertical.warm_up import compiled_before
 from protocols.transport.keys import generate

@@ -9,11 +9,14 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from opboost.arrays import Values
+from opboost.errors import ParameterError
+from opboost.fitting.outputs import Engine
 from opboost.metrics import default_metric, metric_by_name
-from opboost.outputs import Engine
+from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
-from opboost.trees.losses import Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
+from opboost.trees.losses import LambdaRank, Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 from opboost.trees.validation import Metric, ValidationPlan
 from parties.config.section import Section
 
@@ -23,6 +26,7 @@ _OF_LOSSES = {
     "huber_slope",
     "aft_loss_distribution",
     "aft_loss_distribution_scale",
+    "lambdarank_num_pair_per_sample",
 }
 _ON_PARTITIONS = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
@@ -60,6 +64,9 @@ class ModelSection(Section):
         None, description="Noise of log times, for `survival:aft`; by default normal."
     )
     aft_loss_distribution_scale: float | None = Field(None, description="Its scale; by default 1.")
+    lambdarank_num_pair_per_sample: int | None = Field(
+        None, description="How many of the highest scores of a group are paired, for `rank:*`; by default 32."
+    )
     engine: Engine = Field("native", description="What grows the trees.")
     n_estimators: int = Field(100, description="Rounds of boosting.")
     max_depth: int = Field(6, description="Most levels of a tree; 0: no limit, with `max_leaves`.")
@@ -130,10 +137,6 @@ class ModelSection(Section):
         held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
         if held_out:
             raise ValueError(f"engine: dask holds no rows out: leave model.{' and model.'.join(sorted(held_out))} out")
-        if "engine" in self.model_fields_set and self.engine != "xgboost":
-            raise ValueError(
-                f"engine: dask grows trees with XGBoost: leave model.engine out or say xgboost; found {self.engine}"
-            )
 
     def parameters(self) -> BoostingParameters:
         """The hyperparameters, checked."""
@@ -156,14 +159,31 @@ class ModelSection(Section):
         loss = self.loss()
         return tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
 
-    def validation(self, n_rows: int) -> ValidationPlan | None:
-        """The plan of held-out rows and their metrics; None without."""
+    def validation(self, n_rows: int, labels: Values | None = None) -> ValidationPlan | None:
+        """The plan of held-out rows, whole groups of the labels where they are ranked, and their metrics."""
         if self.validation_fraction is None:
             return None
-        rng = np.random.default_rng(self.seed)
-        return ValidationPlan.of_share(self.validation_fraction, n_rows, self.metrics(), rng=rng)
+        rng, is_ranking = np.random.default_rng(self.seed), isinstance(self.loss(), LambdaRank)
+        groups = labels[:, 1] if labels is not None and is_ranking else None
+        return ValidationPlan.of_share(self.validation_fraction, n_rows, self.metrics(), groups=groups, rng=rng)
 
     def loss(self, n_labels: int = 1) -> Loss:
         """The objective, of so many labels."""
         given = self.model_dump(include=_OF_LOSSES, exclude_none=True)
         return loss_by_name(self.objective, self.n_classes, n_labels=n_labels, **given)
+
+    def loss_of(self, schema: TableSchema) -> Loss:
+        """The objective, of a schema's labels.
+
+        Raises
+        ------
+        ParameterError
+            If records are ranked without groups, or grouped without being ranked.
+        """
+        loss = self.loss(len(schema.labels) + (schema.group is not None))
+        if isinstance(loss, LambdaRank) != (schema.group is not None):
+            raise ParameterError(
+                f"objectives that rank, and no others, need a `group` in the schema; found {loss.name} and "
+                f"{schema.group or 'none'}. Nothing was sent"
+            )
+        return loss

@@ -157,16 +157,19 @@ def _truth(name: str, key: str, found: object) -> bool:
 
 def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnFormat]:
     kind = given["kind"]
-    unit, pattern = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", None)
+    unit, found = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", ())
+    patterns = tuple(found) if isinstance(found, (list, tuple)) else (found,)
     if unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
-    if pattern is not None and not (isinstance(pattern, str) and re.search(r"%[a-zA-Z]", pattern) and _reads(pattern)):
-        raise SchemaError(f"column {name!r}: format must be a pattern such as '%d.%m.%Y'; found {shown(pattern)}")
+    if not all(isinstance(one, str) and re.search(r"%[a-zA-Z]", one) and _reads(one) for one in patterns):
+        raise SchemaError(
+            f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such; found {shown(found)}"
+        )
     for key in ("lower", "upper", "fill"):
         if key in given:
             given[key] = _units(name, key, given[key], UNITS_S[unit])
     given |= {"kind": Kind.NUMERIC.value, "step": given.get("step", 1)}
-    return given, ColumnFormat(unit_s=UNITS_S[unit], pattern=pattern)
+    return given, ColumnFormat(unit_s=UNITS_S[unit], patterns=patterns)
 
 
 def _reads(pattern: str) -> bool:

@@ -17,7 +17,7 @@ from parties.errors import ConfigError, naming
 from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
-SCHEMA_KEYS = {"id", "label", "weight", "base_margin", "columns", "ignore"} | READING_KEYS
+SCHEMA_KEYS = {"id", "label", "weight", "group", "base_margin", "columns", "ignore"} | READING_KEYS
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -99,7 +99,10 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
             id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
             label=label,
             more_labels=labels[1:],
-            weight=None if document.get("weight") is None else _name(document["weight"], "`weight`"),
+            **{
+                key: None if document.get(key) is None else _name(document[key], f"`{key}`")
+                for key in ("weight", "group")
+            },
             base_margin=_names(document.get("base_margin"), "`base_margin`"),
             format=keys.format({column.name: form for column, form in described}),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,16 @@ import pandas as pd
 from opboost.preprocess import read_numbers
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import TableFormat
+from parties.config.align_section import AlignSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
+from parties.tables.keyed_table import with_keys
 from parties.tables.labels import read_labels
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, is_constant, read_frame, read_table, select
 from parties.tables.record_ids import read_ids, rows_to_keep
-from parties.tables.sorted_ids import Duplicates
 
 # A column of whole numbers that differ in nearly all of at least so many records is taken for an id.
 MIN_ROWS_OF_IDS = 100
@@ -41,7 +42,7 @@ class TableUse:
         What becomes of values outside the public bounds.
     needs_variety : bool
         Whether a column or a label with a single value is useless; others may have other values where rows are divided.
-    duplicates : Duplicates
+    align : AlignSection
     ids : Path or None
     """
 
@@ -50,7 +51,7 @@ class TableUse:
     is_released: bool
     outside: str
     needs_variety: bool = True
-    duplicates: Duplicates = "refuse"
+    align: AlignSection = field(default_factory=AlignSection)
     ids: Path | None = None
 
     @classmethod
@@ -63,7 +64,7 @@ class TableUse:
             needs_label=is_active,
             is_released=not is_active,
             outside=outside,
-            duplicates=run.align.duplicates,
+            align=run.align,
             ids=run.ids,
         )
 
@@ -92,7 +93,7 @@ def _check_header(
 ) -> None:
     with checks.checking("header"):
         try:
-            check_columns(use.path, names, schema, ignore, needs_label=use.needs_label)
+            check_columns(use.path, names, schema, (*ignore, *use.align.key_columns), needs_label=use.needs_label)
         except TableError as error:
             is_data = bool(names) and all(_is_number(name) or name.startswith("Unnamed: ") for name in names)
             sentence = f"{use.path}: the first line holds numbers, not the names of columns" if is_data else str(error)
@@ -101,7 +102,7 @@ def _check_header(
 
 
 def _check_keys(use: TableUse, found: list[str], frame: pd.DataFrame, schema: TableSchema, checks: Checklist) -> None:
-    names, path, duplicates = schema.id_columns, use.path, use.duplicates
+    names, path, duplicates = schema.id_columns, use.path, use.align.duplicates
     if not set(names) <= set(frame.columns):
         return
     named = " and ".join(map(repr, names))
@@ -120,6 +121,10 @@ def _check_keys(use: TableUse, found: list[str], frame: pd.DataFrame, schema: Ta
         )
         others = [name for name in found if name not in names]
         select(read_table(path, known, ignore=others, needs_label=False, duplicates=duplicates), use.ids, path)
+    if use.align.keys:
+        bare = TableSchema(columns=(), id=schema.id, format=schema.format)
+        whole = read_table(path, bare, ignore=found, needs_label=False, duplicates=duplicates)
+        with_keys(whole, use.align.keys, path, bare, duplicates=duplicates)
     repeated = "none twice" if n_kept == len(frame) else f"rows of repeated ones left out (`duplicates: {duplicates}`)"
     checks.add("ids", Status.OK, f"{n_kept} in column {named}, {repeated}")
 

@@ -1,9 +1,11 @@
 """Commit-and-reveal of the public random bits: a worker's side. No coordinator may choose them alone.
 
 Whoever is there at the beginning commits to random bytes and reveals them when it has seen everybody's commitments. A
-worker that comes back takes the bits of its earlier process. One that comes for the first time when the bits are drawn
-relies on the workers whose keys it knows: `threshold` of them must be named as having drawn the bits. Each of these
-checked its own bytes, and secure aggregation works among workers with the same drawing alone (`Epoch.drawing`). With
+worker that comes back takes the bits of its earlier process, and reveals the same bytes for the same commitments again
+while others have not revealed theirs: for other commitments it has other bytes. One that comes for the first time when
+the bits are drawn relies on the workers whose keys it knows: `threshold` of them must be named as having drawn the
+bits. Each of these checked its own bytes, and secure aggregation works among workers with the same drawing alone
+(`Epoch.drawing`). With
 ``2 threshold > n_workers + c``, for c workers that help the coordinator, every sum has one of them that is honest.
 """
 
@@ -27,7 +29,9 @@ class PublicDrawing:
     ----------
     party, run_id : str
     random : bytes
-        Its random bytes, to which it is committed.
+        Its random bytes, to which it is committed, and which it has revealed for no drawing.
+    revealed : bytes
+        Those that an earlier process of it may have revealed for the drawing `before`.
     threshold : int
         How many workers draw the bits at least.
     known : collection of str
@@ -41,6 +45,7 @@ class PublicDrawing:
     party: str
     run_id: str
     random: bytes
+    revealed: bytes
     threshold: int
     known: Collection[str]
     before: bytes
@@ -56,7 +61,9 @@ class PublicDrawing:
         """
         committed = expect(channel, Commitments)
         drawing = drawing_digest(self.run_id, committed.names, committed.rows)
-        if committed.is_open:
+        if committed.is_open and drawing == self.before:
+            channel.send(Reveal(random=self.revealed))
+        elif committed.is_open:
             self._check_own(committed)
             self.note(drawing)
             channel.send(Reveal(random=self.random))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
-from parties.storage.sqlite import connect, reporting
+from parties.storage.sqlite import connect, reporting, transaction
 from protocols.messages.horizontal import Commitments, Reveals
 
 _TABLES = (
@@ -36,7 +36,7 @@ class RoundJournal:
     path : Path, optional
         None for a journal in memory, from which no other process goes on.
     begin : callable
-        Called when the public bits are drawn: from then on a new process goes on with the run.
+        Called when public bits are about to be drawn: from then on a new process goes on with the run.
 
     Raises
     ------
@@ -67,6 +67,34 @@ class RoundJournal:
         return BitSource(key, is_secure=True)
 
     @property
+    def commitments(self) -> Commitments | None:
+        """The commitments for which workers were asked to reveal their bytes; None before that.
+
+        Raises
+        ------
+        RunFolderError
+            If they are malformed.
+        """
+        names, rows = self._fact("names"), self._fact("commitments")
+        if names is None or rows is None:
+            return None
+        try:
+            return Commitments(
+                names=tuple(json.loads(names)), rows=np.frombuffer(rows, np.uint8).reshape(-1, 32), is_open=True
+            )
+        except (TypeError, ValueError):
+            raise self._malformed() from None
+
+    def note_commitments(self, committed: Commitments | None) -> None:
+        """Keep the commitments before anybody is asked to reveal, or None to have the next drawing begin anew."""
+        with reporting(self._path), transaction(self._database):
+            self._database.execute("DELETE FROM facts WHERE name IN ('names', 'commitments')")
+            if committed is not None:
+                self._keep("names", json.dumps(committed.names).encode())
+                self._keep("commitments", committed.rows.tobytes())
+        self._begin()
+
+    @property
     def drawing(self) -> tuple[Commitments, Reveals] | None:
         """The drawing of the public bits, as those are told who were not there; None before it.
 
@@ -75,22 +103,18 @@ class RoundJournal:
         RunFolderError
             If it is malformed.
         """
-        parts = [self._fact(name) for name in ("names", "commitments", "reveals")]
-        if None in parts:
+        committed, revealed = self.commitments, self._fact("reveals")
+        if committed is None or revealed is None:
             return None
         try:
-            rows = [np.frombuffer(part or b"", np.uint8).reshape(-1, 32) for part in parts[1:]]
-            names = tuple(json.loads(parts[0] or b""))
-            return Commitments(names=names, rows=rows[0], is_open=False), Reveals(rows=rows[1])
-        except (TypeError, ValueError):
-            raise RunFolderError(f"{self._path} is malformed; choose another run_id. Nothing was sent") from None
+            rows = np.frombuffer(revealed, np.uint8).reshape(-1, 32)
+        except ValueError:
+            raise self._malformed() from None
+        return committed.model_copy(update={"is_open": False}), Reveals(rows=rows)
 
-    def note_drawing(self, committed: Commitments, revealed: Reveals) -> None:
-        """Keep the drawing of the public bits, before anybody is told."""
-        self._keep("names", json.dumps(committed.names).encode())
-        self._keep("commitments", committed.rows.tobytes())
+    def note_reveals(self, revealed: Reveals) -> None:
+        """Keep what was revealed for the commitments, before anybody is told."""
         self._keep("reveals", revealed.rows.tobytes())
-        self._begin()
 
     def sum(self, number: int) -> NDArray[np.int64] | None:
         """The sum with this number; None if it is not known yet."""
@@ -121,6 +145,9 @@ class RoundJournal:
     def note_done(self, name: str) -> None:
         """Keep that a worker has the model."""
         self._keep("done", json.dumps(sorted({*self.done, name})).encode())
+
+    def _malformed(self) -> RunFolderError:
+        return RunFolderError(f"{self._path} is malformed; choose another run_id. Nothing was sent")
 
     def _fact(self, name: str) -> bytes | None:
         with reporting(self._path):

@@ -61,6 +61,11 @@ class OwnerRows:
         schema, ignore = read_schema(table_schema)
         if schema.label is None:
             raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
+        if len(schema.of_training) > 1:
+            raise ConfigError(
+                f"{table_schema}: rows of several owners have one `label`, and no `weight`, `group` and `base_margin`. "
+                "Nothing was sent"
+            )
         with showing_misfits(data, schema):
             table = read_table(data, schema, ignore=ignore, needs_label=True)
             columns = own_features(table.features, schema.columns)

@@ -62,7 +62,7 @@ class WorkerJob:
     make_rows : callable
         Makes the holder of this worker's rows, whose answers may be summed with the other workers'.
     rng : BitSource
-        For the public bits; and whether it is secure is told.
+        For the public bits, the same in every process of the run; and whether it is secure is told.
     answered : Answered
         What earlier processes of this worker answered for.
     note_answer : callable
@@ -96,6 +96,10 @@ class WorkerJob:
     identity: KeyPair | None = None
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
 
+    def public_bytes(self, number: int) -> bytes:
+        """Random bytes of this worker for the drawing of public bits with this number, from 0."""
+        return self.rng.fork(f"public {number}" if number else "public").words(4).tobytes()
+
 
 def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_progress) -> list[Tree]:
     """Run a worker's side of a training run; returns the trees received from the coordinator, on values.
@@ -107,7 +111,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
     """
     with conversation([channel]) as phase:
         phase.enter("greeting")
-        random = job.rng.fork(f"public {job.n_drawings}" if job.n_drawings else "public").words(4).tobytes()
+        random = job.public_bytes(job.n_drawings)
         summed = SummedWorker(job.party, job.run_id, identity=job.identity)
         mine = Join(
             party=job.party,
@@ -127,6 +131,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
             party=job.party,
             run_id=job.run_id,
             random=random,
+            revealed=job.public_bytes(job.n_drawings - 1) if job.n_drawings else b"",
             threshold=job.threshold,
             known=job.lasting_keys,
             before=job.drawing,

@@ -14,7 +14,7 @@ from parties.errors import Disagreement
 from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_connections import Connection, Connections
-from protocols.errors import PeerRestarted, SumRefused, UnexpectedMessage
+from protocols.errors import PeerRestarted, SumRefused, TooFewWorkers, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
 from protocols.messages.message import Message
 
@@ -49,7 +49,8 @@ class WorkerAdmission:
     def gather(self, threshold: int, *, wait_s: float, patience_s: float) -> BitSource:
         """Wait for the workers, compare terms, and draw the public bits together; returns these.
 
-        Bits that are drawn already need nobody: workers are then taken in as they come.
+        Bits that are drawn already need nobody: workers are then taken in as they come. A drawing that was broken off
+        goes on with the same commitments, to which workers reveal the same bytes, unless that has failed twice.
 
         Parameters
         ----------
@@ -63,28 +64,38 @@ class WorkerAdmission:
         ------
         Disagreement
             If a worker has other terms; it was told which.
-        SumRefused
-            If fewer came than every sum needs. Nothing was asked.
+        TooFewWorkers
+            If fewer came than every sum needs, or somebody did not reveal its bytes. Nothing was asked.
         PeerRestarted
-            If a worker was started again before it revealed its bytes: the drawing begins again.
+            If a worker was started again before the bits were drawn: the drawing goes on with all from the greeting on.
         """
         if (drawing := self._journal.drawing) is not None:
             for worker in self._connections.all.values():
                 worker.awaited_until = time.monotonic() + wait_s
             return self._publish(*drawing)
+        before = self._journal.commitments
         joined = self._joined(wait_s)
         self._connections.check_enough(len(joined), threshold, "came")
-        first = [worker for worker in self._connections.all.values() if worker.name in joined]
-        names = tuple(worker.name for worker in first)
-        commitments = _rows(joined[name].commitment for name in names)
-        for worker in first:
-            worker.channel.send(Commitments(names=names, rows=commitments, is_open=True))
-        revealed = self._revealed(names, patience_s)
-        drawn = Commitments(names=names, rows=commitments, is_open=False), Reveals(rows=revealed)
-        bits = self._publish(*drawn)
-        self._journal.note_drawing(*drawn)
-        for worker in first:
-            worker.channel.send(drawn[1])
+        if before is None or not set(before.names) <= set(joined):
+            names = tuple(name for name in self._connections.all if name in joined)
+            committed = Commitments(names=names, rows=_rows(joined[name].commitment for name in names), is_open=True)
+            self._journal.note_commitments(committed)
+        else:
+            committed = before
+        for name in committed.names:
+            self._connections.all[name].channel.send(committed)
+        try:
+            revealed = Reveals(rows=self._revealed(committed.names, patience_s))
+            bits = self._publish(committed.model_copy(update={"is_open": False}), revealed)
+        except (SumRefused, Disagreement):
+            if committed is before:
+                self._journal.note_commitments(None)
+            raise
+        self._journal.note_reveals(revealed)
+        for name in joined:
+            worker, is_first = self._connections.all[name], name in committed.names
+            for message in (revealed,) if is_first else self._public:
+                worker.channel.send(message)
             worker.is_in = True
         return bits
 
@@ -111,7 +122,7 @@ class WorkerAdmission:
             revealed[worker.name] = message.random
         if len(revealed) < len(names):
             silent = ", ".join(name for name in names if name not in revealed)
-            raise SumRefused(f"{silent} did not reveal the random bytes committed to. Nothing was released")
+            raise TooFewWorkers(f"{silent} did not reveal the random bytes committed to. Nothing was released")
         return _rows(revealed[name] for name in names)
 
     def _publish(self, committed: Commitments, revealed: Reveals) -> BitSource:

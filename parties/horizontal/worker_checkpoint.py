@@ -5,7 +5,8 @@ file                content
 ==================  ====================================================================================
 ``answers.json``    a digest of the rows, what was answered for (`Answered`); while the run is on, the key of coins and
                     noise, from which a new process draws the same
-``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, and how often it did
+``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, how often it did, and the
+                    key of these bytes, kept before it is committed to any
 ==================  ====================================================================================
 """
 
@@ -69,6 +70,14 @@ class WorkerCheckpoint:
         """Bits of coins and noise: those of earlier processes of the run, once one of them has answered."""
         return BitSource(self._key, is_secure=True)
 
+    def public_bits(self) -> BitSource:
+        """Bits of this worker's part in the public bits: the same in every process of the run."""
+        kept = self._kept_drawing()
+        if not kept["key"]:
+            kept["key"] = secure().words(4).tobytes().hex()
+            self._folder.write_json("drawing.json", kept)
+        return BitSource(bytes.fromhex(kept["key"]), is_secure=True)
+
     def check_rows(self, digest: str) -> None:
         """Refuse rows with another digest than those that the run began on.
 
@@ -108,8 +117,8 @@ class WorkerCheckpoint:
         RunFolderError
             If the file is malformed.
         """
-        drawing, n_drawings = self._drawings()
-        return {"drawing": drawing, "n_drawings": n_drawings}
+        kept = self._kept_drawing()
+        return {"drawing": bytes.fromhex(kept["drawing"]), "n_drawings": kept["count"]}
 
     def note_drawing(self, drawing: bytes) -> None:
         """Keep the digest of a drawing of public bits, before random bytes are revealed for it.
@@ -119,21 +128,25 @@ class WorkerCheckpoint:
         RunFolderError
             If the run has drawn too often.
         """
-        n_before = self._drawings()[1]
-        if n_before >= MAX_DRAWINGS:
+        kept = self._kept_drawing()
+        if kept["count"] >= MAX_DRAWINGS:
             raise RunFolderError(
-                f"this worker has drawn the public bits of this run {n_before} times, and whoever breaks off each time "
-                "could choose among them; ask the coordinator why, or choose another run_id. Nothing was released"
+                f"this worker has drawn the public bits of this run {kept['count']} times, and whoever breaks off each "
+                "time could choose among them; ask the coordinator why, or choose another run_id. Nothing was released"
             )
-        self._folder.write_json("drawing.json", {"drawing": drawing.hex(), "count": n_before + 1})
+        kept.update(drawing=drawing.hex(), count=kept["count"] + 1)
+        self._folder.write_json("drawing.json", kept)
 
-    def _drawings(self) -> tuple[bytes, int]:
-        """The digest of the last drawing, and how many there were."""
+    def _kept_drawing(self) -> dict[str, Any]:
+        """The digest of the last drawing, how many there were, and the key of the random bytes."""
         path = self._folder.path / "drawing.json"
         if not path.exists():
-            return b"", 0
+            return {"drawing": "", "count": 0, "key": ""}
         try:
             kept = self._folder.read_json(path.name)
-            return bytes.fromhex(kept["drawing"]), int(kept.get("count", 1))
-        except (AttributeError, KeyError, TypeError, ValueError):
+            bytes.fromhex(kept["drawing"])
+            if len(bytes.fromhex(kept.get("key", ""))) not in (0, 32):
+                raise ValueError("a key has 32 bytes")
+            return {"drawing": kept["drawing"], "count": int(kept.get("count", 1)), "key": kept.get("key", "")}
+        except (KeyError, TypeError, ValueError):
             raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None

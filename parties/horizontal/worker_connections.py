@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from parties.session.termination import RETURNING
 from protocols.errors import DecodeError, PeerRestarted, ProtocolError, TooFewWorkers, UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.message import Message
@@ -69,8 +70,8 @@ class Connections:
     channels : sequence of Channel
     note : callable
         Takes a short name and a sentence for the log.
-    patience_s : float
-        How long a worker that was started again is waited for.
+    return_s : float
+        How long a worker that was started again, or may be, is waited for.
     terms : Compare, optional
         What a worker that only looks is answered.
     """
@@ -80,12 +81,12 @@ class Connections:
         channels: Sequence[Channel],
         *,
         note: Callable[[str, str], None],
-        patience_s: float = 0.0,
+        return_s: float = 0.0,
         terms: Compare | None = None,
     ) -> None:
         self.all = {channel.peer: Connection(channel.peer, channel) for channel in channels}
         self._note = note
-        self._patience_s = patience_s
+        self.return_s = return_s
         self._terms = terms
         self._n_restarts: Counter[str] = Counter()
 
@@ -149,11 +150,12 @@ class Connections:
             self._lose_connection(worker, error)
 
     def _lose_connection(self, worker: Connection, error: ProtocolError) -> None:
-        """Note that a worker is gone; one that was started again is waited for, but not without end."""
+        """Note that a worker is gone; one that was started again, or may be, is waited for, but not without end."""
         self.lose(worker, str(error), is_gone=True)
-        self._n_restarts[worker.name] += isinstance(error, PeerRestarted)
-        if isinstance(error, PeerRestarted) and self._n_restarts[worker.name] <= MAX_AWAITED:
-            worker.awaited_until = time.monotonic() + self._patience_s
+        may_return = isinstance(error, PeerRestarted) or any(reason in str(error) for reason in RETURNING)
+        self._n_restarts[worker.name] += may_return
+        if may_return and self._n_restarts[worker.name] <= MAX_AWAITED:
+            worker.awaited_until = time.monotonic() + self.return_s
 
     def lose(self, worker: Connection, why: str, *, is_gone: bool) -> None:
         """Drop a worker from the run; one that is gone must join again."""

@@ -85,7 +85,7 @@ class WorkerGroup:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
         terms = Compare(party="coordinator", run_id=self.run_id, terms=dict(self.terms))
-        self._connections = Connections(self.channels, note=self.note, patience_s=self.patience_s, terms=terms)
+        self._connections = Connections(self.channels, note=self.note, return_s=self.patience_s, terms=terms)
         self._admission = WorkerAdmission(self._connections, run_id=self.run_id, terms=self.terms, journal=self.journal)
         self._faults = ShareFaults(self._connections, note=self.note)
 

@@ -9,19 +9,20 @@ from pathlib import Path
 
 from opboost.routing import Router
 from opboost.schema import TableSchema
+from parties.config.align_section import AlignSection
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.jobs.predict_vertical import is_partitioned
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
+from parties.tables.keyed_table import with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
-from parties.tables.sorted_ids import Duplicates
-from parties.vertical.prediction_server import AnswerableRecords, RecordSource, Tally, answer_session, prediction_hello
+from parties.vertical.prediction_server import AnswerableRecords, RecordSource, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
+from parties.vertical.rate_limits import Tally
 from parties.vertical.release_accounts import answerer_of
 
 
@@ -31,7 +32,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
-    source, duplicates = data or run.data, run.align.duplicates
+    source = data or run.data
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         records: RecordSource
@@ -40,7 +41,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
         else:
-            records = read_records(source, schema, ignore, router, duplicates)
+            records = read_records(source, schema, ignore, router, run.align)
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
@@ -60,7 +61,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
 
 
 def read_records(
-    source: Path, schema: TableSchema, ignore: Sequence[str], router: Router, duplicates: Duplicates
+    source: Path, schema: TableSchema, ignore: Sequence[str], router: Router, align: AlignSection
 ) -> AnswerableRecords:
     """Read the records of a passive party's file, of which every cell that split tests are about must fit.
 
@@ -69,8 +70,10 @@ def read_records(
     TableError, DataError
     """
     with showing_misfits(source, schema):
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return AnswerableRecords.of(router, table.index, table.frame)
+        others = (*ignore, *align.key_columns)
+        table = read_table(source, schema, ignore=others, needs_label=False, duplicates=align.duplicates)
+        table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
+        return AnswerableRecords.of(router, table.index, table.frame, table.keys)
 
 
 def serve_until_stopped(
@@ -87,15 +90,10 @@ def serve_until_stopped(
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
-    source, duplicates = data or run.data, run.align.duplicates
-    if is_partitioned(run, source):
-        raise ConfigError(
-            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
-            "batch with `opboost predict`"
-        )
+    source = data or run.data
 
     def read() -> AnswerableRecords:
-        return read_records(source, schema, ignore, router, duplicates)
+        return read_records(source, schema, ignore, router, run.align)
 
     with ExitStack() as stack:
         stack.enter_context(folder.locked())

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
+from opboost.arrays import Values
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.reading import read_run, read_schema
@@ -23,6 +25,7 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder
 from parties.tables.destinations import Destination
+from parties.tables.keyed_table import names_to_ask, with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs, read_table, select
 from parties.tables.record_ids import with_parts
@@ -37,6 +40,7 @@ from parties.vertical.prediction_client import (
 from parties.vertical.prediction_output import prediction_table, score, status_word
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from protocols.messages.prediction import RecordStatus
+from protocols.transport.channel import Channel
 
 
 def predict_active(
@@ -70,12 +74,9 @@ def predict_active(
         check_reasons(model.ensemble, run.reveal)
         evaluate = predicted_and_explained
     source = data or run.data
-    if is_partitioned(run, source):
-        if reasons or overwrite or append:
-            raise ConfigError(
-                f"--reasons, --overwrite and --append are for one file, and {source} is a folder of partitions. "
-                "Nothing was sent"
-            )
+    # What partitions are not scored for by themselves, one machine does.
+    needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
+    if is_partitioned(run, source) and not needs_whole:
         return _predict_partitions(
             run,
             folder,
@@ -84,7 +85,7 @@ def predict_active(
             ignore,
             source=source,
             ids=ids,
-            mode=mode,
+            desensitized=mode == "desensitized",
             out=out,
             insecure=insecure,
             terminal=terminal,
@@ -108,27 +109,14 @@ def predict_active(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            ask = partial(
-                predict_jointly,
-                model,
-                table.index,
-                own,
-                channels,
-                party=run.party,
-                run_id=run.run_id,
-                desensitized=mode == "desensitized",
-                reveal=run.reveal.words(),
-                progress=log.progress,
-                evaluate=evaluate,
-                finished=FinishedBatches(),
-            )
-            predictions, status = with_restarts(channels, ask, log)
+            asked = names_to_ask(table)
+            predictions, status = _ask(run, model, asked, own, channels, log, mode=mode, evaluate=evaluate)
+        explained = pd.DataFrame(index=range(table.n_rows))
         if reasons:
-            predictions, contributions = predictions[:, 0], predictions[:, 1:]
+            explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
+            predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
-        if reasons:
-            written = written.join(reason_table(model.ensemble, contributions, reasons))
-        target.write(with_parts(written, schema.id_columns))
+        target.write(with_parts(written.join(explained), schema.id_columns))
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
@@ -137,9 +125,42 @@ def predict_active(
     return target.place
 
 
+def _ask(
+    run: ActiveRun,
+    model: JointModel,
+    ids: pd.Index,
+    own: Mapping[str, Values],
+    channels: Sequence[Channel],
+    log: RunLog,
+    *,
+    mode: str,
+    evaluate: Evaluation,
+) -> tuple[Values, Statuses]:
+    """Score records with the passive parties' answers, in batches that outlast a lost connection."""
+    ask = partial(
+        predict_jointly,
+        model,
+        ids,
+        own,
+        channels,
+        party=run.party,
+        run_id=run.run_id,
+        desensitized=mode == "desensitized",
+        reveal=run.reveal.words(),
+        progress=log.progress,
+        evaluate=evaluate,
+        finished=FinishedBatches(),
+    )
+    return with_restarts(channels, ask, log)
+
+
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
     """The records to score: all of a file, or those that a list names."""
-    table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    align = run.align
+    table = read_table(
+        source, schema, ignore=(*ignore, *align.key_columns), needs_label=False, duplicates=align.duplicates
+    )
+    table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
     return table if ids is None else select(table, ids, source)
 
 
@@ -152,7 +173,7 @@ def _predict_partitions(
     *,
     source: Path,
     ids: Path | None,
-    mode: str,
+    desensitized: bool,
     out: Path | str | None,
     insecure: bool,
     terminal: Terminal,
@@ -160,20 +181,16 @@ def _predict_partitions(
     """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
-    if ids is not None or mode == "local" or run.reveal.top is not None:
-        raise ConfigError(
-            f"{source} is a folder of partitions, each scored by itself: --ids, --mode local and `reveal.top` are for "
-            "one file; give it with --data. Nothing was sent"
-        )
     target = Path(out or folder.path / "predictions")
     if target.exists() or "://" in str(out):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
     with ExitStack() as stack:
-        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
+        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble, ids))
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
+            status = scorer.score(asking, target, desensitized=desensitized, progress=log.progress)
+        mode = "desensitized" if desensitized else "routed"
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target.name)
     return target

@@ -118,7 +118,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                         threshold=run.training.threshold,
                         recipe=recipe,
                         make_rows=rows.answering,
-                        rng=bits,
+                        rng=checkpoint.public_bits() if run.seed is None else bits,
                         answered=checkpoint.answered,
                         note_answer=checkpoint.note_answer,
                         save=save,

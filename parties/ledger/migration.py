@@ -26,8 +26,7 @@ from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_ledger import Ledger
 from parties.storage.sqlite import connect, reporting
 from parties.tables.blocks import NAME, NAME_BYTES, Names, exact_codes, record_keys, record_names
-from parties.tables.party_table import digest_of_ids
-from parties.tables.record_ids import Ids, each_id
+from parties.tables.record_ids import Ids, digest_of_ids, each_id
 
 # Stands for an exact code that is not known; no domain goes so far.
 _UNKNOWN = 1 << 30

@@ -13,9 +13,11 @@ import pandas as pd
 
 from opboost.table_format import TableFormat
 from parties.errors import TableError
+from parties.onboarding.date_formats import are_times
 from parties.tables.cells import number_pattern
 from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
 from parties.tables.data_files import is_stored, reporting_faults
+from parties.tables.misfits import masked
 from parties.tables.parquet_files import read_stored
 
 # Lines that decide on a separator.
@@ -25,10 +27,13 @@ LOOKED_AT = 100
 # places where decimals have commas.
 _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
 
-_SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "zł")
+_SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "zł", "%", "°C", "°F")
+
+# Endings of files that hold tables in other forms.
+_OTHER_FORMS = {".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"}
 
 # Texts that stand for an empty cell.
-_EMPTY = {"?", "-", "--", "na", "n/a", "#n/a", "nan", "null"}
+_EMPTY = {"?", "-", "--", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "(null)", "\\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ def read_raw(path: Path) -> RawTable:
     TableError
         If it is no table.
     """
+    if path.suffix.casefold() in _OTHER_FORMS:
+        raise TableError(f"{path} is no table of text: save it as CSV or Parquet. Nothing was made")
     if is_stored(path):
         frame = read_stored(path)
         return RawTable(frame, with_marks(frame, TableFormat()))
@@ -54,10 +61,29 @@ def read_raw(path: Path) -> RawTable:
         encoding = _encoding(file_content(path))
         lines = text_of(path, encoding).decode().removeprefix("\ufeff").splitlines()[:LOOKED_AT]
         found = TableFormat(sep=separator(lines), encoding=encoding)
-        frame = read_csv(path, next(csv.reader(lines, delimiter=found.sep)), found)
+        frame = read_csv(path, _header(path, lines, found.sep), found)
     if frame.empty:
         raise TableError(f"{path} has no rows")
-    return RawTable(frame, with_marks(frame, found))
+    form = with_marks(frame, found)
+    texts = {str(name): column.dropna().astype("string").unique() for name, column in frame.items()}
+    numbers = [name for name, unique in texts.items() if reads_numbers(unique, form)]
+    # Columns may be named after years.
+    if reads_numbers(numbers, form) and not all(re.fullmatch(r"(19|20)\d\d", name) for name in numbers):
+        raise TableError(f"{path}: the first line seems to be a record: write names above it. Nothing was made")
+    return RawTable(frame, form)
+
+
+def _header(path: Path, lines: Iterable[str], sep: str) -> list[str]:
+    """The names of the columns; refused where a title stands above them."""
+    reader = csv.reader(lines, delimiter=sep)
+    rows = [(reader.line_num, row) for row in reader if row]
+    widths = [len(row) for _, row in rows]
+    usual = max(set(widths), key=widths.count)
+    is_mark = rows[0][1][0].casefold() == "sep="
+    if is_mark or (widths[0] < usual and widths.count(usual) > len(widths) / 2):
+        line = rows[1 if is_mark else widths.index(usual)][0]
+        raise TableError(f"{path}: the header seems to be line {line}; remove the lines above it. Nothing was made")
+    return rows[0][1]
 
 
 def _encoding(content: bytes) -> str:
@@ -104,6 +130,15 @@ def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
     """Whether all texts are numbers in this format."""
     pattern = number_pattern(form)
     return all((found := pattern.fullmatch(text.strip())) and found["digits"] for text in texts)
+
+
+def why_text(present: pd.Series, form: TableFormat, why: str) -> str:
+    """Why a column of texts is left out; where most have no letter, with the shape of one that is odd."""
+    unique = present.drop_duplicates()
+    is_odd = ~(unique.map(lambda text: reads_numbers([text], form)) | are_times(unique))
+    if is_odd.any() and unique.str.fullmatch(r"[\W\d_]*\d[\W\d_]*").mean() > 0.5:
+        return f"neither numbers nor dates throughout: cells such as {masked(unique[is_odd].iloc[0])}"
+    return why
 
 
 def _has_digits(text: str) -> bool:

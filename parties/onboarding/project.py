@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +22,7 @@ from parties.onboarding.schema_draft import Draft, Hints, draft_schema
 from parties.storage.atomic_files import copy, write_text
 from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids
+from parties.tables.sorted_ids import Duplicates
 from protocols.transport.keys import generate
 
 # Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
@@ -27,10 +30,21 @@ HELD_OUT, SEED_OF_SHARE = 0.2, 7
 SCHEMA, RUN = "schema.yaml", "run.yaml"
 TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
 
+# Ways in which the same ids are written in two files.
+_FORMS: dict[str, Callable[[str], str]] = {
+    "zeros in front": lambda text: text.lstrip("0"),
+    "capitals": str.casefold,
+    "marks and spaces": lambda text: re.sub(r"[\W_]", "", text),
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A party's part in a run: its role, name and folder, its peer, the address between them, the name of the run."""
+    """A party's part in a run.
+
+    Its role, name and folder, its peer, the address between them, the name of the run; and what the `model` section of
+    an active party says in place of its defaults.
+    """
 
     role: Literal["active", "passive"]
     party: str
@@ -38,15 +52,21 @@ class Part:
     folder: Path
     address: str
     run_id: str = "first"
+    model: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made: files, and columns whose public bounds are to be written down."""
+    """What was made: files, columns whose public bounds are to be written down, and columns that stay out.
+
+    With `has_repeats`, the data file repeats ids.
+    """
 
     files: tuple[Path, ...]
     to_send: Path
     open_bounds: tuple[str, ...]
+    ignored: tuple[str, ...]
+    has_repeats: bool
 
 
 def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
@@ -72,10 +92,14 @@ def make_party(data: Path, part: Part, hints: Hints) -> Made:
     """
     _check(part, hints)
     raw = read_raw(data)
-    return _make(draft_schema(raw, data, hints), raw, data, part)
+    draft = draft_schema(raw, data, hints)
+    ids = read_ids(raw.frame, [draft.id], data)
+    return _make(draft, raw, ids, data, part, duplicates="first" if ids.has_duplicates else "refuse")
 
 
-def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
+def make_project(
+    active: Path, passive: Path, folder: Path, hints: Hints, model: Mapping[str, Any] | None = None
+) -> dict[str, Made]:
     """Make both parties' folders on one machine, with each other's public keys; returns what was made, by party.
 
     Some records of the active party are kept for prediction.
@@ -90,18 +114,55 @@ def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dic
     raws = [read_raw(path) for path in (active, passive)]
     if unknown := sorted(set(hints.bounds) - {name for raw in raws for name in raw.frame.columns}):
         raise ConfigError(f"neither file has a column {named(unknown)}, for which bounds are given. Nothing was made")
-    bounds = [{name: hints.bounds[name] for name in hints.bounds if name in raw.frame.columns} for raw in raws]
-    of_party = (replace(hints, bounds=bounds[0]), Hints(id=hints.id, bounds=bounds[1]))
+    of_party = (
+        _hints_of(raws[0], raws[1], hints),
+        replace(_hints_of(raws[1], raws[0], hints), label=None, positive=None),
+    )
     address = f"tcp://127.0.0.1:{free_port()}"
-    first = Part(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
+    first = Part(
+        role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address, model=model or {}
+    )
     second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
     for part, own in zip((first, second), of_party, strict=True):
         _check(part, own)
     drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
-    made = [_make(drafts[0], raws[0], active, first, held_out=HELD_OUT), _make(drafts[1], raws[1], passive, second)]
+    ids = [
+        read_ids(raw.frame, [draft.id], path) for raw, draft, path in zip(raws, drafts, (active, passive), strict=True)
+    ]
+    _check_common(ids, names)
+    # Both sides must agree on it.
+    repeated: Duplicates = "first" if any(one.has_duplicates for one in ids) else "refuse"
+    made = [
+        _make(drafts[0], raws[0], ids[0], active, first, duplicates=repeated, held_out=HELD_OUT),
+        _make(drafts[1], raws[1], ids[1], passive, second, duplicates=repeated),
+    ]
     for one, peer in zip(made, (second, first), strict=True):
         copy(one.to_send, peer.folder / "keys" / one.to_send.name)
     return dict(zip(names, made, strict=True))
+
+
+def _hints_of(raw: RawTable, other: RawTable, hints: Hints) -> Hints:
+    """The hints that are about a file, beside the other party's."""
+    own, others = (tuple(map(str, table.frame.columns)) for table in (raw, other))
+    return replace(
+        hints,
+        id=hints.id if hints.id in own or hints.id not in others else None,
+        bounds={name: pair for name, pair in hints.bounds.items() if name in own},
+        beside=frozenset(name.casefold() for name in others),
+    )
+
+
+def _check_common(ids: Sequence[pd.Index], names: Sequence[str]) -> None:
+    """Refuse two files without a common id, and say so if it is for the way in which ids are written."""
+    known = set(ids[0])
+    if known.intersection(ids[1]):
+        return
+    cure = "name the record key with --id"
+    for what, form in _FORMS.items():
+        if set(map(form, known)).intersection(map(form, ids[1])):
+            cure = f"but for {what} they have some in common. Write ids in one form in both files"
+            break
+    raise ConfigError(f"{names[0]} and {names[1]} have no id in common; {cure}. Nothing was made")
 
 
 def _check(part: Part, hints: Hints) -> None:
@@ -111,7 +172,10 @@ def _check(part: Part, hints: Hints) -> None:
         _check_free(part.folder / name)
 
 
-def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: float = 0) -> Made:
+def _make(
+    draft: Draft, raw: RawTable, ids: pd.Index, data: Path, part: Part, *, duplicates: Duplicates, held_out: float = 0
+) -> Made:
+    align: dict[str, str] = {} if duplicates == "refuse" else {"duplicates": duplicates}
     is_active, folder, kind = part.role == "active", part.folder, ActiveRun if part.role == "active" else PassiveRun
     peer = {"name": part.peer, "public_key": f"keys/{part.peer}.public"}
     given: dict[str, Any] = {
@@ -124,11 +188,15 @@ def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: floa
         "answers": "cells",
     }
     if is_active:
-        given |= {"listen": part.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
+        model = {"objective": draft.objective, **MODEL, **part.model}
+        given |= {"listen": part.address, "passive": [peer], "model": model}
     else:
         given |= {"connect": part.address, "active": peer, "desensitize": DESENSITIZE}
     if held_out:
-        given |= {"ids": TRAIN_IDS, "align": {"method": "psi"}}
+        given["ids"] = TRAIN_IDS
+        align |= {"method": "psi"}
+    if align:
+        given["align"] = align
     read_section(kind, given)
     secret, public = generate(folder / "keys", part.party)
     write_text(folder / SCHEMA, draft.text())
@@ -136,8 +204,8 @@ def _make(draft: Draft, raw: RawTable, data: Path, part: Part, *, held_out: floa
     files = [folder / SCHEMA, folder / RUN, secret, public]
     if held_out:
         is_labelled = ~raw.frame[draft.label].isin(raw.format.na_values) & raw.frame[draft.label].notna()
-        files += _write_ids(read_ids(raw.frame[is_labelled], [draft.id], data), folder, held_out)
-    return Made(tuple(files), public, tuple(draft.open_bounds))
+        files += _write_ids(ids[is_labelled].unique(), folder, held_out)
+    return Made(tuple(files), public, tuple(draft.open_bounds), tuple(draft.ignore), ids.has_duplicates)
 
 
 def free_port() -> int:
@@ -149,7 +217,7 @@ def free_port() -> int:
 
 def _check_free(path: Path) -> None:
     if path.exists():
-        raise ConfigError(f"{path} exists and is not replaced. Nothing was made")
+        raise ConfigError(f"{path} exists and is not replaced; remove it, or give another place. Nothing was made")
 
 
 def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:

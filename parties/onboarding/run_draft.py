@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
-from opboost.noise_correction import CALM
 from parties.onboarding.key_words import constraint_words, keys_of, type_words
 from parties.onboarding.schema_draft import flow
 

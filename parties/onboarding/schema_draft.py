@@ -15,7 +15,8 @@ import yaml
 from opboost.table_format import TableFormat
 from parties.config.reader_section import TODO, is_open
 from parties.errors import ConfigError
-from parties.onboarding.dialect import RawTable, reads_numbers
+from parties.onboarding.date_formats import times_of
+from parties.onboarding.dialect import RawTable, reads_numbers, why_text
 from parties.tables.data_files import named
 
 Bound = float | date
@@ -48,7 +49,9 @@ PROPOSALS: dict[str, tuple[Any, Any]] = {
 # Categories with fewer records go to `other`; columns with more categories stay out.
 LEAST_RECORDS, LISTABLE = 10, 60
 
-_PATTERNS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+# Share of different cells in a column that may be the record key, but for records that come twice.
+NEARLY = 0.9
+
 _TRUTH = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"1", "0"}]
 
 
@@ -113,12 +116,23 @@ def flow(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What a person says about a data file: record key, label, positive label, public bounds by column."""
+    """What is known about a data file.
+
+    Attributes
+    ----------
+    id, label, positive : str, optional
+        Record key, label column, positive label.
+    bounds : mapping of str to pair
+        Public bounds by column.
+    beside : frozenset of str
+        Names of the other party's columns, case-folded: the record key is likely to have one of them.
+    """
 
     id: str | None = None
     label: str | None = None
     positive: str | None = None
     bounds: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
+    beside: frozenset[str] = frozenset()
 
 
 def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
@@ -139,13 +153,15 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
             "Nothing was made"
         )
     texts = {name: _texts(raw.frame[name], raw.format) for name in names}
-    draft = Draft(hints.id or _id_of(texts, path), hints.label)
+    draft = Draft(hints.id or _id_of(texts, path, hints), hints.label)
     if draft.label is not None:
         _describe_label(draft, texts[draft.label], raw.format, hints.positive)
     cleaning: set[str] = set()
     for name in names:
         if name not in (draft.id, draft.label):
             cleaning |= _describe(draft, name, texts[name], raw.format, hints.bounds.get(name))
+    if not draft.columns:
+        raise ConfigError(f"{path} has no column that may serve beside {draft.id!r}. Nothing was made")
     form = replace(raw.format, strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
     if reader := _reader(form):
         draft.keys["reader"] = reader
@@ -167,13 +183,24 @@ def _texts(column: pd.Series, form: TableFormat) -> pd.Series:
     return texts.mask(texts.str.strip().isin(form.na_values))
 
 
-def _id_of(texts: Mapping[str, pd.Series], path: Path) -> str:
-    """The first column that tells all records apart, one whose name says so before others."""
-    unique = [name for name, column in texts.items() if column.notna().all() and column.is_unique]
-    named_so = [name for name in unique if {"id", "key", "uuid", "no", "number"} & set(_words(name))]
-    if not unique:
-        raise ConfigError(f"{path}: no column tells all records apart; name the record key with --id")
-    return (named_so or unique)[0]
+def _id_of(texts: Mapping[str, pd.Series], path: Path, hints: Hints) -> str:
+    """The first column that tells all records apart: one of a name that both parties have, or that says so, if any.
+
+    Of such a name, a column will do that repeats a tenth of its cells.
+    """
+    whole = [name for name, column in texts.items() if column.notna().all() and not _is_unnamed(name)]
+    shared = [name for name in whole if name.casefold() in hints.beside and name != hints.label]
+    named_so = [name for name in whole if {"id", "key", "uuid", "no", "number"} & set(_words(name))]
+    for names, share in ((shared, 1), (shared, NEARLY), (named_so, 1), (whole, 1), (named_so, NEARLY)):
+        for name in names:
+            if texts[name].nunique() >= share * len(texts[name]):
+                return name
+    raise ConfigError(f"{path}: no column tells all records apart; name the record key with --id. Nothing was made")
+
+
+def _is_unnamed(name: str) -> bool:
+    """Whether the name is that which pandas gives a column without one."""
+    return re.fullmatch(r"Unnamed: \d+", name) is not None
 
 
 def _words(name: str) -> list[str]:
@@ -209,20 +236,30 @@ def _describe(
     plain = present.str.strip().str.casefold()
     cleaning: set[str] = set()
     found: dict[str, Any] = {}
-    if plain.nunique() < 2:
+    if _is_unnamed(name):
+        _leave_out(draft, name, "the header has no name for it")
+    elif plain.nunique() < 2:
         _leave_out(draft, name, "a single value")
     elif any(set(plain.unique()) <= pair for pair in _TRUTH):
         found = {"kind": "boolean"}
     elif reads_numbers(present.unique(), form):
         found = {"kind": "numeric", **_bounds(draft, name, bounds)}
-    elif times := _times_of(present):
+    elif times := times_of(present):
         found = times | _bounds(draft, name, bounds)
     elif plain.nunique() > LISTABLE:
-        _leave_out(draft, name, "text, or a key: more different values than categories can have")
+        _leave_out(
+            draft, name, why_text(present, form, "text, or a key: more different values than categories can have")
+        )
     else:
         found, cleaning = _categories_of(present)
+        if not found["categories"]:
+            _leave_out(draft, name, why_text(present, form, f"no category of {LEAST_RECORDS} records"))
+            found, cleaning = {}, set()
     if bounds is not None and "lower" not in found:
-        raise ConfigError(f"column {name!r} holds neither numbers nor dates, so it has no bounds. Nothing was made")
+        why = draft.notes.get(name, "it holds categories")
+        raise ConfigError(
+            f"column {name!r} has no bounds, for it is neither numbers nor dates: {why}. Nothing was made"
+        )
     if found:
         draft.columns[name] = {**found, "missing": "category" if len(present) < len(texts) else "refuse"}
     return cleaning
@@ -239,23 +276,6 @@ def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[
     if given is None:
         draft.notes[name] = "proposed by the name: check it" if proposed else "public bounds"
     return {"lower": lower, "upper": upper}
-
-
-def _times_of(present: pd.Series) -> dict[str, Any]:
-    """Description of a column of dates or times; empty for any other."""
-    unique = pd.Series(present.unique())
-    kind, fitting = "date", [pattern for pattern in _PATTERNS if _fits(unique, pattern)]
-    if not fitting:
-        kind, fitting = "datetime", ["ISO8601"] if _fits(unique, "ISO8601") else []
-    if not fitting:
-        return {}
-    if len(fitting) > 1:
-        return {"kind": kind, "format": f"{TODO}: {' or '.join(fitting)}"}
-    return {"kind": kind} | ({} if fitting[0] in ("ISO8601", _PATTERNS[0]) else {"format": fitting[0]})
-
-
-def _fits(texts: pd.Series, pattern: str) -> bool:
-    return bool(pd.to_datetime(texts.str.strip(), format=pattern, errors="coerce", utc=True).notna().all())
 
 
 def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:

@@ -25,6 +25,12 @@ _DRAWING = Lock()
 # Lines whose legend finds room inside the axes; a longer one goes below.
 MOST_INSIDE = 2
 
+# Bars that are named; names are cut where they would run into each other.
+MOST_NAMED = 7
+
+# Bars that stand apart; more of them touch, since one outline is drawn far faster than forty bars.
+MOST_APART = 12
+
 # Colours that stand for variables while matplotlib draws: nothing else in a drawing has them.
 _STAND_INS = {"#010101": "var(--ink)", "#020202": "var(--line)"} | {f"#0{k}0{k}ff": f"var(--s{k})" for k in range(1, 7)}
 _INK, _LINE, *_SERIES = _STAND_INS
@@ -74,6 +80,8 @@ def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: boo
             drawing.axes.errorbar(one.xs, one.ys, yerr=one.spreads, label=one.label, capsize=2, **style, **marker)
         else:
             drawing.axes.plot(one.xs, one.ys, label=one.label, **style, **marker)
+    if not x.is_log and all(float(value).is_integer() for one in series for value in one.xs):
+        drawing.axes.locator_params(axis="x", integer=True)
     if diagonal:
         drawing.axes.plot((0, 1), (0, 1), color=_INK, linewidth=0.8, linestyle=":")
     return drawing.svg(alt, legend=len(series) > 1)
@@ -83,14 +91,17 @@ def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Ax
     """Bar chart, with steps for a second set of heights over the bars."""
     drawing = _Drawing(x, y)
     places = range(len(labels))
+    edges = [place - 0.5 for place in (*places, len(labels))]
     (first, *others) = heights.items()
-    drawing.axes.bar(places, first[1], width=0.9, color=_SERIES[0], alpha=0.45, label=first[0])
+    if len(labels) > MOST_APART:
+        drawing.axes.stairs(first[1], edges, fill=True, color=_SERIES[0], alpha=0.45, linewidth=0, label=first[0])
+    else:
+        drawing.axes.bar(places, first[1], width=0.9, color=_SERIES[0], alpha=0.45, label=first[0])
     for k, (name, values) in enumerate(others, start=1):
-        edges = [place - 0.5 for place in (*places, len(labels))]
         drawing.axes.stairs(values, edges, color=_SERIES[k], linewidth=1.5, label=name)
     named = [place for place in places if labels[place]]
-    named = named[:: max(1, len(named) // 6)]
-    drawing.axes.set_xticks(named, [labels[place] for place in named])
+    named = named[:: max(1, -(-len(named) // MOST_NAMED))]
+    drawing.name("x", named, [_short(labels[place], max(10, 60 // len(named))) for place in named])
     return drawing.svg(alt, legend=bool(others))
 
 
@@ -98,7 +109,7 @@ def ranking(names: Sequence[str], values: Sequence[float], *, x: Axis, alt: str)
     """Horizontal bar chart, the first bar on top."""
     drawing = _Drawing(x, Axis(label=""), rows=len(names))
     drawing.axes.barh(range(len(names)), values, color=_SERIES[0], height=0.7)
-    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.name("y", range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
     return drawing.svg(alt, legend=False)
 
@@ -113,9 +124,14 @@ def intervals(
         values, range(len(names)), xerr=list(zip(*errors, strict=True)), fmt="o", color=_SERIES[0], capsize=3
     )
     drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
-    drawing.axes.set_yticks(range(len(names)), names)
+    drawing.name("y", range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
     return drawing.svg(alt, legend=False)
+
+
+def _short(name: str, most: int = 26) -> str:
+    """The beginning of a name that has no room; tables have it whole."""
+    return name if len(name) <= most else f"{name[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def standalone(svg: str) -> str:
@@ -168,17 +184,18 @@ class _Drawing:
                     drawn.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         self._limits = x.limits, y.limits
 
+    def name(self, axis: Literal["x", "y"], places: Sequence[int], names: Sequence[str]) -> None:
+        """Write names at places of an axis."""
+        with _settings_hold(self._settings):
+            (self.axes.set_xticks if axis == "x" else self.axes.set_yticks)(places, names)
+
     def svg(self, alt: str, *, legend: bool) -> str:
         """The drawing as an ``svg`` element that scales with its page and is read out as `alt`."""
-        from matplotlib.text import Text
-
         x_limits, y_limits = self._limits
         if x_limits is not None:
             self.axes.set_xlim(*x_limits)
         if y_limits is not None:
             self.axes.set_ylim(*y_limits)
-        for words in self._figure.findobj(Text):
-            words.set_parse_math(False)
         text = io.StringIO()
         # The salt makes names inside the drawing the same for the same drawing, and others in another one.
         with _settings_hold({**self._settings, "svg.hashsalt": alt}):

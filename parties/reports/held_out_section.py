@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 from opboost.uplift import Uplift
 from parties.errors import RunFolderError
 from parties.reports.page import FigureGrid
-from parties.reports.words import number
+from parties.reports.words import metric_name, number
 from parties.runs.run_folder import RunFolder
 
 _UPLIFT = TypeAdapter(Uplift)
@@ -39,10 +39,12 @@ def uplift_grid(found: Uplift, party: str) -> FigureGrid:
     ]
     if found.low is not None and found.high is not None:
         rows.append(("uplift, 95 % bootstrap interval", f"{number(found.low)} to {number(found.high)}"))
-    caption = f"{found.metric} of {found.n_rows:,} held-out records, which were neither released nor trained on"
+    caption = (
+        f"{metric_name(found.metric)} of {found.n_rows:,} held-out records, which were neither released nor trained on"
+    )
     if found.n_chose:
         caption += f"; {found.n_chose:,} others chose between models, and are not scored"
-    return FigureGrid(caption, ("model", found.metric), tuple(rows))
+    return FigureGrid(caption, ("model", metric_name(found.metric)), tuple(rows))
 
 
 def _shown(value: float | None) -> str:

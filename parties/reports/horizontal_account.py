@@ -39,7 +39,7 @@ from opboost.privacy.renyi import renyi_epsilon
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
 from parties.reports.sentences import odds
-from parties.reports.words import loss, number
+from parties.reports.words import chance, loss, number
 
 # Orders and deltas at which the curves are shown.
 SHOWN_ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
@@ -186,7 +186,7 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
     if promise.notion == "none":
         yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
     else:
-        but = f", but for a chance of {promise.delta:.3g}" if promise.delta else ""
+        but = f", but for a chance of {chance(promise.delta)}" if promise.delta else ""
         right = (1 - promise.delta) / (1 + math.exp(-promise.epsilon)) + promise.delta
         yield Prose(
             f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"
@@ -202,7 +202,27 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
 
 def account_section(facts: AccountFacts) -> PageSection:
     """Privacy accounting as a section of a page."""
-    promise = facts.guarantee
+    blocks: list[PageBlock] = [Prose(str(facts.guarantee), is_strong=True), _promise_grid(facts.guarantee)]
+    if facts.queries:
+        queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
+        blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))
+    if facts.renyi:
+        orders, rhos = zip(*facts.renyi, strict=True)
+        x, y = Axis(label="order", is_log=True), Axis(label="divergence", is_log=True)
+        svg = lines([Series("Renyi", orders, rhos)], x=x, y=y, alt="Renyi divergence against its order")
+        blocks += [_order_grid(facts), Figure(svg, "RDP: the sum of all releases' divergences at each order.")]
+    if facts.profiles:
+        curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
+        x, y = Axis(label="delta", is_log=True), Axis(label="epsilon")
+        svg = lines(curves, x=x, y=y, alt=f"Epsilon against delta by {len(curves)} accounts")
+        told = "What the same releases promise at each delta, by account; all hold, the lowest is the tightest."
+        blocks += [_profile_grid(facts), Figure(svg, told)]
+        if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
+            blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
+    return PageSection("Account", tuple(blocks), is_folded=True)
+
+
+def _promise_grid(promise: RecordGuarantee) -> FigureGrid:
     rows = [
         ("definition", promise.notion),
         ("epsilon", loss(promise.epsilon)),
@@ -214,44 +234,7 @@ def account_section(facts: AccountFacts) -> PageSection:
     rows += [(f"epsilon against {one.against}", loss(one.epsilon)) for one in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
-    blocks: list[PageBlock] = [
-        Prose(str(promise), is_strong=True),
-        FigureGrid("The promise", ("what", "value"), tuple(rows)),
-    ]
-    if facts.queries:
-        queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
-        blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))
-    if facts.renyi:
-        orders, rhos = zip(*facts.renyi, strict=True)
-        blocks += [
-            _order_grid(facts),
-            Figure(
-                lines(
-                    [Series("Renyi", orders, rhos)],
-                    x=Axis(label="order", is_log=True),
-                    y=Axis(label="divergence", is_log=True),
-                    alt="Renyi divergence against its order",
-                ),
-                "RDP: the sum of all releases' divergences at each order.",
-            ),
-        ]
-    if facts.profiles:
-        curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
-        blocks.append(_profile_grid(facts))
-        blocks.append(
-            Figure(
-                lines(
-                    curves,
-                    x=Axis(label="delta", is_log=True),
-                    y=Axis(label="epsilon"),
-                    alt=f"Epsilon against delta by {len(curves)} accounts",
-                ),
-                "What the same releases promise at each delta, by account; all hold, the lowest is the tightest.",
-            )
-        )
-        if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
-            blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
-    return PageSection("Account", tuple(blocks), is_folded=True)
+    return FigureGrid("The promise", ("what", "value"), tuple(rows))
 
 
 def _order_grid(facts: AccountFacts) -> FigureGrid:

@@ -23,7 +23,7 @@ def record_page(facts: RecordFacts) -> Page:
             "within the promise or was public before; no record, label or sum of one worker is known here."
         )
     else:
-        title = f"Run {history.run_id}: what {history.party} answered, and the model"
+        title = f"Run {history.run_id}: what {history.party} took part in"
         lead = (
             f"For {history.party}: it holds statistics of its own labels (curves, metrics), how many rows it has, and "
             "its account. It holds no record, id or label, and of the others nothing but the model's trees."

@@ -145,10 +145,11 @@ class AccountStatement:
     @property
     def sentence(self) -> str:
         """The sums in words."""
-        left = "no limit" if self.epsilon.remaining is None else f"{self.epsilon.remaining:g}"
+        n, left = len(self.runs), self.epsilon.remaining
         return (
-            f"{len(self.runs)} runs have spent epsilon {rounded_up(self.epsilon.spent)} and delta "
-            f"{rounded_up(self.delta.spent)} of every record together; of epsilon remains: {left}."
+            f"{n} run{'s have' if n != 1 else ' has'} spent epsilon {rounded_up(self.epsilon.spent)} and delta "
+            f"{rounded_up(self.delta.spent)} of every record; "
+            + ("there is no limit." if left is None else f"epsilon {left:g} remains.")
         )
 
 
@@ -204,6 +205,11 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
         return statement(ledger, budget)
+
+
+def known_statement(run_file: Path, run: PassiveRun) -> Statement | None:
+    """Sum up a passive party's ledger; None if there is none yet."""
+    return read_statement(run_file, None) if run.ledger.path.exists() else None
 
 
 def ledger_path(run_file: Path | None, path: Path | None) -> Path:

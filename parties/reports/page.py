@@ -42,6 +42,11 @@ GLOSSARY = {
 }
 _TERMS = re.compile(rf"(?<![\w-])({'|'.join(sorted(map(re.escape, GLOSSARY), key=len, reverse=True))})(?![\w-])", re.I)
 
+# Characters that a cell of a narrow table may hold.
+MOST_IN_CELL = 60
+
+_CODE = re.compile("`([^`]+)`")
+
 
 @dataclass(frozen=True, slots=True)
 class Prose:
@@ -71,6 +76,11 @@ class FigureGrid:
         if any(len(row) != len(self.headings) for row in self.rows):
             raise ValueError(f"the table {self.caption!r} has rows of another length than its headings")
 
+    @property
+    def is_wordy(self) -> bool:
+        """Whether narrow windows show its rows as cards: of few columns, one of which holds sentences."""
+        return len(self.headings) < 5 and any(len(cell) > MOST_IN_CELL for row in self.rows for cell in row)
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -98,7 +108,7 @@ class VerdictRow:
     grade : int
         Its colour, 0 for the best.
     word, guess, example, action : str
-    strip : tuple of float
+    strip : tuple of float or None
         Where an example value lies on its range, and from where to where its release, as shares of the range.
     """
 
@@ -108,7 +118,7 @@ class VerdictRow:
     guess: str
     example: str
     action: str
-    strip: tuple[float, float, float]
+    strip: tuple[float, float, float] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +209,7 @@ def to_html(page: Page) -> str:
     environment.globals["kind_of"] = lambda block: type(block).__name__
     used: dict[str, int] = {}
     environment.filters["explained"] = partial(_explained, used)
+    environment.filters["unbroken"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
     data = next((one.data for section in page.sections for one in section.blocks if isinstance(one, WhatIf)), None)
     script = Path(__file__).with_name("what_if.js").read_text() if data is not None else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -214,7 +225,10 @@ def to_html(page: Page) -> str:
 
 
 def _explained(used: dict[str, int], text: str) -> str:
-    """The text with a button at every term of the glossary, which shows what it means; notes the terms in `used`."""
+    """The text with a button at every term of the glossary, which shows what it means; notes the terms in `used`.
+
+    What stands between backticks becomes code.
+    """
     from markupsafe import Markup, escape
 
     def button(found: re.Match[str]) -> str:
@@ -222,7 +236,7 @@ def _explained(used: dict[str, int], text: str) -> str:
         place, told = used.setdefault(key, len(used)), escape(GLOSSARY[key])
         return f'<button type="button" class="term" popovertarget="term-{place}" title="{told}">{found[0]}</button>'
 
-    return Markup(_TERMS.sub(button, str(escape(text))))
+    return Markup(_CODE.sub(r"<code>\1</code>", _TERMS.sub(button, str(escape(text)))))
 
 
 def to_markdown(page: Page) -> str:

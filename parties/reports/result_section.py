@@ -9,7 +9,7 @@ from opboost.uplift import Uplift
 from parties.reports.figures import Axis, Series, bars, intervals, lines, ranking
 from parties.reports.held_out_section import uplift_grid
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
-from parties.reports.words import number, percent
+from parties.reports.words import metric_name, number, percent
 
 # Bases whose rows the trees were grown or stopped on; scores of all others are of records that the model never saw.
 _SEEN, _HELD_OUT = ("training rows", "validation rows"), "held-out records"
@@ -47,25 +47,26 @@ def _best(fits: Sequence[FitQuality]) -> FitQuality:
 def metrics_grid(fits: Sequence[FitQuality]) -> FigureGrid:
     """All metrics of all sets of rows in one table."""
     names = tuple(dict.fromkeys(name for fit in fits for name in fit.metrics))
+    shown = map(metric_name, names)
     rows = tuple((fit.basis, f"{fit.n_rows:,}", *(number(fit.metrics.get(name)) for name in names)) for fit in fits)
-    return FigureGrid("Metrics of the joint model, by how records were scored", ("scored", "rows", *names), rows)
+    return FigureGrid("Metrics, by how records were scored", ("scored", "rows", *shown), rows)
 
 
 def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) -> Figure | None:
     """Chart of the scores of records that no model saw, with the active party's own model."""
     scores = {}
     if uplift is not None and uplift.alone is not None and uplift.joint is not None:
-        scores = {f"{party} alone": uplift.alone, "joint, held-out": uplift.joint}
+        scores = {f"held out: {party} alone": uplift.alone, "held out: joint": uplift.joint}
     metric = uplift.metric if uplift is not None else next((name for fit in fits for name in fit.metrics), "")
     for fit in fits:
         if not fit.basis.endswith(_SEEN) and fit.basis != _HELD_OUT and metric in fit.metrics:
-            scores[fit.basis.removeprefix("records scored ")] = fit.metrics[metric]
+            scores[fit.basis.replace("records scored ", "scored: ").replace("in mode ", "")] = fit.metrics[metric]
     if len(scores) < 2:
         return None
     told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
     return Figure(
-        ranking(list(scores), list(scores.values()), x=Axis(label=metric), alt=f"Scores: {told}"),
-        f"{metric} of records that were neither released nor trained on.",
+        ranking(list(scores), list(scores.values()), x=Axis(label=metric_name(metric)), alt=f"Scores: {told}"),
+        f"{metric_name(metric)} of records that were neither released nor trained on.",
     )
 
 
@@ -93,56 +94,42 @@ def lift_grid(fit: FitQuality) -> FigureGrid:
 
 def _curves(fit: FitQuality) -> Iterator[Figure]:
     if fit.roc:
-        x, y = zip(*fit.roc, strict=True)
-        area = fit.metrics["auc"]
-        yield Figure(
-            lines(
-                [Series("model", x, y)],
-                x=Axis(label="false positive rate"),
-                y=Axis(label="true positive rate"),
-                alt=f"ROC curve, {fit.basis}, area {area:.4f}",
-                diagonal=True,
-            ),
-            f"ROC curve, {fit.basis}; the area under it is {area:.4f}. Dotted: guessing.",
-        )
+        false, true = zip(*fit.roc, strict=True)
+        area = f"{fit.metrics['auc']:.4f}"
+        told = f"ROC curve, {fit.basis}; the area under it is {area}. Dotted: guessing."
+        axes = Axis(label="false positive rate"), Axis(label="true positive rate")
+        yield _against_diagonal(false, true, *axes, alt=f"ROC curve, {fit.basis}, area {area}", told=told)
     if fit.calibration:
         predicted, observed, _ = zip(*fit.calibration, strict=True)
-        yield Figure(
-            lines(
-                [Series("tenths of the rows", predicted, observed)],
-                x=Axis(label="mean prediction"),
-                y=Axis(label="share of label 1"),
-                alt=f"Calibration, {fit.basis}",
-                diagonal=True,
-            ),
-            f"Calibration, {fit.basis}: a point per tenth of the rows. Dotted: predictions that come true.",
-        )
+        alt = f"Calibration, {fit.basis}"
+        told = f"{alt}: a point per tenth of the rows. Dotted: predictions that come true."
+        axes = Axis(label="mean prediction"), Axis(label="share of label 1")
+        yield _against_diagonal(predicted, observed, *axes, alt=alt, told=told)
+
+
+def _against_diagonal(xs: tuple[float, ...], ys: tuple[float, ...], x: Axis, y: Axis, *, alt: str, told: str) -> Figure:
+    return Figure(lines([Series("model", xs, ys)], x=x, y=y, alt=alt, diagonal=True), told)
 
 
 def _uplift_blocks(found: Uplift) -> Iterator[PageBlock]:
     if found.uplift is None or found.low is None or found.high is None:
         yield Prose(f"The uplift could not be measured: {found.reason}.", is_strong=True)
-    else:
-        change = "better" if found.uplift >= 0 else "worse"
-        certainty = "" if found.low > 0 or found.high < 0 else ", which chance alone explains too"
-        yield Prose(
-            f"With the passive parties' columns, {found.metric} is {number(abs(found.uplift))} {change} than without "
-            f"(95 % interval of the uplift: {number(found.low)} to {number(found.high)}){certainty}.",
-            is_strong=True,
-        )
-        if found.reason:
-            yield Prose(f"Some records were left out: {found.reason}.")
-    if found.uplift is not None and found.low is not None and found.high is not None:
-        yield Figure(
-            intervals(
-                ["uplift"],
-                [found.uplift],
-                [(found.low, found.high)],
-                x=Axis(label=f"by how much {found.metric} is better"),
-                alt=f"Uplift on held-out records: {found.uplift:.4g}, from {found.low:.4g} to {found.high:.4g}",
-            ),
-            f"Uplift in {found.metric} with its 95 % bootstrap interval. At zero, the passive parties add nothing.",
-        )
+        return
+    metric, change = metric_name(found.metric), "better" if found.uplift >= 0 else "worse"
+    certainty = "" if found.low > 0 or found.high < 0 else ", which chance alone explains too"
+    yield Prose(
+        f"With the passive parties' columns, {metric} is {number(abs(found.uplift))} {change} than without "
+        f"(95 % interval of the uplift: {number(found.low)} to {number(found.high)}){certainty}.",
+        is_strong=True,
+    )
+    if found.reason:
+        yield Prose(f"Some records were left out: {found.reason}.")
+    alt = f"Uplift on held-out records: {found.uplift:.4g}, from {found.low:.4g} to {found.high:.4g}"
+    axis = Axis(label=f"by how much {metric} is better")
+    yield Figure(
+        intervals(["uplift"], [found.uplift], [(found.low, found.high)], x=axis, alt=alt),
+        f"Uplift in {metric} with its 95 % bootstrap interval. At zero, the passive parties add nothing.",
+    )
 
 
 def fit_sections(fits: Sequence[FitQuality]) -> Iterator[PageSection]:
@@ -156,14 +143,11 @@ def fit_sections(fits: Sequence[FitQuality]) -> Iterator[PageSection]:
 def _fit_blocks(fit: FitQuality) -> Iterator[PageBlock]:
     if len(fit.curve) > 1:
         rounds, scores = zip(*fit.curve, strict=True)
+        metric = metric_name(fit.metric)
+        alt = f"Training curve, {fit.basis}: {metric} from {scores[0]:.4g} to {scores[-1]:.4g}"
         yield Figure(
-            lines(
-                [Series(fit.metric, rounds, scores)],
-                x=Axis(label="rounds"),
-                y=Axis(label=fit.metric),
-                alt=f"Training curve, {fit.basis}: {fit.metric} from {scores[0]:.4g} to {scores[-1]:.4g}",
-            ),
-            f"{fit.metric} after each round, {fit.basis}.",
+            lines([Series(metric, rounds, scores)], x=Axis(label="rounds"), y=Axis(label=metric), alt=alt),
+            f"{metric} after each round, {fit.basis}.",
         )
     if fit.residuals:
         edges = [f"{low:.3g}" for low, _, _ in fit.residuals]

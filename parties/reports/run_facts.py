@@ -24,7 +24,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.ledger.noised_labels import PROMISE_FILE
 from parties.reports.held_out_section import load_uplift
-from parties.reports.ledger_statement import Statement, read_statement
+from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
 from parties.runs.run_folder import RunFolder
@@ -240,7 +240,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
             )
             for mechanism in router.mechanisms
         ),
-        ledger=read_statement(path, None) if run.ledger.path.exists() else None,
+        ledger=known_statement(path, run),
         shared_thresholds=run.share_thresholds,
         allows_routed=run.allow_routed,
         by_cells=router.tests.by_cells,

@@ -11,8 +11,8 @@ from parties.reports.result_section import fit_sections, result_sections
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
 from parties.reports.words import (
-    columns_grid,
     guarantee_blocks,
+    guarantee_section,
     leakage_section,
     ledger_section,
     loss,
@@ -70,9 +70,7 @@ def passive_page(facts: PassiveFacts) -> Page:
                 "In plain words",
                 (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
-            PageSection(
-                "Guarantee", (*guarantee_blocks(facts.guarantee), columns_grid(facts.guarantee.columns)), is_folded=True
-            ),
+            guarantee_section(facts.guarantee),
             leakage_section(by_cells=facts.by_cells),
             ledger_section(facts.ledger),
             *history_sections(history),
@@ -84,7 +82,6 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, guarantee in facts.guarantees.items():
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
-        yield columns_grid(guarantee.columns)
     yield Prose(_label_words(facts))
     for peer, leak in facts.label_leaks.items():
         yield Prose(
@@ -121,13 +118,11 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
     )
     if facts.noise:
         yield Prose(f"Noised columns: {facts.noise}.")
-    yield from importance_blocks(facts.importance, has_gains=True, party=facts.history.party)
+    yield from importance_blocks(facts.importance, has_gains=True)
 
 
-def importance_blocks(
-    importance: Sequence[Importance], *, has_gains: bool, party: str | None = None
-) -> Iterator[PageBlock]:
-    """Importance of columns; with their owners, where these are several parties."""
+def importance_blocks(importance: Sequence[Importance], *, has_gains: bool) -> Iterator[PageBlock]:
+    """Importance of columns, those of passive parties behind the names of these."""
     shown = importance[:MOST_COLUMNS]
     names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
     of_what = "the gain" if has_gains else "the splits"
@@ -136,12 +131,8 @@ def importance_blocks(
             "These trees know no gains. Where splits are drawn at random, their number says nothing of what a column "
             "is worth."
         )
-    headings = ("column", *(["owner"] if party else []), f"share of {of_what}", "splits")
-    rows = tuple(
-        (name, *([one.owner or party] if party else []), percent(one.share), str(one.n_splits))
-        for name, one in zip(names, shown, strict=True)
-    )
-    yield FigureGrid("Importance", headings, rows)
+    rows = tuple((name, percent(one.share), str(one.n_splits)) for name, one in zip(names, shown, strict=True))
+    yield FigureGrid("Importance", ("column", f"share of {of_what}", "splits"), rows)
     if shown and any(one.share > 0 for one in shown):
         yield Figure(
             ranking(

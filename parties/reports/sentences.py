@@ -153,10 +153,10 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
     difference, points = everyday_difference(mechanism)
     lower, upper = schema.bounds
     if schema.kind is Kind.ORDERED:
-        apart = f"whose {schema.name} differs by one category"
+        apart = f"that differ by one category in {schema.name}"
         whole = f"from the first of its {len(schema.categories)} categories to the last"
     else:
-        apart = f"whose {schema.name} differs by {difference:,.10g}"
+        apart = f"that differ by {difference:,.10g} in {schema.name}"
         whole = f"over the whole range {lower:,g} to {upper:,g}"
     most = odds(mechanism.loss(points))
     if isinstance(value, LocalMap):

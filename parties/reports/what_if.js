@@ -29,7 +29,8 @@
   const option = at => asked(at) || data.columns[at].chosen;
 
   const show = () => {
-    get("said").textContent = "loss " + data.budgets[budget.value] + " over the whole range";
+    get("said").textContent = data.said[budget.value] +
+      (mechanism.value === "local" ? "; a value's cell is told exactly all the same" : "");
     budget.setAttribute("aria-valuetext", get("said").textContent);
     const rows = data.columns.map((one, at) => {
       const [grade, guess, order, setting] = option(at), row = document.createElement("tr");
@@ -42,7 +43,10 @@
           badge.className = "grade g" + grade;
           badge.textContent = text;
           cell.append(badge);
-        } else cell.textContent = text;
+        } else {
+          cell.textContent = text;
+          if (place > 1) cell.dataset.label = ["guess", "order kept", "setting"][place - 2];
+        }
         row.append(cell);
       });
       return row;
@@ -56,9 +60,9 @@
       curve(data.columns[shown].chosen[5], "var(--s6)", "4 3"),
       curve(option(shown)[5], "var(--s1)", "none"),
     );
-    get("legend").textContent = "Odds for two values of " + data.columns[shown].name +
-      " by how far apart they are: dashed as in the run file, solid as chosen here.";
-    const lines = data.columns.flatMap((one, at) => asked(at) ? ["    " + asked(at)[4]] : []);
+    get("legend").textContent = "With what odds two values of " + data.columns[shown].name +
+      " are told apart, by their distance: dashed as in the run file, solid as chosen here.";
+    const lines = data.columns.flatMap((one, at) => asked(at) ? [asked(at)[4]] : []);
     get("yaml").textContent = lines.length
       ? ["desensitize:", "  columns:", ...lines].join("\n")
       : "# as it stands in the run file";
@@ -82,6 +86,7 @@
       svg("line", { x1: 40, x2: 335, y1: y, y2: y, stroke: "var(--line)" }), svg("text", { x: 2, y: y + 3 }, text));
   }
   for (const [x, text] of data.shares) get("axes").append(svg("text", { x, y: 185, "text-anchor": "middle" }, text));
+  get("axes").append(svg("text", { x: 335, y: 197, "text-anchor": "end" }, "distance, as a share of the range"));
   for (const control of [budget, mechanism, points]) control.addEventListener("input", choose);
   column.addEventListener("input", show);
   get("reset").addEventListener("click", () => { state.fill(null); show(); });

@@ -80,6 +80,16 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+def chance(delta: float) -> str:
+    """Format a small probability as one in so many, no smaller than it is."""
+    return f"one in {math.floor(1 / delta * (1 + 1e-9)):,}"
+
+
+def metric_name(metric: str) -> str:
+    """A metric's name as people write it."""
+    return {"auc": "AUC", "gini": "Gini", "ks": "KS", "logloss": "log loss"}.get(metric, metric)
+
+
 def size(n_bytes: int) -> str:
     """Format a number of bytes with a decimal unit."""
     for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
@@ -92,12 +102,12 @@ def leakage_section(*, by_cells: bool = False) -> PageSection:
     """Section on leakage: what each side of a vertical run learns."""
     changed = _LEAKAGE_BY_CELLS if by_cells else {}
     rows = tuple((name, *changed.get(name, sides)) for name, *sides in _LEAKAGE)
-    grid = FigureGrid("What each side learns", ("kind", "B of A", "A of B"), rows)
+    grid = FigureGrid("What each side learns", ("kind", "B learns of A", "A learns of B"), rows)
     return PageSection("Who sees what", (grid,), is_folded=True)
 
 
 def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
-    """Blocks on a guarantee: its unit, its neighbours and what it does not cover."""
+    """Blocks on a guarantee: its unit, its neighbours, what it does not cover, and its columns."""
     blocks: list[PageBlock] = [Prose(guarantee.protected, is_strong=True)]
     if guarantee.notion != "none":
         rows = (
@@ -118,8 +128,13 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
         )
     if not guarantee.is_secure:
         blocks.append(Prose("Drawn from seeded bits: NOT FOR RELEASE.", is_strong=True))
-    blocks.append(Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."))
+    blocks += [Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."), columns_grid(guarantee.columns)]
     return tuple(blocks)
+
+
+def guarantee_section(guarantee: Guarantee) -> PageSection:
+    """Section on a guarantee."""
+    return PageSection("Guarantee", guarantee_blocks(guarantee), is_folded=True)
 
 
 def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
@@ -153,35 +168,42 @@ def ledger_section(statement: Statement | None) -> PageSection:
 
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
+    bits = statement.record_cell_bits
     return (
-        f"{statement.n_lines} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. The worst of "
-        f"{statement.n_records} records has spent {number(statement.record.spent)} over all columns; remaining: "
-        f"{_remaining(statement.record)}. Of its cells at most {number(statement.record_cell_bits.spent)} bits were "
-        f"published exactly; remaining: {_remaining(statement.record_cell_bits)}."
-        + f" {statement.n_spared} cells of its records were never charged."
-        * (statement.n_spared > 0)
+        f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
+        f"{statement.n_records:,} records, the one that spent most has spent {number(statement.record.spent)} over all "
+        f"columns; remaining: {_remaining(statement.record)}."
+        + f" Of its cells at most {number(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        * (bits.spent > 0 or bits.limit is not None)
+        + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
 
 
 def spent_grid(statement: Statement) -> FigureGrid:
-    """Table of spent and remaining budget, column by column."""
-    kinds = ("epsilon per unit", "categories", "cells, bits")
+    """Table of spent and remaining budget, column by column; kinds of which nothing was spent are left out."""
+    kinds = {
+        "epsilon per unit": [one.epsilon for one in statement.columns],
+        "categories": [one.category_epsilon for one in statement.columns],
+        "cells, bits": [one.cell_bits for one in statement.columns],
+    }
+    used = {
+        kind: found for kind, found in kinds.items() if any(one.spent or one.remaining is not None for one in found)
+    }
     counts = ("records", "draws", "used again", "tests resolved", "cuts of cells", "values answered")
     return FigureGrid(
         "Spent over all runs, and remaining",
-        ("column", "one unit", *(text for kind in kinds for text in (kind, "remaining")), *counts),
+        ("column", "one unit", *(text for kind in used for text in (kind, "remaining")), *counts),
         tuple(
             (
                 one.column,
                 one.unit.words if one.unit is not None else "-",
+                *(text for found in used.values() for text in (number(found[k].spent), _remaining(found[k]))),
                 *(
-                    text
-                    for spending in (one.epsilon, one.category_epsilon, one.cell_bits)
-                    for text in (number(spending.spent), _remaining(spending))
+                    f"{n:,}"
+                    for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
                 ),
-                *map(str, (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)),
             )
-            for one in statement.columns
+            for k, one in enumerate(statement.columns)
         ),
     )
 

@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 from opboost.fit_quality import FitQuality
-from opboost.noised_table import NoiseChoice
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.tree import Ensemble

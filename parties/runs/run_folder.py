@@ -43,7 +43,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from opboost.fit_quality import FitQuality
-from opboost.noised_table import NoiseChoice
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.model_file import document_digest, load_model, save_model

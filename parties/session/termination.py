@@ -37,8 +37,13 @@ CHAIN_BROKEN = "the chain needs every owner"
 TOO_FEW = "too few workers are there for a sum. Nothing more was released"
 PASSING = (f": {_STOPPED}", f": {_LEFT}", f"; {CHAIN_BROKEN}", f": {TOO_FEW}")
 
+_ACCOUNT = "it keeps account of what it releases, and its account does not allow this. Nothing was released"
+
+# Why a peer ended a run that it may come back to when it is started again: after a full disk it says one of the last.
+RETURNING = (*PASSING, f": {NO_REASON}", f": {_ACCOUNT}")
+
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
+    (LedgerError, _ACCOUNT),
     (WorkersLost, "its workers stopped. What was released before stays as it is"),
     (Stopped, _STOPPED),
 )

@@ -31,8 +31,11 @@ def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataF
     if not schema.format.changes_cells:
         return frame
     read = {name: column_cells(frame[name], schema) for name in schema.names if name in frame.columns}
-    if schema.label is not None and schema.label in frame.columns and schema.format.positive:
-        read[schema.label] = _labels(frame[schema.label], schema.format, path)
+    for what, name in schema.of_training:
+        if name in frame.columns and name == schema.label and schema.format.positive:
+            read[name] = _labels(frame[name], schema.format, path)
+        elif name in frame.columns and what != "group" and _holds_texts(frame[name]):
+            read[name] = _numbers(frame[name], schema.format)
     return frame.assign(**read)
 
 
@@ -101,8 +104,10 @@ def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series
         texts = _by_text(column, form, str.strip)
         # Dates that a Parquet file holds as such become ISO texts.
         is_typed = pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")
-        pattern = "ISO8601" if is_typed else own.pattern or "ISO8601"
-        times = pd.to_datetime(texts, format=pattern, errors="coerce", utc=True)
+        first, *others = (not is_typed and own.patterns) or ("ISO8601",)
+        times = pd.to_datetime(texts, format=first, errors="coerce", utc=True)
+        for pattern in others:
+            times = times.fillna(pd.to_datetime(texts, format=pattern, errors="coerce", utc=True))
     else:
         texts, times = column, pd.to_datetime(column, utc=True)
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")

@@ -51,6 +51,9 @@ def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFr
     if frame.shape[1] and frame.iloc[:, -1].isna().any() and (short := _short_rows(content, form.sep)):
         lines = f"line{'s' * (len(short) > 1)} {named(short)}"
         raise TableError(f"{path} has {len(short)} rows with fewer cells than its header names columns: {lines}")
+    # Spreadsheets leave lines of separators, which are as empty as those without.
+    if frame.shape[1] > 1 and frame.iloc[:, 0].isna().any():
+        frame = frame.dropna(how="all", ignore_index=True)
     return frame
 
 

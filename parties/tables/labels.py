@@ -1,4 +1,4 @@
-"""Columns of a data file that are neither id nor feature: labels, weights, base margins."""
+"""Columns of a data file that are neither id nor feature: labels, weights, groups, base margins."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pandas as pd
 
 from opboost.arrays import Values
 from opboost.preprocess import holds_numbers
+from opboost.schema import TableSchema
 from opboost.vertical import MAX_WEIGHT
 from parties.errors import TableError
 
@@ -38,3 +39,21 @@ def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = Fa
     if n_bad:
         raise TableError(f"{path}: {what} column {name!r} is missing, infinite or not a number in {n_bad} rows")
     return labels
+
+
+def read_groups(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:
+    """Numbers of the groups of records; NaN for a missing one, where one may be."""
+    numbers = pd.factorize(column)[0].astype(np.float64)
+    n_missing = int((numbers < 0).sum())
+    if n_missing and not may_miss:
+        raise TableError(f"{path}: group column {name!r} is missing in {n_missing} rows")
+    return np.where(numbers < 0, np.nan, numbers)
+
+
+def all_labels(path: Path, frame: pd.DataFrame, schema: TableSchema) -> Values:
+    """The labels of all rows, with the numbers of their groups, shape ``(n_rows,)`` or ``(n_rows, n_columns)``."""
+    may_miss = schema.format.drops_unlabelled
+    columns = [read_labels(path, frame[name], name, may_miss=may_miss) for name in schema.labels]
+    if schema.group is not None:
+        columns.append(read_groups(path, frame[schema.group], schema.group, may_miss=may_miss))
+    return np.column_stack(columns) if len(columns) > 1 else columns[0]

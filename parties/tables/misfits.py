@@ -96,7 +96,7 @@ def _places(path: Path, schema: TableSchema, rows: Sequence[int]) -> list[str]:
     if is_stored(path):
         return [f"row {row + 1}" for row in rows]
     reader = csv.reader(_lines(path, schema), delimiter=schema.format.sep)
-    lines = [reader.line_num for record in reader if record]
+    lines = [reader.line_num for record in reader if any(record)]
     return [f"line {lines[row + 1]}" for row in rows]
 
 

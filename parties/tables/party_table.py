@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -23,10 +22,11 @@ from parties.storage.spool import KeptNumbers
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
-from parties.tables.labels import read_labels, read_weights
+from parties.tables.labels import all_labels, read_labels, read_weights
 from parties.tables.parquet import StoredColumns
 from parties.tables.parquet_files import read_stored, stored_frames, stored_names
-from parties.tables.record_ids import Ids, canonical, each_id, ids_to_keep, read_ids, rows_to_keep
+from parties.tables.record_ids import Ids, canonical, digest_of_ids, each_id, ids_to_keep, read_ids, rows_to_keep
+from parties.tables.record_keys import KeyTexts
 from parties.tables.sorted_ids import Duplicates, SortedIds
 
 LABEL_OF_PASSIVE = "the schema names a `label`, which only the active party has"
@@ -34,18 +34,22 @@ LABEL_OF_PASSIVE = "the schema names a `label`, which only the active party has"
 
 @dataclass(frozen=True)
 class PartyTable:
-    """Records in ascending order of their ids.
+    """Records in ascending order of their ids, or of the names that parties call them by.
 
     Attributes
     ----------
     ids : pandas Index of str or StoredIds
-        Unique and sorted.
+        Unique.
     features : Columns
         The schema's columns: a DataFrame in its order, or what reads them from a file one at a time.
     labels : ndarray of float64, shape (n_rows,) or (n_rows, n_labels), or None
     weights : ndarray of float64 or None
     margins : mapping of str to ndarray of float64
         Where the scores of records start, by column.
+    keys : tuple of KeyTexts
+        What records are compared by, where that is not their id.
+    shared : pandas Index of str, optional
+        What all parties call the records once they were compared by keys.
     """
 
     ids: Ids
@@ -53,6 +57,8 @@ class PartyTable:
     labels: Values | None = None
     weights: Values | None = None
     margins: dict[str, Values] = field(default_factory=dict)
+    keys: tuple[KeyTexts, ...] = ()
+    shared: pd.Index | None = None
     _own: dict[TableSchema, tuple[OwnColumn, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -68,26 +74,34 @@ class PartyTable:
         return self.ids if isinstance(self.ids, pd.Index) else self.ids[:]
 
     @property
+    def names(self) -> Ids:
+        """What all parties call the records: their ids, where they were not compared by keys."""
+        return self.ids if self.shared is None else self.shared
+
+    @property
     def n_rows(self) -> int:
         return len(self.ids)
 
     @cached_property
     def id_digest(self) -> str:
-        """A digest of all ids, the same on both sides exactly if the sets of ids are."""
-        return digest_of_ids(self.ids)
+        """A digest of all names, the same on both sides exactly if the sets of names are."""
+        return digest_of_ids(self.names)
 
     def take(self, rows: NDArray[np.int64]) -> PartyTable:
-        """The table of some of its rows, given in ascending order; own columns that were made are not made again."""
+        """The table of some of its rows, in this order; own columns that were made are not made again."""
         labels, weights = (None if one is None else one[rows] for one in (self.labels, self.weights))
         margins = {name: values[rows] for name, values in self.margins.items()}
         own = {
             schema: tuple(replace(column, values=column.values[rows]) for column in columns)
             for schema, columns in self._own.items()
         }
-        if isinstance(self.features, StoredColumns):
-            return PartyTable(self.ids[rows], self.features.take(rows), labels, weights, margins, own)
-        frame = self.frame.iloc[rows].reset_index(drop=True)
-        return PartyTable(self.ids[rows], frame, labels, weights, margins, own)
+        keys, shared = tuple(key[rows] for key in self.keys), None if self.shared is None else self.shared[rows]
+        features = self.features
+        if isinstance(features, StoredColumns):
+            columns: Columns = features.take(rows)
+        else:
+            columns = self.frame.iloc[rows].reset_index(drop=True)
+        return PartyTable(self.ids[rows], columns, labels, weights, margins, keys, shared, own)
 
 
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
@@ -106,24 +120,9 @@ def model_inputs(table: PartyTable, schema: TableSchema) -> dict[str, Values]:
     return {column.name: column.values for column in own_columns(table, schema)} | table.margins
 
 
-def digest_of_ids(ids: Ids) -> str:
-    """A digest of ids in their order."""
-    digest = hashlib.sha256()
-    for encoded in encoded_ids(ids):
-        digest.update(encoded)
-    return digest.hexdigest()
-
-
 def id_keys(table: PartyTable) -> list[bytes]:
     """The ids of a table's records, for a comparison with another party's."""
     return [record_id.encode() for record_id in each_id(table.ids)]
-
-
-def encoded_ids(ids: Ids) -> Iterator[bytes]:
-    """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
-    for record_id in each_id(ids):
-        encoded = record_id.encode()
-        yield len(encoded).to_bytes(4, "little") + encoded
 
 
 def read_table(
@@ -175,10 +174,9 @@ def _labelled(
     table = replace(table, margins=margins)
     if needs_label and schema.weight is not None:
         table = replace(table, weights=read_weights(path, frame[schema.weight], schema.weight)[rows[:]])
-    if not schema.labels or not set(schema.labels) <= set(frame.columns):
+    if not schema.labels or not {*schema.labels, schema.group or schema.label} <= set(frame.columns):
         return table
-    columns = [read_labels(path, frame[n], n, may_miss=schema.format.drops_unlabelled)[rows[:]] for n in schema.labels]
-    labels = np.column_stack(columns) if len(columns) > 1 else columns[0]
+    labels = all_labels(path, frame, schema)[rows[:]]
     is_known = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
     if not is_known.any():
         raise TableError(f"{path}: label column {schema.label!r} is empty")
@@ -259,9 +257,10 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)
-    as_text = (*schema.id_columns, *texts, *(schema.labels if form.positive else ()))
+    is_text = {"group": True, "label": bool(form.positive)}
+    others = (name for what, name in schema.of_training if form.has_numbers or is_text.get(what))
     with reporting_faults(path, form.encoding):
-        frame = read_csv(path, as_text, form)
+        frame = read_csv(path, (*schema.id_columns, *texts, *others), form)
     names = [str(name) for name in frame.columns]
     return names, read_cells(frame[[name for name in names if name in known]], schema, path)
 

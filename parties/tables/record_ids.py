@@ -11,6 +11,7 @@ Several columns are joined with the length of each part before it: ("ab", "c") i
 from __future__ import annotations
 
 import datetime
+import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,6 +50,21 @@ def each_id(ids: Ids) -> Iterator[str]:
     """Ids as texts, one after the other."""
     for start in range(0, len(ids), PIECE_IDS):
         yield from ids[start : start + PIECE_IDS].to_numpy(dtype=object)
+
+
+def digest_of_ids(ids: Ids) -> str:
+    """A digest of ids in their order."""
+    digest = hashlib.sha256()
+    for encoded in encoded_ids(ids):
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+def encoded_ids(ids: Ids) -> Iterator[bytes]:
+    """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
+    for record_id in each_id(ids):
+        encoded = record_id.encode()
+        yield len(encoded).to_bytes(4, "little") + encoded
 
 
 def rows_to_keep(ids: pd.Index, duplicates: Duplicates, columns: Sequence[str], path: Path) -> np.ndarray:
@@ -112,10 +128,23 @@ def canonical(text: str) -> str:
     return (text if text.isascii() else unicodedata.normalize("NFC", text)).strip()
 
 
+def optional_texts(column: pd.Series, name: str, path: Path) -> list[str]:
+    """Every cell as a text, which is empty where the cell is.
+
+    Raises
+    ------
+    TableError
+        If a cell is something that does not count as an id.
+    """
+    texts, is_known = np.full(len(column), "", dtype=object), column.notna().to_numpy()
+    if is_known.any():
+        texts[is_known] = np.array(_convert(column[is_known], name, path), dtype=object)
+    return list(texts)
+
+
 def _texts(column: pd.Series, name: str, path: Path) -> list[str]:
-    texts = [] if column.isna().all() else _convert(column.dropna(), name, path)
-    n_missing = len(column) - sum(map(bool, texts))
-    if n_missing:
+    texts = optional_texts(column, name, path)
+    if n_missing := texts.count(""):
         raise TableError(f"{path}: {n_missing} rows have no {name!r}")
     return texts
 

@@ -6,11 +6,13 @@ import numpy as np
 
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.words import metric_name
 from parties.tuning.study import Tuned
 
 
 def tuning_page(tuned: Tuned, run_id: str) -> Page:
     """The page of a tuning of a run."""
+    metric = metric_name(tuned.metric)
     best = max if tuned.is_higher_better else min
     done = [(float(i + 1), score) for i, score in enumerate(tuned.scores) if score is not None]
     numbers, scores = tuple(i for i, _ in done), tuple(score for _, score in done)
@@ -18,8 +20,8 @@ def tuning_page(tuned: Tuned, run_id: str) -> Page:
     figure = lines(
         [Series("trial", numbers, scores), Series("best so far", numbers, so_far)],
         x=Axis(label="trial"),
-        y=Axis(label=tuned.metric),
-        alt=f"{tuned.metric} of every finished trial, and the best so far",
+        y=Axis(label=metric),
+        alt=f"{metric} of every finished trial, and the best so far",
     )
     n_pruned = len(tuned.scores) - len(scores)
     rows = tuple((name, f"{value:.6g}") for name, value in tuned.parameters.items())
@@ -27,13 +29,13 @@ def tuning_page(tuned: Tuned, run_id: str) -> Page:
     gain = (tuned.best - tuned.own) * (1 if tuned.is_higher_better else -1)
     return Page(
         f"Tuning of run {run_id}",
-        f"{len(tuned.scores)} trials, {n_pruned} of them ended early; {tuned.metric} on records that no trial has "
-        f"seen {'improves' if gain > 0 else 'does not improve'} by {abs(float(np.round(gain, 4))):g}.",
+        f"{len(tuned.scores)} trials, {n_pruned} of them ended early. On records that no trial has seen, {metric} is "
+        f"{abs(float(np.round(gain, 4))):g} {'better' if gain > 0 else 'worse'} with the best trial's parameters.",
         (
             PageSection(
                 "Result",
                 (
-                    FigureGrid("Scores on test records", ("parameters", tuned.metric), tested),
+                    FigureGrid("Scores on test records", ("parameters", metric), tested),
                     FigureGrid("Best parameters", ("parameter", "value"), rows),
                 ),
             ),

@@ -18,7 +18,7 @@ from opboost.arrays import Values
 from opboost.cell_grid import cell_tests, grid_cuts, within
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism
-from opboost.noise_correction import LEAST_ROWS
+from opboost.fitting.noise_correction import LEAST_ROWS
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
 from opboost.routing import SplitTests

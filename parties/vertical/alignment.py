@@ -13,10 +13,11 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
@@ -29,13 +30,17 @@ from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
 from parties.tables.party_table import PartyTable, id_keys
 from parties.tables.prepared_ids import prepared_ids
+from parties.tables.record_keys import rules_in_words, shared_names
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.alignment.several_keys import CommonByKeys, initiate_by_keys, respond_by_keys
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 from protocols.transport.keys import read_shared
 
 SHARE_FILE = "order.share"
+
+Comparison = Common | CommonByKeys
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +54,14 @@ class Aligned:
         By peer, the order in which ranks travel; empty if that is the order of the table.
     held_out : PartyTable, optional
         Records that are not in `table`, to score the model on.
+    n_by_key : tuple of int
+        How many were found by each key, if they were compared by keys.
     """
 
     table: PartyTable
     orders: dict[str, NDArray[np.int64]] = field(default_factory=dict)
     held_out: PartyTable | None = None
+    n_by_key: tuple[int, ...] = ()
 
     def divided(self, trained: NDArray[np.int64], held_out: NDArray[np.int64]) -> Aligned:
         """Keep some rows, and hold others out."""
@@ -111,6 +119,9 @@ class Aligner:
         secret = read_shared(run.align.secret) if run.align.secret is not None else None
         method = run.align.method_for(run.ids)
         words = f"{method}, duplicates: {run.align.duplicates}, id columns: {len(schema.id_columns)}"
+        if run.align.keys:
+            # What ids are made of is then each party's own business.
+            words = f"{method}, duplicates: {run.align.duplicates}, keys: {rules_in_words(run.align.keys)}"
         if secret is not None:
             # Differs where the secrets do; says nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
@@ -143,7 +154,9 @@ class Aligner:
             theirs = greet_all(channels, hellos)
             sizes = [theirs[channel.peer].n_rows for channel in channels]
 
-            def find(terms: AlignmentTerms) -> Common:
+            def find(terms: AlignmentTerms) -> Comparison:
+                if table.keys:
+                    return initiate_by_keys(channels, _encoded_keys(table), sizes=sizes, terms=terms)
                 return psi_initiate(channels, id_keys(table), sizes=sizes, terms=terms)
 
             aligned = self._align(table, find, place, phase)
@@ -159,7 +172,9 @@ class Aligner:
             phase.enter("greeting")
             size = greet(channel, hello).n_rows
 
-            def find(terms: AlignmentTerms) -> Common:
+            def find(terms: AlignmentTerms) -> Comparison:
+                if table.keys:
+                    return respond_by_keys(channel, _encoded_keys(table), size=size, terms=terms)
                 return psi_respond(channel, id_keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase)
@@ -167,7 +182,7 @@ class Aligner:
         return aligned
 
     def _align(
-        self, table: PartyTable, find: Callable[[AlignmentTerms], Common], place: AlignmentPlace, phase: Phase
+        self, table: PartyTable, find: Callable[[AlignmentTerms], Comparison], place: AlignmentPlace, phase: Phase
     ) -> Aligned:
         if self.secret is not None:
             place.log.step(
@@ -178,7 +193,7 @@ class Aligner:
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
         assert self.method != "prealigned"
-        common = find(
+        found = find(
             AlignmentTerms(
                 run_id=self.run_id,
                 method=self.method,
@@ -189,7 +204,11 @@ class Aligner:
             )
         )
         phase.enter("checking the common records")
-        return Aligned(table.take(common.positions), common.orders)
+        if isinstance(found, Common):
+            return Aligned(table.take(found.positions), found.orders)
+        common = found.found
+        named = replace(table.take(common.positions), shared=pd.Index([name.decode() for name in found.names]))
+        return Aligned(named, common.orders, n_by_key=found.counts)
 
     def _tell(
         self,
@@ -201,16 +220,29 @@ class Aligner:
     ) -> None:
         theirs = {channel.peer: size for channel, size in zip(channels, sizes, strict=True)}
         words = ", ".join(f"{size} at {peer}" for peer, size in theirs.items())
+        n_with = [int((key != "").sum()) for key in table.keys]
+        by_key = "; ".join(
+            f"{n} by key {number}, which {have} of them have"
+            for number, (n, have) in enumerate(zip(aligned.n_by_key, n_with, strict=True), 1)
+        )
+        here = f"{table.n_rows} here" + (f" ({by_key})" if by_key else "")
         place.log.step(
             "aligned",
-            f"{aligned.table.n_rows} records are common, of {table.n_rows} here and {words} ({self.words})",
+            f"{aligned.table.n_rows} records are common, of {here} and {words} ({self.words})",
             n_common=aligned.table.n_rows,
+            n_by_key=list(aligned.n_by_key),
+            n_with_key=n_with,
             n_own=table.n_rows,
             n_theirs=theirs,
             seconds_taken=round(time.monotonic() - place.started, 3),
             sent_bytes=sum(channel.traffic.sent_bytes for channel in channels),
             received_bytes=sum(channel.traffic.received_bytes for channel in channels),
         )
+
+
+def _encoded_keys(table: PartyTable) -> list[list[bytes]]:
+    """Every key of a table's records, for a comparison with another party's."""
+    return [[name.encode() for name in shared_names(number, key)] for number, key in enumerate(table.keys, 1)]
 
 
 def _own_share(path: Path) -> bytes:

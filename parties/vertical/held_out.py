@@ -182,13 +182,13 @@ def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, ar
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
     """The active party's held-out records of a table."""
     assert table.labels is not None
-    return HeldOutRecords(table.index, model_inputs(table, schema), table.labels)
+    return HeldOutRecords(table.names[:], model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
     """Held-out records of a table, with the columns that the router needs."""
     columns = {one.schema.name: table.features[one.schema.name] for one in router.mechanisms}
-    return AnswerableRecords.of(router, table.index, pd.DataFrame(columns))
+    return AnswerableRecords.of(router, table.index, pd.DataFrame(columns), table.keys)
 
 
 def draw_active(channels: Sequence[Channel], path: Path) -> bytes:

@@ -9,8 +9,9 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
+from opboost.fitting.noise_correction import LEAST_KNOWN
+from opboost.fitting.recipe import calmed
 from opboost.metrics import default_metric
-from opboost.noise_correction import LEAST_KNOWN, calmed
 from opboost.privacy.guarantee import Guarantee
 from opboost.split_tests import bind, feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble

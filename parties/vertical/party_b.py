@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
 from opboost.preprocess import Columns
 from opboost.privacy.guarantee import Guarantee, compose, exposed, with_tests
@@ -21,24 +21,27 @@ from parties.session.handshake import conversation, greet
 from parties.session.heartbeats import heartbeats, with_heartbeats
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
-from parties.tables.blocks import EncodedTable, encode_table, encoded_column
+from parties.tables.blocks import EncodedTable, encode_table
 from parties.vertical.agreed_grid import agree_grid
-from parties.vertical.prediction_server import Answerer, Tally, answer_until_done
+from parties.vertical.prediction_server import Answerer, answer_until_done
 from parties.vertical.rank_sender import RankWindow, send_ranks
-from parties.vertical.release_offer import ReleasedTable, check_held, first_row, make_offer, offered_names, rank_columns
+from parties.vertical.rate_limits import Tally
+from parties.vertical.release_offer import (
+    OfferedRanks,
+    ReleasedTable,
+    ReleaseTable,
+    check_held,
+    first_row,
+    greets_only,
+    make_offer,
+    offered_names,
+    rank_columns,
+)
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.alignment.id_proof import password_of
 from protocols.errors import PeerLost
-from protocols.messages.vertical import Done, Hello, Role, SplitRanks, Task, Terms, Thresholds
+from protocols.messages.vertical import Done, Held, Hello, Role, SplitRanks, Task, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
-
-ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
-"""Draws a training table: afterwards its blocks have the codes of every column; or refuses before the first."""
-
-
-def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
-    """Raise `ParameterError`: the job has no account."""
-    raise ParameterError("this job has no account to release from. Nothing was released")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,63 +213,20 @@ def train(
         if job.password is None:
             raise ParameterError("records are released after they were aligned. Nothing was released")
         theirs = greet(channel, mine, password=job.password)
-        held = theirs.held
         phase.enter("desensitizing")
-        with heartbeats([channel]):
-            job.release(job.mechanisms, table)
-        columns, released = [], ReleasedTable(job.mechanisms, table.blocks, job.order)
-        for column in rank_columns(released):
-            columns.append(column)
-            progress("desensitizing", column.number + 1, len(job.mechanisms))
-        guarantee = job.guarantee()
+        columns = _release(job, table, channel, progress)
         phase.enter("sending ranks")
-        cuts, router = None, None
-        if job.n_cells is not None:
-            cuts, tests = agree_grid(
-                columns,
-                job.mechanisms,
-                job.resolved,
-                n_cells=job.n_cells,
-                share_codes=job.share_codes,
-                is_secure=job.rng.is_secure,
-            )
-            router = Router(job.mechanisms, tests)
-        offer = make_offer(
-            job.mechanisms,
-            columns,
-            guarantee,
-            opaque_names=job.opaque_names,
-            share_codes=job.share_codes,
-            cuts=cuts,
-            router=router if job.share_thresholds else None,
-        )
-        check_held(held, offer, channel.peer, n_rows=job.n_rows)
-        channel.send(offer)
-        n_rows, window = job.n_rows, RankWindow(channel)
-        for c, column in enumerate(columns):
-            send_ranks(window, c, column, rows=range(first_row(held, c, n_rows), n_rows))
-            progress("sending ranks", c + 1, len(columns))
-        window.close()
+        router = _send(job, columns, channel, theirs.held, progress)
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
         if router is None:
             wanted = expect(channel, SplitRanks)
             phase.enter("resolving split ranks")
-            tests = job.resolved.resolve(
-                wanted,
-                columns,
-                job.mechanisms,
-                is_secure=job.rng.is_secure,
-                most=most_tests(mine, theirs, columns),
-                agreed=job.agreed.tests,
-                peer=channel.peer,
-            )
-            router = Router(job.mechanisms, tests)
-            channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+            router = _resolve(job, columns, channel, wanted, most=most_tests(mine, theirs, columns))
         phase.enter("waiting for the model to be saved")
         held_out = answer_until_done(None if job.held_out is None else job.held_out(router), channel)
         progress("waiting for the trees", 1, 1)
-        guarantee = with_tests(guarantee, router.tests.n_tests)
+        guarantee = with_tests(job.guarantee(), router.tests.n_tests)
         share = PassiveShare(router=router, guarantee=guarantee, n_clipped=table.n_clipped, held_out=held_out)
         phase.enter("saving its share")
         save(share)
@@ -276,13 +236,64 @@ def train(
         return share
 
 
-def drawn_from(rng: BitSource) -> ReleaseTable:
-    """Draws every column anew, without an account: for simulations."""
+def _release(job: PassiveJob, table: EncodedTable, channel: Channel, progress: Progress) -> list[OfferedRanks]:
+    """Draw the columns, or read what was drawn before, and rank them."""
+    with heartbeats([channel]):
+        job.release(job.mechanisms, table)
+    columns = []
+    for column in rank_columns(ReleasedTable(job.mechanisms, table.blocks, job.order)):
+        columns.append(column)
+        progress("desensitizing", column.number + 1, len(job.mechanisms))
+    return columns
 
-    def release(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
-        for c, mechanism in enumerate(mechanisms):
-            bits = rng.fork(mechanism.schema.name)
-            for block in table.blocks:
-                block[f"{c}.codes"] = desensitize(mechanism, encoded_column(block[f"{c}.exact"]), rng=bits).marked
 
-    return release
+def _send(
+    job: PassiveJob, columns: Sequence[OfferedRanks], channel: Channel, held: Held | None, progress: Progress
+) -> Router | None:
+    """Send the offer and the ranks that the active party does not hold; with cells, the router that they leave."""
+    cuts, router = None, None
+    if job.n_cells is not None:
+        cuts, tests = agree_grid(
+            columns,
+            job.mechanisms,
+            job.resolved,
+            n_cells=job.n_cells,
+            share_codes=job.share_codes,
+            is_secure=job.rng.is_secure,
+        )
+        router = Router(job.mechanisms, tests)
+    offer = make_offer(
+        job.mechanisms,
+        columns,
+        job.guarantee(),
+        opaque_names=job.opaque_names,
+        share_codes=job.share_codes,
+        cuts=cuts,
+        router=router if job.share_thresholds else None,
+    )
+    check_held(held, offer, channel.peer, n_rows=job.n_rows)
+    channel.send(offer)
+    window = RankWindow(channel)
+    for c, column in enumerate(columns):
+        send_ranks(window, c, column, rows=range(first_row(held, c, job.n_rows), job.n_rows))
+        progress("sending ranks", c + 1, len(columns))
+    window.close()
+    return router
+
+
+def _resolve(
+    job: PassiveJob, columns: Sequence[OfferedRanks], channel: Channel, wanted: SplitRanks, *, most: int
+) -> Router:
+    """Answer split ranks by thresholds, which stay here unless they may be shared."""
+    tests = job.resolved.resolve(
+        wanted,
+        columns,
+        job.mechanisms,
+        is_secure=job.rng.is_secure,
+        most=most,
+        agreed=job.agreed.tests,
+        peer=channel.peer,
+    )
+    router = Router(job.mechanisms, tests)
+    channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
+    return router

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NoReturn, Protocol
 
@@ -20,7 +20,8 @@ from opboost.routing import PackedAnswers, Router
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.tables.record_ids import each_id
-from parties.vertical.rate_limits import Allowance
+from parties.tables.record_keys import KeyTexts, places_by_key
+from parties.vertical.rate_limits import Allowance, Tally
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
@@ -42,19 +43,26 @@ class AnswerableRecords:
         Those that the split tests name.
     bits : ndarray of uint8, optional
         The packed answers from the exact codes, where they were worked out before.
+    keys : sequence of KeyTexts
+        What the records are asked for by, where that is not their id.
     """
 
     ids: pd.Index
     columns: tuple[tuple[ColumnMechanism, EncodedColumn], ...]
     bits: NDArray[np.uint8] | None = None
+    keys: Sequence[KeyTexts] = ()
 
     @cached_property
     def places(self) -> dict[str, int]:
-        """The row of each id."""
+        """The row of each id, or of each name by a key."""
+        if self.keys:
+            return places_by_key(self.keys)
         return {one: row for row, one in enumerate(each_id(self.ids))}
 
     @classmethod
-    def of(cls, router: Router, ids: pd.Index, features: pd.DataFrame) -> AnswerableRecords:
+    def of(
+        cls, router: Router, ids: pd.Index, features: pd.DataFrame, keys: Sequence[KeyTexts] = ()
+    ) -> AnswerableRecords:
         """Encode a table.
 
         Raises
@@ -67,7 +75,7 @@ class AnswerableRecords:
             # A few bytes per record, however many models ask for them.
             codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in columns}
             bits = PackedAnswers(router).of(codes, len(ids))
-        return cls(ids, columns, bits)
+        return cls(ids, columns, bits, keys)
 
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
         """All of them; a table that does not fit into memory has those of these ids alone."""
@@ -80,42 +88,6 @@ class RecordSource(Protocol):
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
         """Those with these ids, and perhaps others, with columns if desensitized, else with columns or bits."""
         ...
-
-
-@dataclass(slots=True)
-class Tally:
-    """What one conversation asked for and got.
-
-    Attributes
-    ----------
-    n_requests, n_asked, n_answered, n_unknown, n_refused : int
-        Requests, and records.
-    n_routed_bits : int
-        Exact bits that left.
-    modes : set of str
-    began : float or None
-        When both sides had agreed, by the monotonic clock.
-    """
-
-    n_requests: int = 0
-    n_asked: int = 0
-    n_answered: int = 0
-    n_unknown: int = 0
-    n_refused: int = 0
-    n_routed_bits: int = 0
-    modes: set[str] = field(default_factory=set)
-    began: float | None = None
-
-    def count(self, ask: Ask, answers: Answers, n_bits: int) -> None:
-        """Note a request and its answers."""
-        n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
-        self.n_requests += 1
-        self.n_asked += len(ask.ids)
-        self.n_answered += n_answered
-        self.n_unknown += n_unknown
-        self.n_refused += sum(refused)
-        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
-        self.modes.add("desensitized" if ask.desensitized else "routed")
 
 
 def releases_nothing(

@@ -20,7 +20,8 @@ from opboost.errors import OpBoostError
 from parties.errors import PartyError, Stopped, TableError
 from parties.runs.run_log import RunLog
 from parties.tables.data_files import parts
-from parties.vertical.prediction_server import AnswerableRecords, Answerer, Tally, answer_session
+from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session
+from parties.vertical.rate_limits import Tally
 from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel

@@ -30,6 +30,7 @@ from parties.runs.journal import Journal, Records
 from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
+from parties.tables.keyed_table import named_rows, with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
@@ -96,7 +97,7 @@ class PreparedActive:
             loss=self.loss,
             parameters=self.parameters,
             constraints=run.model.constraints,
-            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows),
+            validation=run.model.model_copy(update={"seed": seed}).validation(table.n_rows, table.labels),
             metrics=run.held_out_metrics,
             held_out_share=run.held_out,
             most_records=run.most_records,
@@ -115,7 +116,7 @@ class PreparedActive:
     @property
     def n_trained(self) -> int:
         """Records to train on of a run whose key was drawn, where all of this party's are common."""
-        return KeyedChoice.of(self.run, self.table.ids).n_trained(self.table.n_rows)
+        return KeyedChoice.of(self.run, self.table.names).n_trained(self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
         """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
@@ -126,10 +127,8 @@ class PreparedActive:
     def take_up(self, journal: Journal) -> PreparedActive:
         """The same for those of its records that were found to be common before."""
         journal.note_inputs(self.digest)
-        prepared, common = self, journal.common()
-        if common is not None:
-            rows = self.table.ids.get_indexer(common)
-            prepared = replace(self, table=self.table.take(rows[rows >= 0]))
+        common = journal.common()
+        prepared = self if common is None else replace(self, table=named_rows(self.table, common))
         prepared._note(journal, Aligned(prepared.table))
         return prepared
 
@@ -140,7 +139,7 @@ class PreparedActive:
         aligned = self.aligner.lead(
             self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
         )
-        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        choice = KeyedChoice.of(self.run, aligned.table.names)
         division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
         job = self.job(aligned, journal)
@@ -154,7 +153,7 @@ class PreparedActive:
         """Note in the journal which records the run is about; refuse others than before, and too few to divide."""
         table = aligned.table
         self.run.model.validation(n_trained(self.run.held_out, table.n_rows, self.run.most_records))
-        common = list(each_id(table.ids)) if self.aligner.is_needed else None
+        common = list(each_id(table.names)) if self.aligner.is_needed else None
         journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
 
@@ -199,7 +198,7 @@ class PreparedPassive:
         """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
-        choice = KeyedChoice.of(self.run, aligned.table.ids)
+        choice = KeyedChoice.of(self.run, aligned.table.names)
         if (division := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
             return job, aligned.table.ids, None
         kept = aligned.divided(division.trained, division.held_out)
@@ -218,7 +217,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     if schema.label is None:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
-        loss, parameters = run.model.loss(len(schema.labels)), run.model.parameters()
+        loss, parameters = run.model.loss_of(schema), run.model.parameters()
         if schema.more_labels and run.label_epsilon is not None:
             raise ConfigError("label_epsilon noises one label, and the schema names several")
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
@@ -273,8 +272,10 @@ def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
     """Read a run's data file."""
-    read = partial(read_table, run.data, schema, ignore=ignore, by_column=True, cache=cache)
-    return read(needs_label=run.role == "active", duplicates=run.align.duplicates)
+    align = run.align
+    read = partial(read_table, run.data, schema, ignore=(*ignore, *align.key_columns), by_column=True, cache=cache)
+    table = read(needs_label=run.role == "active", duplicates=align.duplicates)
+    return with_keys(table, align.keys, run.data, schema, duplicates=align.duplicates)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:

@@ -23,9 +23,9 @@ from parties.runs.run_log import RunLog
 from parties.tables.blocks import EncodedTable, record_keys, record_names
 from parties.tables.key_sets import KeySet, RecordKeys, is_member
 from parties.tables.record_ids import Ids
-from parties.vertical.party_b import ReleaseTable
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.rate_limits import Allowance
+from parties.vertical.release_offer import ReleaseTable
 from protocols.messages.vertical import Task
 
 

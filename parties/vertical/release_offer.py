@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,12 +19,20 @@ from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import WINDOW_ROWS
-from parties.tables.blocks import Block, cut
+from parties.tables.blocks import Block, EncodedTable, cut
 from parties.vertical.shared_codes import codes_that_occur
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS, ColumnNames
 from protocols.messages.vertical import Held, Offer, OfferedColumn
 from protocols.transport.codec import encode
+
+ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
+"""Draws a training table: afterwards its blocks have the codes of every column; or refuses before the first."""
+
+
+def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
+    """Raise `ParameterError`: the job has no account."""
+    raise ParameterError("this job has no account to release from. Nothing was released")
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
@@ -161,7 +169,7 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
     ParameterError
         If there are more than an offer can have, or one is not fit to travel.
     """
-    names = [name for mechanism in mechanisms for name in _names(mechanism.schema)]
+    names = [name for mechanism in mechanisms for name in rank_names(mechanism.schema)]
     if len(names) > MAX_COLUMNS:
         raise ParameterError(
             f"{len(names)} columns of ranks would be released, one for every category of an unordered column; at most "
@@ -223,8 +231,8 @@ def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
     return replace(guarantee, columns=tuple(columns))
 
 
-def _names(schema: ColumnSchema) -> list[str]:
-    """A column of unordered categories is released as one indicator for each (`opboost.ranking.rank`)."""
+def rank_names(schema: ColumnSchema) -> list[str]:
+    """Names of the columns of ranks that a column is released as: of unordered categories one indicator for each."""
     if schema.kind is not Kind.UNORDERED:
         return [schema.name]
     return [f"{schema.name}={category}" for category in schema.categories]

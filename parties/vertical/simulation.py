@@ -8,18 +8,20 @@ from typing import TypeVar
 
 import pandas as pd
 
-from opboost.desensitize import desensitize
+from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from opboost.routing import Router
 from parties.progress import Progress, no_progress
+from parties.tables.blocks import EncodedTable, encoded_column
 from parties.vertical.prediction_server import (
     AnswerableRecords,
     Answerer,
     ReleaseRecords,
-    Tally,
     answer_session,
     prediction_hello,
 )
+from parties.vertical.rate_limits import Tally
+from parties.vertical.release_offer import ReleaseTable
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
@@ -108,3 +110,15 @@ def _records_from(rng: BitSource) -> ReleaseRecords:
     return lambda mechanisms, encoded, ids: [
         desensitize(mechanism, column, rng=rng) for mechanism, column in zip(mechanisms, encoded, strict=True)
     ]
+
+
+def drawn_from(rng: BitSource) -> ReleaseTable:
+    """Draws every column anew, without an account: for simulations."""
+
+    def release(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
+        for c, mechanism in enumerate(mechanisms):
+            bits = rng.fork(mechanism.schema.name)
+            for block in table.blocks:
+                block[f"{c}.codes"] = desensitize(mechanism, encoded_column(block[f"{c}.exact"]), rng=bits).marked
+
+    return release

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
-from opboost.noise_correction import calmed
-from opboost.outputs import Engine
+from opboost.fitting.outputs import Engine
+from opboost.fitting.recipe import calmed
 from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints

@@ -16,7 +16,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.division import divide_rows
-from opboost.trees.losses import Loss
+from opboost.trees.losses import LambdaRank, Logistic, Loss, Ordinal, Softmax
 from opboost.vertical import Column, OwnColumn, RankColumn, train
 
 # Enough for one split, whatever the objective's labels.
@@ -44,5 +44,8 @@ def warm_training(loss: Loss) -> None:
         OwnColumn("own", steps.astype(np.float64)),
         RankColumn("peer", 0, "ranks", steps.astype(np.uint32), _N_ROWS),
     ]
-    few = BoostingParameters(n_estimators=1, max_depth=2)
-    train(columns, (steps % 2).astype(np.float64), np.ones(_N_ROWS), loss=loss.singles[0], parameters=few)
+    few, loss = BoostingParameters(n_estimators=1, max_depth=2), loss.singles[0]
+    # Classes 0 and 1; amounts and times are none of them 0.
+    labels = (steps % 2 + (not isinstance(loss, Logistic | Softmax | Ordinal))).astype(np.float64)
+    labels = np.column_stack([labels, np.zeros(_N_ROWS)]) if isinstance(loss, LambdaRank) else labels
+    train(columns, labels, np.ones(_N_ROWS), loss=loss, parameters=few)

@@ -102,7 +102,12 @@ class Common:
 
 
 def psi_initiate(
-    channels: Sequence[Channel], ids: Sequence[bytes], *, sizes: Sequence[int], terms: AlignmentTerms
+    channels: Sequence[Channel],
+    ids: Sequence[bytes],
+    *,
+    sizes: Sequence[int],
+    terms: AlignmentTerms,
+    may_be_none: bool = False,
 ) -> Common:
     """Active party's side of private set intersection: finds the common ids of all parties and tells the peers.
 
@@ -114,11 +119,13 @@ def psi_initiate(
     sizes : sequence of int
         How many ids each peer announced.
     terms : AlignmentTerms
+    may_be_none : bool
+        Whether the parties go on, all knowing so, where no id is common.
 
     Raises
     ------
     NothingInCommon
-        If there is none; the peers were told nothing then.
+        If there is none and must be one; the peers were told nothing then.
     ProtocolError
         If a peer is gone or does not keep to the protocol.
     """
@@ -137,7 +144,7 @@ def psi_initiate(
         for channel, size in zip(channels, sizes, strict=True)
     ]
     positions = np.flatnonzero(np.all([where >= 0 for where in found], axis=0))
-    if len(positions) == 0:
+    if len(positions) == 0 and not may_be_none:
         raise NothingInCommon(f"not one id is common to all {1 + len(channels)} parties. Nothing was released")
     for channel, where, size in zip(channels, found, sizes, strict=True):
         flags = np.zeros(size, dtype=np.bool_)
@@ -147,7 +154,9 @@ def psi_initiate(
     return Common(positions, {c.peer: keyed_order(common, seed) for c, seed in zip(channels, seeds, strict=True)})
 
 
-def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: AlignmentTerms) -> Common:
+def psi_respond(
+    channel: Channel, ids: Sequence[bytes], *, size: int, terms: AlignmentTerms, may_be_none: bool = False
+) -> Common:
     """Passive party's side of private set intersection: answers A, and is told which ids are common.
 
     Parameters
@@ -158,6 +167,8 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Ali
     size : int
         How many ids A announced.
     terms : AlignmentTerms
+    may_be_none : bool
+        As for `psi_initiate`.
 
     Notes
     -----
@@ -175,7 +186,7 @@ def psi_respond(channel: Channel, ids: Sequence[bytes], *, size: int, terms: Ali
     sent = ascending_order(values) if terms.prepared is None else terms.prepared.order
     send_on_demand(channel, values, sent, terms.progress)
     del values
-    positions = np.sort(sent[_read_flags(channel, len(ids), most=size)])
+    positions = np.sort(sent[_read_flags(channel, len(ids), most=size, may_be_none=may_be_none)])
     common = [ids[position] for position in positions.tolist()]
     return Common(positions, {channel.peer: keyed_order(common, seed)})
 
@@ -200,13 +211,13 @@ def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: b
     return hashlib.sha256(b"opboost order" + passive + active + terms.run_id.encode()).digest()
 
 
-def _read_flags(channel: Channel, size: int, *, most: int) -> NDArray[np.bool_]:
+def _read_flags(channel: Channel, size: int, *, most: int, may_be_none: bool) -> NDArray[np.bool_]:
     """Receive the flags of common ids; refuses more of them than the peer has ids."""
     bits = expect(channel, CommonIds).bits
     if len(bits) != -(-size // 8) or np.unpackbits(bits)[size:].any():
         raise UnexpectedMessage(f"{channel.peer} sent {8 * len(bits)} bits about {size} ids, or bits beyond the last")
     flags = np.unpackbits(bits, count=size).astype(np.bool_)
-    if not flags.any():
+    if not flags.any() and not may_be_none:
         raise UnexpectedMessage(f"{channel.peer} says that no id is common and goes on all the same")
     if (n_flagged := int(flags.sum())) > most:
         raise UnexpectedMessage(

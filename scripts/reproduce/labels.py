@@ -22,10 +22,10 @@ from noise import Table, read
 from opboost import rng
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism, desensitize
+from opboost.fitting.recipe import CALM
 from opboost.label_noise import decode_labels, encode_labels, label_mechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import main_metric
-from opboost.noise_correction import CALM
 from opboost.preprocess import encode
 from opboost.ranking import Ranking, rankings
 from opboost.routing import Router, resolve

@@ -11,9 +11,11 @@ import shutil
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from parties.commands.exit_codes import ExitCode
 from tests.support.kill_anywhere import CHARGES, MOST_S, SCENES, Fault, Outcome, run_trial
 
 N_TRIALS = int(os.environ.get("FAULT_TRIALS", 6))
@@ -27,9 +29,8 @@ MANY = 60
 def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
     """What is wrong with how a trial ended; empty if nothing is.
 
-    Who lost its run folder cannot end in the same model: it ends with a sentence, and is not charged for another one. A
-    worker that ends by itself is left out, so that a full disk there may change the model, which is then everybody's,
-    and spare it the charge; a second drawing of the public bits, before which nothing was asked, gives another model.
+    Whoever lost its run folder ends with a sentence and is not charged again: with it went the order in which ranks
+    travelled, or the key of noise, without which nothing may be answered again. A pair that goes on has the same model.
     """
     if outcome.tracebacks:
         return f"a traceback: {outcome.tracebacks.splitlines()[-1]}"
@@ -40,12 +41,12 @@ def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
         return f"{outcome.charges} charges; {outcome.errors or 'no sentence'}" if is_over else ""
     if any(outcome.codes):
         return f"exit codes {outcome.codes}: {outcome.errors}"
-    is_left_out = (scene, kind) == ("workers", "full")
-    if not CHARGES[scene] - is_left_out <= outcome.charges <= CHARGES[scene]:
+    if outcome.charges != CHARGES[scene]:
         return f"{outcome.charges} charges where {CHARGES[scene]} are due"
-    may_differ = scene == "workers" and len(set(outcome.model.split())) == 1
-    is_right = outcome.model == model or kind == "folder" or (may_differ and (is_left_out or outcome.n_drawings > 1))
-    return "" if is_right else "another model"
+    if kind == "full" and outcome.first_code not in (None, 0, ExitCode.STORAGE):
+        return f"exit code {outcome.first_code} of a full disk"
+    may_differ = kind == "folder" and scene != "pair"
+    return "" if may_differ or outcome.model == model else "another model"
 
 
 def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
@@ -85,17 +86,30 @@ def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
         ({"codes": (0, 1), "errors": "lost"}, "exit codes (0, 1): lost"),
         ({"seconds": MOST_S + 1}, "91 s"),
         ({"charges": 4}, "4 charges where 2 are due"),
+        ({"charges": 1}, "1 charges where 2 are due"),
         ({"model": "other"}, "another model"),
     ],
 )
 def test_every_bad_end_is_told(changes: dict[str, object], sentence: str) -> None:
-    good = {"codes": (0, 0), "errors": "", "model": "m", "charges": 2, "tracebacks": "", "seconds": 1.0, "n_blows": 1}
-    assert fault_of(Outcome(**good), "m", "pair") == ""  # type: ignore[arg-type]
-    assert fault_of(Outcome(**{**good, **changes}), "m", "pair") == sentence  # type: ignore[arg-type]
+    good: dict[str, Any] = {
+        "codes": (0, 0),
+        "errors": "",
+        "model": "m",
+        "charges": 2,
+        "tracebacks": "",
+        "seconds": 1.0,
+        "n_blows": 1,
+    }
+    assert fault_of(Outcome(**good), "m", "pair") == ""
+    assert fault_of(Outcome(**{**good, **changes}), "m", "pair", "full") == sentence
+    if "codes" not in changes:
+        assert fault_of(Outcome(**{**good, **changes}), "m", "pair", "folder") == sentence
+    full = Outcome(**good, first_code=1)
+    assert fault_of(full, "m", "pair", "full") == "exit code 1 of a full disk"
 
 
-def test_who_lost_its_run_folder_ends_with_a_sentence_and_no_second_charge() -> None:
-    end = {"codes": (0, 6), "model": "", "tracebacks": "", "seconds": 1.0, "n_blows": 1}
-    assert fault_of(Outcome(**end, errors="gone", charges=2), "m", "pair", "folder") == ""  # type: ignore[arg-type]
-    assert fault_of(Outcome(**end, errors="", charges=2), "m", "pair", "folder") == "2 charges; no sentence"  # type: ignore[arg-type]
-    assert fault_of(Outcome(**end, errors="x", charges=4), "m", "pair", "folder") == "4 charges; x"  # type: ignore[arg-type]
+def test_an_owner_that_lost_its_run_folder_ends_with_a_sentence_and_no_second_charge() -> None:
+    end: dict[str, Any] = {"codes": (0, 6), "model": "", "tracebacks": "", "seconds": 1.0, "n_blows": 1}
+    assert fault_of(Outcome(**end, errors="gone", charges=2), "m", "chain", "folder") == ""
+    assert fault_of(Outcome(**end, errors="", charges=2), "m", "chain", "folder") == "2 charges; no sentence"
+    assert fault_of(Outcome(**end, errors="x", charges=4), "m", "chain", "folder") == "4 charges; x"

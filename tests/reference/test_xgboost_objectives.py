@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.outputs import Engine
+from opboost.fitting.outputs import Engine
+from opboost.metrics import metric_by_name
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import (
@@ -20,8 +21,10 @@ from opboost.trees.losses import (
     Cox,
     Custom,
     Gamma,
+    LambdaRank,
     Loss,
     Ordinal,
+    PairwiseRank,
     PseudoHuber,
     Quantiles,
     SquaredError,
@@ -136,3 +139,43 @@ def test_a_custom_objective_with_the_slopes_of_a_known_one_gives_its_model(engin
 @pytest.mark.parametrize("loss", [*LOSSES, Ordinal(3)], ids=str)
 def test_a_loss_is_made_of_its_name_and_settings(loss: Loss) -> None:
     assert loss_by_name(loss.name, getattr(loss, "n_classes", 0), **loss.settings) == loss
+
+
+def _ranked(loss: LambdaRank, engine: Engine = "native") -> tuple[np.ndarray, ...]:
+    """A table in any order, labels with groups, weights, and predictions of a model of them."""
+    table, signal, _ = _problem(SquaredError())
+    rng = np.random.default_rng(4)
+    groups = rng.integers(0, 150, len(table))
+    labels = np.column_stack([np.digitize(signal, np.quantile(signal, [0.5, 0.7, 0.9])), groups]).astype(float)
+    weights = rng.uniform(0.5, 2, 150)[groups]
+    columns = [OwnColumn(f"f{i}", values) for i, values in enumerate(table.T)]
+    trained = train(columns, labels, weights, loss=loss, parameters=BoostingParameters(**PARAMETERS), engine=engine)
+    return table, labels, weights, bind(trained, {}).predict(table)
+
+
+@pytest.mark.parametrize("loss", [LambdaRank(), LambdaRank(3), PairwiseRank()], ids=str)
+def test_rankings_and_their_metrics_are_xgboosts(loss: LambdaRank) -> None:
+    table, labels, weights, found = _ranked(loss)
+    order = np.argsort(labels[:, 1], kind="stable")
+    _, first = np.unique(labels[order, 1], return_index=True)
+    matrix = xgboost.DMatrix(
+        table[order],
+        labels[order, 0],
+        qid=labels[order, 1].astype(int),
+        weight=weights[order][first],
+        base_margin=np.zeros(len(table)),
+    )
+    settings = {
+        "objective": loss.name,
+        **loss.settings,
+        "nthread": 1,
+        "eval_metric": ["ndcg@4", "ndcg@99"],
+        **PARAMETERS,
+    }
+    booster = xgboost.train(settings, matrix, settings.pop("n_estimators"))
+    np.testing.assert_allclose(found[order], booster.predict(matrix), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(_ranked(loss, "xgboost")[3], found, rtol=0, atol=1e-4)
+    matrix.set_weight(np.ones(len(first)))
+    told = dict(part.split(":") for part in booster.eval(matrix).split()[1:])
+    for name in ("ndcg@4", "ndcg@99"):
+        assert metric_by_name(name, loss).of(labels, found) == pytest.approx(float(told[f"eval-{name}"]), abs=1e-6)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from opboost.export.xgboost_model import from_xgboost, to_xgboost
-from opboost.outputs import Engine
+from opboost.fitting.outputs import Engine
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints

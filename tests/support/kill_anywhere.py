@@ -48,7 +48,7 @@ MOST_S = 90.0
 # A link lasts so long: on a busy machine a handshake takes a part of it.
 LINK_S = 1.0
 
-# How often somebody who ended since the disk was full, or a peer's was, is started again.
+# How often somebody who ended since its disk or a peer's was full, or a run folder lost, is started again.
 MOST_STARTS = 5
 
 
@@ -75,7 +75,7 @@ class Fault:
 class Outcome:
     """How a trial ended: exit codes, errors, the models' digests, charges, tracebacks, seconds, and number of blows.
 
-    Also the most drawings of public bits that a worker took part in.
+    Also the exit code with which the one who was struck ended first; None if it was killed.
     """
 
     codes: tuple[int | None, ...]
@@ -85,7 +85,7 @@ class Outcome:
     tracebacks: str
     seconds: float
     n_blows: int
-    n_drawings: int = 0
+    first_code: int | None = None
 
 
 class _Striker:
@@ -201,7 +201,7 @@ def _pair(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
 
 def _workers(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
     made = clinics.Clinics(root)
-    made.runs["hub"]["patience"] = 10
+    made.runs["hub"]["patience"] = 25
     made.training["sgbdt"] = {"n_estimators": 5, "max_depth": 2}
     return made.runs, made.write, made.runs["hub"]["listen"]
 
@@ -235,9 +235,7 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
         tracebacks="".join(path.read_text() for path in root.glob("*/traceback.txt")),
         seconds=time.monotonic() - began,
         n_blows=n_blows,
-        n_drawings=max(
-            (json.loads(path.read_text())["count"] for path in root.glob("*/runs/*/drawing.json")), default=0
-        ),
+        first_code=trial.first_code,
     )
 
 
@@ -249,6 +247,7 @@ class _Trial:
         self._commands = SCENES[scene]
         self._n_starts = dict.fromkeys(paths, 0)
         self._processes: dict[str, Any] = {}
+        self.first_code: int | None = None
 
     @property
     def codes(self) -> tuple[int | None, ...]:
@@ -280,14 +279,20 @@ class _Trial:
         meta = self._root / name / "runs" / "spring" / "meta.json"
         return bool(meta.exists() and json.loads(meta.read_text()).get("unconfirmed"))
 
+    @property
+    def _may_start_again(self) -> bool:
+        """Whether somebody starts again whoever ended with an error."""
+        kind = "" if self._fault is None else self._fault.kind
+        return kind == "full" or (kind == "folder" and "bank" in self._paths)
+
     def _watch(self, began: float) -> int:
         since, n_stood = 0.0, 0
         while time.monotonic() - began < MOST_S:
             for name, process in list(self._processes.items()):
                 code, struck = process.exitcode, self._root / name / "struck"
-                may_start = (
-                    self._fault is not None and self._fault.kind == "full" and self._n_starts[name] < MOST_STARTS
-                )
+                may_start = self._may_start_again and self._n_starts[name] < MOST_STARTS
+                if self._fault is not None and name == self._fault.victim and self._n_starts[name] == 1 and code:
+                    self.first_code = code if code > 0 else None
                 is_away = code is not None and (code != 0 or self._is_missed_by(name))
                 if code == -signal.SIGKILL or (is_away and may_start):
                     self._start(name)

@@ -89,7 +89,7 @@ class BrieflyMissed(WorkerGroup):
 
     def gather(self) -> BitSource:
         bits = super().gather()
-        self.wait_s = min(self.wait_s, 0.5)
+        self.wait_s = self._connections.return_s = min(self.wait_s, 0.5)
         return bits
 
 

@@ -1,5 +1,6 @@
 """Losses: gradients on a fixed integer grid, first scores, and scores to predictions."""
 
+from dataclasses import fields
 from typing import Any, Literal
 
 from opboost.errors import ParameterError, nearest
@@ -9,6 +10,7 @@ from opboost.trees.losses.grid import GradientGrid
 from opboost.trees.losses.loss import Loss
 from opboost.trees.losses.numbers import Gamma, Poisson, PseudoHuber, SquaredError, Tweedie
 from opboost.trees.losses.quantiles import AbsoluteError, Quantiles
+from opboost.trees.losses.ranking import LambdaRank, PairwiseRank
 from opboost.trees.losses.several import Several, of_labels
 from opboost.trees.losses.survival import AcceleratedFailure, Cox
 
@@ -23,9 +25,11 @@ __all__ = [
     "Loss",
     "Objective",
     "Ordinal",
+    "PairwiseRank",
     "Poisson",
     "PseudoHuber",
     "Quantiles",
+    "LambdaRank",
     "Several",
     "Softmax",
     "SquaredError",
@@ -46,6 +50,8 @@ Objective = Literal[
     "reg:pseudohubererror",
     "survival:cox",
     "survival:aft",
+    "rank:ndcg",
+    "rank:pairwise",
 ]
 
 _LOSSES: tuple[type[Loss], ...] = (
@@ -61,6 +67,8 @@ _LOSSES: tuple[type[Loss], ...] = (
     PseudoHuber,
     Cox,
     AcceleratedFailure,
+    LambdaRank,
+    PairwiseRank,
     Custom,
 )
 
@@ -76,7 +84,7 @@ def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings
     if name not in makers:
         known = ", ".join(name for name in makers if name != Custom.name)
         raise ParameterError(f"objective must be one of {known}; got {name!r}{nearest(name, makers)}")
-    taken: set[str] = set(makers[name].__slots__) - {"slopes"}
+    taken = {field.name for field in fields(makers[name])} - {"slopes"}  # type: ignore[arg-type]
     if unknown := settings.keys() - taken:
         raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")
     if "n_classes" in taken:

@@ -16,8 +16,8 @@ MOST_LABELS = 1000
 
 
 def of_labels(loss: Loss, n_labels: int) -> Loss:
-    """The loss of so many label columns: `Several`, or the loss itself where two are bounds of one label."""
-    return loss if n_labels == 1 or (loss.takes_bounds and n_labels == 2) else Several(loss, n_labels)
+    """The loss of so many label columns: `Several`, or the loss itself where two belong together."""
+    return loss if n_labels == 1 or (loss.takes_pairs and n_labels == 2) else Several(loss, n_labels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,8 +100,8 @@ class PlannedColumn:
             return None
         if alternative.budget is None:
             return analyse_column(table, counts)
-        has_pairs = int((counts > 0).sum()) > 1
-        kendall = expected_weighted_kendall(table, counts) if has_pairs else None
+        has_order = int((counts > 0).sum()) > 1 and not isinstance(self.mechanism.value, RandomisedResponse)
+        kendall = expected_weighted_kendall(table, counts) if has_order else None
         return ColumnAnalysis(kendall=kendall, attack=bayes_attack(table, counts), splits=())
 
 
@@ -109,8 +109,7 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
     """Analyse every column's candidates. A mechanism's table is made once for all columns, and then dropped."""
     found: list[dict[Alternative, Candidate]] = [{} for _ in columns]
     distinct = tuple(dict.fromkeys(alternative for one in columns for alternative in one.alternatives))
-    law = _joint_law(columns)
-    beliefs: dict[tuple[int, int], Beliefs] = {}
+    attackers = _Attackers(columns)
     for done, alternative in enumerate(distinct, start=1):
         choice, n = alternative.choice, alternative.n_points
         table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
@@ -121,31 +120,44 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
             if alternative not in column.alternatives:
                 continue
             outlook = column.outlook(table, alternative) if table is not None else None
-            attacked, attack = table, outlook.attack if outlook else None
-            if table is None and alternative == column.alternatives[0]:
-                attacked = column.tabulated.value.log_probabilities()
-                attack = bayes_attack(attacked, column.counts[_STAND_IN_POINTS])
-            verdict = None
-            if attacked is not None and attack is not None:
-                if law is not None and (c, len(attacked)) not in beliefs:
-                    beliefs[c, len(attacked)] = law.beliefs(c, column.codes[len(attacked)], len(attacked))
-                verdict = _verdict(attack, attacked, beliefs.get((c, len(attacked))))
             found[c][alternative] = Candidate(
                 settings=settings_of(choice),
                 budget=alternative.budget,
                 promise=promise,
                 curve=curve,
                 outlook=outlook,
-                verdict=verdict,
+                verdict=attackers.verdict(c, alternative, table, outlook),
             )
         progress("comparing mechanisms", done, len(distinct))
     return [tuple(one[choice] for choice in column.alternatives) for one, column in zip(found, columns, strict=True)]
 
 
-def _joint_law(columns: Sequence[PlannedColumn]) -> JointLaw | None:
-    """Joint law of the columns; None where there is one, or too few records."""
-    found = [column.codes[_LAW_POINTS] for column in columns]
-    return JointLaw.fit(found) if len(found) > 1 and len(found[0]) >= LEAST_ATTACKED else None
+class _Attackers:
+    """Attackers on columns; those who know the others too where there are several columns, and enough records."""
+
+    def __init__(self, columns: Sequence[PlannedColumn]) -> None:
+        codes = [column.codes[_LAW_POINTS] for column in columns]
+        self._law = JointLaw.fit(codes) if len(codes) > 1 and len(codes[0]) >= LEAST_ATTACKED else None
+        self._columns = columns
+        self._beliefs: dict[tuple[int, int], Beliefs] = {}
+
+    def verdict(
+        self, c: int, alternative: Alternative, table: Table | None, outlook: ColumnAnalysis | None
+    ) -> Verdict | None:
+        """The verdict on a column under a mechanism; where its table is too large, on what stands for the chosen one.
+
+        None for another mechanism then, and for a column without values.
+        """
+        column, attack = self._columns[c], outlook.attack if outlook else None
+        if table is None and alternative == column.alternatives[0]:
+            table = column.tabulated.value.log_probabilities()
+            attack = bayes_attack(table, column.counts[_STAND_IN_POINTS])
+        if table is None or attack is None:
+            return None
+        n = len(table)
+        if self._law is not None and (c, n) not in self._beliefs:
+            self._beliefs[c, n] = self._law.beliefs(c, column.codes[n], n)
+        return _verdict(attack, table, self._beliefs.get((c, n)))
 
 
 def _verdict(attack: Attack, table: Table, beliefs: Beliefs | None) -> Verdict:

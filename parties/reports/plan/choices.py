@@ -18,7 +18,7 @@ from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import GlobalMap, LocalMap
 from opboost.schema import Kind
-from parties.config.protection import MOST_EPSILON
+from parties.config.protection import MOST_EPSILON, budgets_of, excessive
 
 MECHANISMS = ("global", "local", "adj")
 
@@ -94,18 +94,20 @@ def _what_ifs(mechanism: ColumnMechanism) -> Iterator[Alternative]:
     for n, name, budget in itertools.product(sorted({*points, chosen.domain_size}), MECHANISMS, BUDGETS):
         # Rounded, and not up, so that the run file says just this.
         epsilon = float(f"{budget / (n - 1) / chosen.law.promise * (1 - 5e-4):.4g}")
-        if (n > MANY_POINTS and name != chosen.mechanism) or epsilon > MOST_EPSILON:
+        if n > MANY_POINTS and name != chosen.mechanism:
             continue
         theta = None if name == "global" else max(2, n // 10)
         if (name, n) == (chosen.mechanism, chosen.domain_size):
             theta = chosen.theta
         settings = replace(chosen, mechanism=name, epsilon=epsilon, domain_size=n, theta=theta)
         try:
+            is_refused = bool(excessive(budgets_of(settings, "")))
             one = ColumnMechanism(schema, settings)
             one.guarantee()
         except ParameterError:
             continue
-        yield Alternative(one.value, n, budget)
+        if not is_refused:
+            yield Alternative(one.value, n, budget)
 
 
 def settings_of(choice: Choice) -> dict[str, Any]:

@@ -34,11 +34,13 @@ def column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
     yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in column.warnings)
     yield _facts_grid(column)
     yield _comparison_grid(column)
-    yield _loss_grid(column)
-    if column.chosen.promise.gammas:
-        yield _gamma_grid(column)
-    if column.chosen.outlook and (splits := column.chosen.outlook.splits):
-        yield _splits_grid(column.promise.column, splits)
+    # Unordered categories have no distance and no order.
+    if column.keep is None:
+        yield _loss_grid(column)
+        if column.chosen.promise.gammas:
+            yield _gamma_grid(column)
+        if column.chosen.outlook and (splits := column.chosen.outlook.splits):
+            yield _splits_grid(column, splits)
     if column.least:
         yield _orders_grid(column)
     if column.examples:
@@ -55,36 +57,34 @@ def _facts_grid(column: ColumnPlan) -> FigureGrid:
     ]
     if column.unit is not None and column.difference is not None:
         size = "one category" if column.categories else number(column.difference.size)
+        n, spanned = column.difference.points, len(column.categories) - 1
         rows += [
-            ("categories", f"{len(column.categories)}, {len(column.categories) - 1} steps apart at most")
+            ("categories", f"{len(column.categories)}, {spanned} steps apart at most")
             if column.categories
-            else ("one point of the domain", f"{number(column.unit)} original units"),
-            (f"a difference of {size} costs", f"{number(column.difference.loss)} ({column.difference.points} points)"),
+            else ("one point of the domain", f"{number(column.unit)} of the column's own units"),
+            (f"a difference of {size} costs", f"{number(column.difference.loss)} ({n} point{'s' * (n != 1)})"),
         ]
     return FigureGrid(f"{column.promise.column}: the column and its mechanism", ("what", "value"), tuple(rows))
 
 
 def _comparison_grid(column: ColumnPlan) -> FigureGrid:
-    headings = (
-        "mechanism",
-        "loss 1 point apart",
-        "worst case (LDP)",
-        "order kept",
-        "attacker's error",
-        "attacker names the value",
-    )
-    rows = tuple(
-        (
-            label(one.settings) + (" (chosen)" if k == 0 else ""),
+    """Mechanisms compared; unordered categories have no distance and no order."""
+    one_step = "loss one category apart" if _apart(column) == "categories apart" else "loss one point apart"
+    headings: tuple[str, ...] = (one_step, "worst case (LDP)", "order kept", "attacker's error")
+    if column.keep is not None:
+        headings = ("loss between two categories",)
+    rows = []
+    for k, one in enumerate(_compared(column)):
+        cells = (
             number(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
             number(one.promise.domain_loss),
             fraction(one.outlook.kendall if one.outlook else None),
             _error(one, column.unit),
-            percent(one.outlook.attack.success) if one.outlook else "-",
         )
-        for k, one in enumerate(_compared(column))
-    )
-    return FigureGrid(f"{column.promise.column}: mechanisms compared", headings, rows)
+        named = percent(one.outlook.attack.success) if one.outlook else "-"
+        rows.append((label(one.settings) + (" (chosen)" if k == 0 else ""), *cells[: len(headings)], named))
+    headings = ("mechanism", *headings, "attacker names the value")
+    return FigureGrid(f"{column.promise.column}: mechanisms compared", headings, tuple(rows))
 
 
 def _compared(column: ColumnPlan) -> list[Candidate]:
@@ -97,14 +97,15 @@ def _error(one: Candidate, unit: float | None) -> str:
     if one.outlook is None or unit is None:
         return "-"
     attack = one.outlook.attack
-    return f"{number(attack.error * unit, 3)} ({number(attack.blind_error * unit, 3)} without the release)"
+    error = "under 0.001" if attack.error * unit < 1e-3 <= attack.blind_error * unit else number(attack.error * unit, 3)
+    return f"{error} ({number(attack.blind_error * unit, 3)} without the release)"
 
 
 def _loss_grid(column: ColumnPlan) -> FigureGrid:
     points = column.chosen.promise.losses
     has_bound = any(point.bound is not None for point in points)
     has_cell = any(point.loss_in_cell is not None for point in points)
-    headings = ["points apart", "exact loss"]
+    headings = [_apart(column), "exact loss"]
     headings += ["Partition-dLDP bound"] if has_bound else []
     headings += ["exact loss inside a cell"] if has_cell else []
     rows = []
@@ -118,14 +119,23 @@ def _loss_grid(column: ColumnPlan) -> FigureGrid:
 
 def _gamma_grid(column: ColumnPlan) -> FigureGrid:
     rows = tuple((str(t), f"{chance:.4f}") for t, chance in column.chosen.promise.gammas)
-    headings = ("points apart", "least chance of the same order, gamma(t)")
+    headings = (_apart(column), "least chance of the same order, gamma(t)")
     return FigureGrid(f"{column.promise.column}: order of two values", headings, rows)
 
 
-def _splits_grid(name: str, splits: Sequence[SplitOutlook]) -> FigureGrid:
-    headings = ("split after point", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
-    rows = tuple((str(one.position + 1), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
-    return FigureGrid(f"{name}: split points at the quartiles", headings, rows)
+def _apart(column: ColumnPlan) -> str:
+    return "categories apart" if column.categories and column.unit == 1 else "points apart"
+
+
+def _splits_grid(column: ColumnPlan, splits: Sequence[SplitOutlook]) -> FigureGrid:
+    headings = ("split after", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
+    rows = tuple((_point(column, one.position), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    return FigureGrid(f"{column.promise.column}: split points at the quartiles", headings, rows)
+
+
+def _point(column: ColumnPlan, position: int) -> str:
+    """A point of the domain as a value of the column."""
+    return value_in_words(column, column.bounds[0] + position * (column.unit or 1.0))
 
 
 def _orders_grid(column: ColumnPlan) -> FigureGrid:

@@ -16,7 +16,7 @@ from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.progress import Progress, no_progress
-from parties.reports.ledger_statement import Statement, read_statement
+from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.plan.candidates import Candidate, PlannedColumn, analyse_all
 from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
@@ -52,6 +52,8 @@ class ColumnPlan:
     n_values, n_missing, n_clipped : int
     unit : float or None
         One point of the domain in the column's own unit; None for unordered categories.
+    exact_to : float or None
+        The same of the domain that verdicts are on, which has fewer points where tables would be too large.
     difference : Difference or None
     candidates : tuple of Candidate
     least : tuple of (float, float or None)
@@ -74,6 +76,7 @@ class ColumnPlan:
     n_missing: int
     n_clipped: int
     unit: float | None
+    exact_to: float | None
     difference: Difference | None
     candidates: tuple[Candidate, ...]
     least: tuple[tuple[float, float | None], ...]
@@ -164,7 +167,7 @@ def plan_of(
             _column_plan(run, column, candidates, wanted_order)
             for column, candidates in zip(columns, found, strict=True)
         ),
-        ledger=read_statement(path, None) if run.ledger.path.exists() else None,
+        ledger=known_statement(path, run),
         opaque_names=run.opaque_names,
         share_thresholds=run.share_thresholds,
         share_codes=run.share_codes,
@@ -202,6 +205,7 @@ def _column_plan(
         n_missing=column.n_missing,
         n_clipped=column.n_clipped,
         unit=mechanism.point if is_numeric else None,
+        exact_to=tabulated.point if is_numeric else None,
         difference=difference,
         candidates=candidates,
         least=tuple((wanted, least_epsilon(mechanism.settings, counts, wanted)) for wanted in wanted_order),

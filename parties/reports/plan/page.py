@@ -10,7 +10,7 @@ from parties.reports.plan.columns import column_blocks, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
-from parties.reports.words import columns_grid, guarantee_blocks, leakage_section, ledger_section, number
+from parties.reports.words import guarantee_section, leakage_section, ledger_section, number
 
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
@@ -30,9 +30,7 @@ def plan_page(plan: Plan) -> Page:
             signature_section(plan),
             *([PageSection("What if", (WhatIf(what_if_data(columns), what_if_grid(columns)),))] if what_ifs else []),
             words_section(plan),
-            PageSection(
-                "Guarantee", (*guarantee_blocks(plan.guarantee), columns_grid(plan.guarantee.columns)), is_folded=True
-            ),
+            guarantee_section(plan.guarantee),
             ledger_section(plan.ledger),
             leakage_section(by_cells=plan.n_cells is not None),
             *(
@@ -96,7 +94,8 @@ def _thresholds() -> str:
     return (
         f"What the words mean: {'; '.join(allowed)}; {GRADES[-1][0]}, beyond that. The attacker knows how often every "
         "value occurs and how the noise is made, and guesses best. The exact value is a value of the column or, where "
-        "its domain is coarser, the step that it lies in."
+        "a step is said that it is exact to, that step. A budget is for any two values of the column: `whole_range` in "
+        "the run file, of categories without an order `category_epsilon`."
     )
 
 
@@ -106,8 +105,7 @@ def _verdict_row(plan: Plan, column: ColumnPlan) -> VerdictRow:
     if verdict is not None:
         right, blind = verdict.cases
         grade, word, guess = verdict.grade, verdict.word, f"{right} cases; {blind} without the release"
-        if column.unit is not None and column.unit > (column.step or 0) and column.kind == "numeric":
-            guess += f" (to {number(column.unit, 3)})"
+        guess += _exact_to(column, column.exact_to)
         if verdict.knows_others:
             guess += "; the attacker knows the record's other values"
     example, strip = _example(column)
@@ -116,11 +114,18 @@ def _verdict_row(plan: Plan, column: ColumnPlan) -> VerdictRow:
     )
 
 
-def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float]]:
+def _exact_to(column: ColumnPlan, step: float | None) -> str:
+    """To what a guess of the exact value is exact, where that is more than the difference of two values."""
+    if column.kind != "numeric" or step is None or step <= (column.step or 0):
+        return ""
+    return f"; exact to {number(step, 3)}"
+
+
+def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
     """What becomes of a value in the middle of the public range, in words and as shares of the range."""
     if column.keep is not None:
         shown = f"{column.categories[0]}: the release says so in {math.floor(100 * column.keep)} of 100 cases"
-        return shown, (0.0, 0.0, column.keep)
+        return shown, None
     middle, (lower, upper) = column.examples[len(column.examples) // 2], column.bounds
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
     between = f"the release says {low}" if low == high else f"the release says between {low} and {high}"
@@ -139,15 +144,25 @@ def _action(column: ColumnPlan) -> str:
         if one.budget is not None and one.verdict is not None and one.verdict.grade <= _RECOMMENDED
     ]
     kept = [one for one in good if shape_of(one) == shape_of(chosen)]
+    alike = [one for one in good if shape_of(one)[1] == shape_of(chosen)[1]]
     best = max(
-        kept or good, key=lambda one: (one.budget or 0, one.outlook.kendall or 0 if one.outlook else 0), default=None
+        kept or alike or good,
+        key=lambda one: (one.budget or 0, one.outlook.kendall or 0 if one.outlook else 0),
+        default=None,
     )
     if best is None or best.verdict is None:
         return "lower its budget" if all(one.budget is None for one in column.candidates) else "leave the column out"
-    change = f"epsilon {best.settings['epsilon']:.4g}"
+    change = (
+        f"budget {best.budget}"
+        if math.isinf(now := chosen.promise.domain_loss)
+        else (f"budget {best.budget} in place of {number(now, 3)}")
+    )
     if not kept:
-        change += f", {best.settings['mechanism']}, {best.settings['domain_size']} points"
-    return f"lower it to {change}: then {best.verdict.word}, {best.verdict.cases[0]}"
+        change += f", mechanism {best.settings['mechanism']}, {best.settings['domain_size']} points"
+    then = f"{change}: then {best.verdict.word}, {best.verdict.cases[0]} cases"
+    if kept or alike:
+        return then
+    return then + _exact_to(column, (column.bounds[1] - column.bounds[0]) / (best.settings["domain_size"] - 1))
 
 
 def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
+
+import numpy as np
+import yaml
 
 from parties.reports.page import FigureGrid
 from parties.reports.plan.candidates import CURVE_SHARES, Candidate
 from parties.reports.plan.choices import BUDGETS, FEW_POINTS, MECHANISMS, label
 from parties.reports.plan.facts import ColumnPlan
-from parties.reports.sentences import GRADES
+from parties.reports.sentences import GRADES, odds
 from parties.reports.words import fraction
 
 # The drawing of loss curves: its left, right and lower end, and the loss at its upper end.
@@ -22,13 +26,22 @@ def shape_of(one: Candidate) -> tuple[object, ...]:
 
 
 def yaml_entry(column: ColumnPlan, one: Candidate) -> str:
-    """A candidate as an entry of a run file's `desensitize.columns`."""
+    """A candidate as an entry of a run file's `desensitize.columns`, in place of any that the column has."""
     if column.keep is not None:
-        return f"{{category_epsilon: {one.settings['epsilon']:g}}}"
-    # The budget of empty cells stays, whatever follows from an `epsilon`.
-    found = {**one.settings, "category_epsilon": column.promise.missing_epsilon or None}
-    keys = ("mechanism", "domain_size", "epsilon", "theta", "category_epsilon")
-    return "{" + ", ".join(f"{key}: {found[key]}" for key in keys if found.get(key) is not None) + "}"
+        found = {"category_epsilon": one.settings["epsilon"]}
+    else:
+        # The budget of empty cells stays, whatever follows from an `epsilon`.
+        found = one.settings | {"category_epsilon": column.promise.missing_epsilon or None}
+    told = ", ".join(f"{key}: {_scalar(value)}" for key, value in found.items() if value is not None)
+    name = yaml.safe_dump(column.promise.column, default_style='"', width=math.inf).rstrip()
+    return f"{name}: {{{told}}}"
+
+
+def _scalar(value: object) -> str:
+    """A setting in YAML, which takes a number in powers of ten for text where it has no decimal point."""
+    if isinstance(value, float):
+        return ".inf" if math.isinf(value) else np.format_float_positional(value, trim="0")
+    return str(value)
 
 
 def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
@@ -36,14 +49,14 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
     curves: dict[str, int] = {}
 
     def option(column: ColumnPlan, one: Candidate) -> list[object]:
-        verdict, kendall = one.verdict, one.outlook.kendall if one.outlook else None
+        verdict, kendall = one.verdict, one.outlook.kendall if one.outlook and column.keep is None else None
         right, blind = verdict.cases if verdict else ("-", "-")
         return [
             verdict.grade if verdict else 0,
             f"{right}; {blind} without",
             fraction(kendall),
             label(one.settings),
-            f"{column.promise.column}: {yaml_entry(column, one)}",
+            textwrap.indent(yaml_entry(column, one), "    "),
             curves.setdefault(_polyline(one.curve), len(curves)),
         ]
 
@@ -65,6 +78,10 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
     return {
         "words": [word for word, _, _ in GRADES],
         "budgets": BUDGETS,
+        "said": [
+            f"{one}: the two ends of a column are told apart with odds of {odds(one).partition(', which')[0]}"
+            for one in BUDGETS
+        ],
         "start": min(range(len(BUDGETS)), key=lambda at: abs(BUDGETS[at] - spent)),
         "mechanisms": MECHANISMS,
         "mechanism": first.settings["mechanism"],

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost import from_xgboost, to_xgboost
@@ -34,8 +34,9 @@ from opboost.trees.losses import (
     Tweedie,
 )
 from opboost.trees.tree import Ensemble, Feature, Tree
-from opboost.trees.xgboost_numbers import PRESENT, conditions_above, margins, probability_of, thresholds_below
+from opboost.trees.xgboost_numbers import PRESENT
 from opboost.vertical import OwnColumn, RankColumn, train
+from tests.support.special_numbers import F32, SPECIAL, around, numbers
 
 xgboost = pytest.importorskip("xgboost")
 
@@ -54,7 +55,6 @@ LOSSES: list[Loss] = [
     Cox(),
     AcceleratedFailure("logistic", 0.5),
 ]
-F32 = np.finfo(np.float32)
 
 
 def _tree(**changes: Any) -> Tree:
@@ -222,75 +222,6 @@ def test_xgboost_trains_on_from_an_exported_model(loss: Loss) -> None:
 
 # Thresholds, and the numbers around them that float32 holds.
 
-SPECIAL = [
-    0.0,
-    -0.0,
-    0.5,
-    1.0,
-    -1.0,
-    0.1,
-    float(np.float32(0.1)),
-    1 / 3,
-    16777217.0,
-    1e-45,
-    1e-46,
-    -1e-46,
-    1e-300,
-    float(F32.tiny),
-    float(F32.max),
-    -float(F32.max),
-    3.4028235677973366e38,
-    1e39,
-    -1e39,
-    PRESENT,
-    -PRESENT,
-]
-
-
-def _around(thresholds: list[float]) -> np.ndarray:
-    """Every threshold's float32 and its neighbours, the infinities and NaN; shape ``(n_rows, 1)``."""
-    far = np.float32(np.inf)
-    with np.errstate(over="ignore"):
-        near = np.array(thresholds).astype(np.float32)
-        parts = [near, np.nextafter(near, far), np.nextafter(near, -far), np.float32([np.nan, np.inf, -np.inf])]
-    return np.unique(np.concatenate(parts))[:, None]
-
-
-numbers = st.one_of(
-    st.sampled_from(SPECIAL),
-    st.floats(-2, 2),
-    st.floats(-2, 2, width=32),
-    st.floats(allow_nan=False, allow_infinity=False),
-)
-
-
-@given(numbers)
-@example(PRESENT)
-@example(-PRESENT)
-@example(0.0)
-def test_a_condition_parts_the_singles_as_its_threshold_does(threshold: float) -> None:
-    rows = _around([threshold])
-    condition = conditions_above(np.array([threshold]))
-    assert condition.dtype == np.float32
-    assert ((rows < condition) == (rows.astype(np.float64) <= threshold))[~np.isnan(rows)].all()
-
-
-@given(st.one_of(st.floats(width=32, allow_nan=False), st.sampled_from([0.0, -0.0, float(F32.max), np.inf])))
-@example(-float(F32.max))
-def test_a_threshold_parts_the_doubles_as_its_condition_does_and_leads_back_to_it(condition: float) -> None:
-    single = np.float32([condition])
-    threshold = thresholds_below(single)
-    assert np.isfinite(threshold).all()
-    with np.errstate(over="ignore"):
-        below = np.nextafter(single, np.float32(-np.inf)).astype(np.float64)
-    middle = below / 2 + condition / 2
-    rows = np.concatenate([below, middle, np.nextafter(middle, np.inf), np.nextafter(middle, -np.inf), single])
-    with np.errstate(over="ignore"):
-        rounded = rows.astype(np.float32)
-    is_held = np.isfinite(rounded)
-    np.testing.assert_array_equal((rounded < single)[is_held], (rows <= threshold)[is_held])
-    assert conditions_above(threshold) == max(condition, -float(F32.max))
-
 
 @st.composite
 def trees(draw: st.DrawFn, n_features: int) -> Tree:
@@ -324,7 +255,7 @@ def ensembles(draw: st.DrawFn) -> Ensemble:
 
 
 def _rows_around(ensemble: Ensemble, seed: int) -> np.ndarray:
-    pool = _around([float(t) for tree in ensemble.trees for t in tree.thresholds[~tree.is_leaf]] + SPECIAL)[:, 0]
+    pool = around([float(t) for tree in ensemble.trees for t in tree.thresholds[~tree.is_leaf]] + SPECIAL)[:, 0]
     rng = np.random.default_rng(seed)
     return np.stack([rng.permutation(pool) for _ in ensemble.features], axis=1)
 
@@ -346,7 +277,7 @@ def test_any_ensemble_scores_any_singles_alike_on_every_way(ensemble: Ensemble, 
 @pytest.mark.parametrize("threshold", SPECIAL)
 def test_rows_at_a_threshold_stay_on_their_side(threshold: float) -> None:
     ensemble = _ensemble([_test(threshold)], SquaredError(), n_features=1)
-    rows = _around([threshold])
+    rows = around([threshold])
     expected = ensemble.predict(rows.astype(np.float64)).tolist()
     booster = to_xgboost(ensemble)
     assert booster.inplace_predict(rows, validate_features=False).tolist() == expected
@@ -388,19 +319,6 @@ def test_any_base_score_of_a_probability_is_kept_to_single_precision(score: floa
     expected = [score + 0.25 * n_rounds]
     assert _theirs(booster, np.zeros((1, 2)), output_margin=True) == pytest.approx(expected, rel=1e-6, abs=1e-6)
     assert from_xgboost(booster).scores(np.zeros((1, 2)))[0] == pytest.approx(expected, rel=1e-6, abs=1e-6)
-
-
-@pytest.mark.parametrize("probability", [0.5, 0.3, 0.999, 0.9999, 0.99999, 1e-3, 1e-6])
-def test_a_base_probability_comes_back_as_a_margin_that_leads_to_it(probability: float) -> None:
-    single = np.float32([probability])
-    assert margins(probability_of(margins(single)[0])) == margins(single)
-
-
-@given(st.floats(-11, 11))
-def test_a_base_probability_is_as_close_as_single_precision_can_say(score: float) -> None:
-    """A step of 2^-24 in the probability is one of 2^-24 times the odds in the score, if that is more than its own."""
-    reached = margins(probability_of(score))[0]
-    assert abs(reached - score) <= 2.0**-22 * max(1.0, abs(score), np.exp(score))
 
 
 def _has_one_base_score(booster: Any) -> bool:

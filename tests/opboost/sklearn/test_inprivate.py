@@ -1,4 +1,4 @@
-"""InPrivate begins at a first score: every owner pays for its part, and labels far from the middle are reached."""
+"""The first score of InPrivate: all owners pay for it, and labels far from the middle of their bounds are reached."""
 
 from __future__ import annotations
 

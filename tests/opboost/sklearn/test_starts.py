@@ -9,6 +9,7 @@ import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import OpBoostError, ParameterError
+from opboost.trees.losses import LambdaRank
 from parties.errors import Disagreement
 
 SMALL: dict[str, Any] = {"n_estimators": 6, "max_depth": 3, "learning_rate": 0.3, "subsample": 1.0}
@@ -91,3 +92,22 @@ def test_two_labels_of_failure_times_are_bounds(rows: tuple[np.ndarray, np.ndarr
     model = OpBoostRegressor(**SMALL, objective="survival:aft").fit(table, bounds, eval_set=[(table, bounds)])
     assert model.predict(table).shape == (600,)
     assert model.evals_result_["cindex"][-1] > 0.85
+
+
+def test_rows_are_ranked_in_the_groups_that_qid_names() -> None:
+    rng = np.random.default_rng(0)
+    rows, groups = rng.normal(size=(300, 2)), rng.permutation(np.repeat(["a", "b", "c", "d", "e", "f"], 50))
+    degrees = np.digitize(rows[:, 0] + rng.normal(0, 0.3, 300), [0, 1])
+    fitted, held_out = slice(200), slice(200, None)
+    model = OpBoostRegressor(objective="rank:ndcg", n_estimators=5, eval_metric=["map", "ndcg"])
+    evaluated: dict[str, Any] = {"eval_set": [(rows[held_out], degrees[held_out])], "eval_qid": [groups[held_out]]}
+    model.fit(rows[fitted], degrees[fitted], qid=groups[fitted], **evaluated)
+    assert model.evals_result_["ndcg"][-1] > 0.95
+    labels = np.column_stack([degrees[fitted], np.unique(groups[fitted], return_inverse=True)[1]])
+    again = OpBoostRegressor(objective="rank:ndcg", n_estimators=5).fit(rows[fitted], labels)
+    named: dict[str, Any] = {"objective": LambdaRank(), "n_estimators": 5}
+    model = OpBoostRegressor(**named).fit(rows[fitted], degrees[fitted], qid=groups[fitted])
+    np.testing.assert_array_equal(again.predict(rows), model.predict(rows))
+    for wrong in (OpBoostRegressor(), OpBoostClassifier()):
+        with pytest.raises(ParameterError, match="qid goes with objectives that rank"):
+            wrong.fit(rows, degrees > 0, qid=groups)

@@ -269,6 +269,15 @@ def test_a_share_of_the_rows_is_held_out_at_random(share: float, n_rows: int, se
         assert (plan.is_held_out != other.is_held_out).any()
 
 
+def test_groups_of_rows_are_held_out_as_a_whole() -> None:
+    groups, rng = np.random.default_rng(1).integers(0, 10, 200) * 7.0, np.random.default_rng(2)
+    held_out = ValidationPlan.of_share(0.3, 200, (), groups=groups, rng=rng).is_held_out
+    assert len(np.unique(groups[held_out])) == 3
+    assert not set(groups[held_out]) & set(groups[~held_out])
+    with pytest.raises(ParameterError, match=r"of 10 groups a share of 0\.01"):
+        ValidationPlan.of_share(0.01, 200, (), groups=groups, rng=rng)
+
+
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.booleans())
 def test_the_best_round_is_the_first_of_the_best(past: list[int], is_higher_better: bool) -> None:
     history, deciding = History(), Metric("m", log_loss, is_higher_better=is_higher_better)

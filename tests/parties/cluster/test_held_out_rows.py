@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from opboost.schema import ColumnSchema, TableSchema
 from parties.cluster.held_out_rows import by_partition, digest_without, own_records, partitions_without
 from parties.cluster.partitions import validate_partitions
-from parties.tables.party_table import digest_of_ids
+from parties.tables.record_ids import digest_of_ids
 from tests.support.inline_client import InlineClient
 
 CLIENT: Any = InlineClient()

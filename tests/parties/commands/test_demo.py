@@ -24,9 +24,9 @@ from parties.config.reading import read_schema
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, drawn_from, train
+from parties.vertical.party_b import PassiveJob, train
 from parties.vertical.prediction_client import predict_jointly
-from parties.vertical.simulation import serve
+from parties.vertical.simulation import drawn_from, serve
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 from tests.support.modes import exposed, open_umask

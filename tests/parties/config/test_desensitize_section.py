@@ -40,7 +40,10 @@ def test_a_cost_in_original_units_is_what_such_a_difference_costs() -> None:
         (of_column(cost=1.0, per=1, epsilon=1.0), "found epsilon, cost"),
         (DesensitizeSection(epsilon=1.0, whole_range=8.0), "desensitize: give the budget in one way"),
         (of_column(cost=1.0, per=101), "columns.age: column 'age': the difference that the budget is stated for"),
-        (DesensitizeSection(mechanism="local", theta=10), "publishes cells exactly, whatever its budget"),
+        (
+            DesensitizeSection(mechanism="local", theta=10),
+            "publishes cells exactly, so that values on two sides of a border",
+        ),
         (DesensitizeSection(mechanism="local"), "mechanism local needs `theta`"),
     ],
 )

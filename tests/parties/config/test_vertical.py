@@ -258,6 +258,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("reg:tweedie", {"tweedie_variance_power": 1.2}),
     ("reg:pseudohubererror", {"huber_slope": 0.5}),
     ("survival:aft", {"aft_loss_distribution": "logistic", "aft_loss_distribution_scale": 0.5}),
+    ("rank:ndcg", {"lambdarank_num_pair_per_sample": 8}),
 ]
 MODEL: dict[str, Any] = {
     "objective": "count:poisson",
@@ -382,7 +383,7 @@ def test_a_schema_file_describes_columns_in_its_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
-        ("bounds", 1, "unknown keys bounds; allowed are base_margin, columns, id, ignore, label, missing_label"),
+        ("bounds", 1, "unknown keys bounds; allowed are base_margin, columns, group, id, ignore, label, missing_label"),
         ("columns", ["age"], "must map each column's name to its description"),
         ("columns.age", None, "must map each column's name to its description"),
         ("ignore", "note", "`ignore` must be a list"),

@@ -202,7 +202,7 @@ def test_a_worker_that_was_killed_comes_back_as_a_new_process_and_answers_for_no
     curve.start_worker(job(of, 2, answered=answered[-1], note_answer=again.append, drawing=noted[0]))
     found = curve.join()
     numbers = [each.n_trees for each in again]
-    assert numbers[0] > 4
+    assert numbers[0] >= 4
     assert numbers == sorted(numbers)
     assert len(found["w2"]) == 30
     assert [event for event, _ in curve.events] == ["dropped out", "returned"]

@@ -128,6 +128,22 @@ def test_what_is_noted_before_the_bytes_are_revealed_is_the_list_that_binds_ever
     assert len(noted) == 1
 
 
+def test_a_worker_that_was_killed_reveals_the_same_bytes_for_the_same_commitments_and_no_others() -> None:
+    """Bytes that were revealed once are known, so that other commitments could be chosen with them in mind."""
+    noted: list[bytes] = []
+    first = job(recipe(), 0)
+    table = rows([commitment("spring", "w0", first.public_bytes(0)), listed(["w1"]).tobytes()])
+    for again in ({}, {"drawing": drawing_digest("spring", ("w0", "w1"), table), "n_drawings": 1}):
+        a_job = job(recipe(), 0, note_drawing=noted.append, **again)
+        end = outcome(a_job, ["w0", "w1"], is_open=True, commits=lambda join: table)
+        # The bytes fit their commitment, or the bits would have been refused.
+        assert isinstance(end, PeerLost)
+    assert len(noted) == 1
+    other = rows([table[0].tobytes(), listed(["w2"]).tobytes()])
+    end = outcome(job(recipe(), 0, **again), ["w0", "w1"], is_open=True, commits=lambda join: other)
+    assert "own commitment is not in the list" in str(end)
+
+
 def test_the_note_outlives_the_process_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     checkpoint = WorkerCheckpoint(RunFolder(tmp_path))
     assert checkpoint.drawings()["drawing"] == b""

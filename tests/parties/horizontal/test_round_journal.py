@@ -13,7 +13,8 @@ from parties.horizontal.round_journal import RoundJournal
 from protocols.messages.horizontal import Commitments, Reveals
 
 ROWS = np.arange(64, dtype=np.uint8).reshape(2, 32)
-DRAWN = Commitments(names=("w0", "w1"), rows=ROWS, is_open=False), Reveals(rows=ROWS[::-1].copy())
+ASKED = Commitments(names=("w0", "w1"), rows=ROWS, is_open=True)
+DRAWN = ASKED.model_copy(update={"is_open": False}), Reveals(rows=ROWS[::-1].copy())
 
 
 def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
@@ -22,8 +23,10 @@ def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     assert first.drawing is None
     assert first.sum(0) is None
     words = first.bits().words(4).tolist()
-    first.note_drawing(*DRAWN)
+    first.note_commitments(ASKED)
     assert begun == [1]
+    assert (repr(first.commitments), first.drawing) == (repr(ASKED), None)
+    first.note_reveals(DRAWN[1])
     first.note_survivors(0, ["w1", "w0"])
     first.note_sum(0, np.array([-1, 2**62], np.int64))
     first.note_done("w1")
@@ -43,10 +46,18 @@ def test_no_two_journals_have_the_same_bits() -> None:
     assert RoundJournal().bits().words(4).tolist() != RoundJournal().bits().words(4).tolist()
 
 
+def test_commitments_that_are_dropped_serve_no_drawing() -> None:
+    journal = RoundJournal()
+    journal.note_commitments(ASKED)
+    journal.note_commitments(None)
+    assert (journal.commitments, journal.drawing) == (None, None)
+
+
 def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "rounds.sqlite"
     kept = RoundJournal(path)
-    kept.note_drawing(*DRAWN)
+    kept.note_commitments(ASKED)
+    kept.note_reveals(DRAWN[1])
     kept.close()
     with sqlite3.connect(path) as database:
         database.execute("UPDATE facts SET content = ? WHERE name = 'commitments'", (b"short",))

@@ -19,7 +19,7 @@ from parties.cluster.rows import PartsOnDask
 from parties.config.cluster_section import DaskSection
 from parties.config.recipes import SummedRecipe
 from parties.errors import TableError, WorkersLost
-from parties.horizontal.row_partitions import PartsHere, part_files
+from parties.horizontal.row_partitions import PartsHere, check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from tests.support.row_partitions import SMALL, TRAININGS, TRUSTED, files, parted, recipe_of, write_rows
 
@@ -110,11 +110,13 @@ class Killing:
         return self._parts.predictions(model)
 
 
-@pytest.mark.parametrize("name", ["tr, refined", "sgbdt with a filter"])
+@pytest.mark.parametrize("name", ["tr, refined", "sgbdt with a filter", "sampled"])
 def test_a_killed_dask_worker_changes_nothing(tmp_path: Path, client: Client, name: str) -> None:
     write_rows(tmp_path)
-    recipe = recipe_of(tmp_path, TRAININGS[name])
-    parts = Killing(PartsOnDask(files(tmp_path), recipe, client=client), client, at=3)
+    recipe, found = recipe_of(tmp_path, {**TRAININGS, "sampled": SAMPLED}[name]), files(tmp_path)
+    # The coins of sampled records fall the same in a state that is computed again.
+    coins = seeded(2).fork_divided("coins", [file.n_rows for file in found]) if recipe.needs_coins else None
+    parts = Killing(PartsOnDask(found, recipe, coins=coins, client=client), client, at=2)
     assert trees_of(recipe, parted(recipe, parts)) == in_one_table(recipe, tmp_path)
     assert parts._left < 0
 
@@ -189,3 +191,16 @@ def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"named \*.parquet"):
         part_files([schema], schema, objective=objective)
     assert len(part_files(tmp_path / "parts" / "*.parquet", schema, objective=objective)) == 3
+
+
+def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_rows(tmp_path)
+    found = files(tmp_path)
+    names = [file.names() for file in found]
+    halves = [
+        np.frombuffer(b"".join(b"same" * 2 + one.ljust(16, b"\0")[8:] for one in part.tolist()), "S16")
+        for part in names
+    ]
+    check_ids(halves, found)
+    with pytest.raises(TableError, match="different ids"):
+        check_ids([np.frombuffer(b"same" * 4 * len(part), "S16") for part in names], found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.rng import seeded
+from opboost.trees.holder import SummedHolders
+from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker import WorkerJob
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
+from protocols.messages.horizontal import Commitments
 from tests.support.lasting_keys import lasting
-from tests.support.workers import CLIPPING, Run, job, leaves, recipe, rows, shape_bits
+from tests.support.workers import CLIPPING, Run, die, job, leaves, meddling, recipe, rows, shape_bits
 
 
 def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:
@@ -68,3 +72,38 @@ def test_a_worker_that_knows_the_others_keys_takes_no_others_in(memory: Run) -> 
     for place in (1, 2):
         memory.start_worker(ghost(of, place))
     assert "no public key is known here of the workers w2; nothing was sent" in str(memory.join()["w0"])
+
+
+def test_public_bits_whose_drawing_was_broken_off_are_drawn_again_the_same(tmp_path: Path) -> None:
+    """Otherwise whoever breaks off after it has seen them could choose, and the model would be another one."""
+    of, journal, noted = recipe(), RoundJournal(), dict[str, bytes]()
+
+    def attempt(patience_s: float, **of_last: Any) -> dict[str, Any]:
+        run = Run(tmp_path, "memory")
+        run.start_hub(of, journal=journal, patience_s=patience_s)
+        for place in range(3):
+            name = f"w{place}"
+            known = {"drawing": noted[name], "n_drawings": 1} if name in noted else {}
+            a_job = job(of, place, note_drawing=partial(noted.__setitem__, name), **known)
+            run.start_worker(a_job, **(of_last if place == 2 else {}))
+        return run.join()
+
+    assert "w2 did not reveal" in str(attempt(0.3, through=meddling("reveal", die))["hub"])
+    assert len(noted) == 3
+    holders = [of.rows(*rows(place), rng=seeded(100 + place).fork("rows")) for place in range(3)]
+    whole = of.train(SummedHolders(holders), shape_bits=shape_bits(), rng=seeded(8))
+    assert leaves(attempt(30.0)["hub"].ensemble) == leaves(whole)
+
+
+def test_a_drawing_that_fails_twice_begins_anew(memory: Run) -> None:
+    """So no worker that has lost its random bytes makes a run unfinishable."""
+    of, journal = recipe(), RoundJournal()
+    names = ("w0", "w1", "w2")
+    journal.note_commitments(Commitments(names=names, rows=np.zeros((3, 32), np.uint8), is_open=True))
+    memory.start_hub(of, journal=journal, patience_s=0.3)
+    for place in range(3):
+        memory.start_worker(job(of, place))
+    found = memory.join()
+    assert "own commitment is not in the list" in str(found["w0"])
+    assert isinstance(found["hub"], TooFewWorkers)
+    assert journal.commitments is None

@@ -81,10 +81,19 @@ def test_a_drawing_is_kept_to_the_bit_and_a_damaged_one_refused(folder: RunFolde
     assert checkpoint.drawings() == {"drawing": b"", "n_drawings": 0}
     checkpoint.note_drawing(bytes(range(32)))
     assert WorkerCheckpoint(folder).drawings()["drawing"] == bytes(range(32))
-    for text in ('{"drawing": "xyz"}', '{"drawing": 3}', "{}"):
+    for text in ('{"drawing": "xyz"}', '{"drawing": 3}', '{"drawing": "", "key": "00"}', "{}"):
         (folder.path / "drawing.json").write_text(text)
         with pytest.raises(RunFolderError, match=r"drawing\.json is malformed"):
             checkpoint.drawings()
+
+
+def test_random_bytes_are_those_of_the_first_process_whatever_was_drawn(folder: RunFolder) -> None:
+    words = WorkerCheckpoint(folder).public_bits().words(4).tolist()
+    WorkerCheckpoint(folder).note_drawing(b"d")
+    again = WorkerCheckpoint(folder)
+    assert again.public_bits().words(4).tolist() == words
+    assert again.drawings() == {"drawing": b"d", "n_drawings": 1}
+    assert again.bits().words(4).tolist() != words
 
 
 def test_who_breaks_off_chooses_among_a_few_drawings_alone(folder: RunFolder) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +10,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from opboost.trees.losses import Several, SquaredError
+from opboost.trees.losses import LambdaRank, Several, SquaredError
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError, RunFolderError
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
+from parties.vertical.preparation import prepare_active
 
 Outcomes = Callable[..., dict[str, Any]]
 SILENT = Terminal()
@@ -62,6 +68,11 @@ def test_a_run_continues_an_earlier_one_on_its_release_at_no_cost(sites: Any, ou
     for ours, before in zip(more.ensemble.trees, begun.ensemble.trees, strict=False):
         np.testing.assert_array_equal(ours.values, before.in_levels().values)
     assert (sites.bank.path / "runs" / "more" / "held_out.json").exists()
+    folder = RunFolder(sites.bank.path / "runs" / "begun")
+    folder.write_json("meta.json", {**folder.read_json("meta.json"), "seed": [1]})
+    sites.bank.run |= {"run_id": "third", "folder": "runs/third"}
+    with pytest.raises(RunFolderError, match="its seed is no number"):
+        train_active(sites.bank.write(), insecure=False, terminal=SILENT)
 
 
 def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes: Outcomes, tmp_path: Path) -> None:
@@ -92,3 +103,22 @@ def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes
     scores = pd.read_csv(written).merge(whole, on="id")
     before, after = ((scores["z"] - scores[one]).abs().mean() for one in ("n", "prediction_1"))
     assert after < before / 4
+
+
+def test_records_are_ranked_in_the_groups_of_a_column_of_the_data_file(sites: Any, outcomes: Outcomes) -> None:
+    bank = sites.bank
+    bank.schema = {"id": "id", "label": "stars", "group": "branch", "columns": bank.schema["columns"]}
+    branch = [f"b{i % 40}" for i in range(400)]
+    bank.table = bank.table.assign(stars=(bank.table["age"] // 30).astype(int), branch=branch).drop(columns="y")
+    bank.run["held_out"] = sites.shop.run["held_out"] = 0.2
+    model = {"objective": "rank:ndcg", "validation_fraction": 0.2, "eval_metric": ["map", "ndcg@5"]}
+    found = train_both(sites, outcomes, **model)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    assert model_of(sites, "spring").ensemble.loss == LambdaRank()
+    assert json.loads((bank.run_folder / "history.json").read_text())["scores"]["ndcg@5"][-1] > 0.9
+    assert json.loads((bank.run_folder / "held_out.json").read_text())["metric"] == "ndcg"
+    bank.schema.pop("group")
+    bank.table = bank.table.drop(columns="branch")
+    path = bank.write()
+    with pytest.raises(ConfigError, match="need a `group` in the schema; found rank:ndcg and none"):
+        prepare_active(read_run(path, ActiveRun), path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opboost.errors import DataError
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, TableError
-from parties.onboarding.dialect import read_raw, separator
+from parties.errors import ConfigError
+from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
+from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
 
 N_ROWS = 120
@@ -50,6 +53,10 @@ def cycle(*cells: object) -> list[object]:
         ("since", ["31/01/2020", "01/12/2021"], {"kind": "date", "format": "%d/%m/%Y"}),
         ("since", ["02/01/2020", "01/12/2021"], {"kind": "date", "format": "TODO: %d/%m/%Y or %m/%d/%Y"}),
         ("seen", ["2020-01-31T10:00:00", "2021-12-01T11:30:00Z"], {"kind": "datetime"}),
+        ("seen", ["01/31/2020 10:00", "12/01/2021 11:30"], {"kind": "datetime", "format": "%m/%d/%Y %H:%M"}),
+        ("since", ["2020-01-31", "01.12.2021"], {"kind": "date", "format": ["%Y-%m-%d", "%d.%m.%Y"]}),
+        ("share", ["12 %", "7.5 %"], {"kind": "numeric", "lower": 0, "upper": 1}),
+        ("amount", ["12", "13", "n.a."], {"kind": "numeric", "lower": "TODO", "upper": "TODO", "missing": "category"}),
         ("town", ["Bern", " bern", "Genf"], {"kind": "unordered", "categories": ["Bern", "Genf"]}),
     ],
 )
@@ -172,6 +179,8 @@ def test_labels_of_words_are_described(
         (table(y=cycle("a", "b", "c")), Hints(label="y"), "3 different words: give the positive one with --positive"),
         (table(), Hints(label="colour"), "no column 'colour'; its columns are id"),
         (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "neither numbers nor dates"),
+        (table(note="same"), Hints(), "has no column that may serve beside 'id'"),
+        (table(x=[f"{row}-" for row in range(N_ROWS)]), Hints(bounds={"x": (0, 1)}), "cells such as 9-. Nothing"),
         (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
         (table(**{"a\nb": cycle(1, 2)}), Hints(), "the name of column 2 holds a line break or a control character"),
     ],
@@ -179,6 +188,66 @@ def test_labels_of_words_are_described(
 def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hints: Hints, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         drafted(tmp_path, frame, hints)
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([f"({row}.50)" for row in range(N_ROWS)], "cells such as (9.99)"),
+        ([f"({row % 30}.50)" for row in range(N_ROWS)], "cells such as (9.99)"),
+        ([f"word {row % 30}" for row in range(N_ROWS)], "no category of 10 records"),
+    ],
+)
+def test_the_reason_why_a_column_is_left_out_shows_the_shape_of_a_cell(
+    tmp_path: Path, cells: list[str], why: str
+) -> None:
+    table(x=cells, town=cycle("a", "b")).to_csv(tmp_path / "data.csv", index=False)
+    draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
+    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
+    assert why in draft.notes["x"]
+
+
+@pytest.mark.parametrize("cells", [["31/01/2020", "01/31/2020"], ["31/01/2020", "2020-01-31", "soon"]])
+def test_days_and_months_that_could_change_places_are_no_dates(tmp_path: Path, cells: list[str]) -> None:
+    assert drafted(tmp_path, table(since=cycle(*cells)))["since"]["kind"] == "unordered"
+
+
+def test_a_draft_of_two_formats_reads_both(tmp_path: Path) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(since=cycle("2020-01-31", "31.01.2020", " 01.02.2020")).to_csv(path, index=False)
+    write_schema(path, target, Hints(bounds={"since": (date(2000, 1, 1), date(2030, 1, 1))}))
+    schema, ignore = read_schema(target)
+    days = read_table(path, schema, ignore=ignore, needs_label=False).frame["since"]
+    assert days.tolist() == cycle(18292, 18292, 18293)
+
+
+def test_lines_of_separators_are_no_records(tmp_path: Path) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    lines = table(amount=cycle(1, 2), town=cycle("a", "b")).to_csv(index=False).splitlines()
+    path.write_text("\n".join([*lines[:2], ",,", *lines[2:], ",,", ""]))
+    write_schema(path, target, Hints(bounds={"amount": (0, 10)}))
+    schema, ignore = read_schema(target)
+    assert len(read_table(path, schema, ignore=ignore, needs_label=False).ids) == N_ROWS
+    path.write_text(path.read_text().replace("k119,2", "k119,two"))
+    with pytest.raises(DataError) as caught, showing_misfits(path, schema):
+        raise DataError("column 'amount' holds a cell that is no number")
+    assert "line 122" in str(caught.value.__notes__)
+
+
+@pytest.mark.parametrize(
+    ("frame", "beside", "found"),
+    [
+        (table(visitor=range(N_ROWS)), {"visitor"}, "visitor"),
+        (table(visitor=range(N_ROWS)), {"town"}, "id"),
+        (table(ID=range(N_ROWS)).drop(columns="id").reset_index(names=""), set(), "ID"),
+        (table(visitor=range(N_ROWS)).assign(id=[f"k{max(row, 5)}" for row in range(N_ROWS)]), set(), "visitor"),
+        (table(town=cycle(1, 2)).assign(id=[f"k{max(row, 5)}" for row in range(N_ROWS)]), set(), "id"),
+    ],
+)
+def test_the_record_key_is_found(tmp_path: Path, frame: pd.DataFrame, beside: set[str], found: str) -> None:
+    path = tmp_path / "data.csv"
+    frame.assign(place=cycle("a", "b")).to_csv(path, index=False)
+    assert draft_schema(read_raw(path), path, Hints(beside=frozenset(beside))).id == found
 
 
 def test_a_parquet_file_is_described_too(tmp_path: Path) -> None:
@@ -191,13 +260,3 @@ def test_a_parquet_file_is_described_too(tmp_path: Path) -> None:
         "since": "date",
         "is_new": "boolean",
     }
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "data.csv").write_text("id,age\n")
-    with pytest.raises(TableError, match="has no rows"):
-        read_raw(tmp_path / "data.csv")
-
-
-def test_a_separator_inside_quotes_does_not_count() -> None:
-    assert separator(['a;b;"c, d, e"', '1;2;"x, y, z"']) == ";"

@@ -24,7 +24,7 @@ def test_a_workers_page_has_its_rows_and_ledger(treated: Any) -> None:
     facts = record_facts(treated.write("south"))
     page = record_page(facts)
     text = to_markdown(page)
-    assert "what south answered, and the model" in text
+    assert "what south took part in" in text
     assert "took part with 90 rows, which it told nobody" in text
     assert "Ledger" in [section.heading for section in page.sections]
     assert "Unknown here" not in text

@@ -142,3 +142,30 @@ def test_a_printed_page_obeys_no_name(capsys: pytest.CaptureFixture[str]) -> Non
     printed = capsys.readouterr().out
     assert printed.count("[red]spend[/]") == 2
     assert not {"\x1b", "\x07", "\u202e"} & set(printed)
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of a colour, as WCAG 2.1 defines it."""
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_all_text_stands_out_from_its_ground_in_light_dark_and_print() -> None:
+    schemes = [dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{6});", one)) for one in re.split(":root", to_html(page()))]
+    schemes = [one for one in schemes if one]
+    assert len(schemes) == 3
+    for colours in schemes:
+        for ground in ("page", "raised"):
+            for ink in ("ink", "soft", "accent"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground)
+        for grade in ("g0", "g1", "g2", "g3"):
+            assert contrast(colours["on-grade"], colours[grade]) >= 4.5, grade
+        for line in ("s1", "s2", "s3", "s4", "s5", "s6"):
+            assert contrast(colours[line], colours["page"]) >= 3, line
+    assert contrast("#777777", "#ffffff") < 4.5 < contrast("#767676", "#ffffff")

@@ -31,19 +31,19 @@ def text_of(*fits: FitQuality, uplift: Uplift | None = None) -> str:
 
 def test_the_uplift_opens_and_the_held_out_records_say_the_rest() -> None:
     text = text_of(*FITS, uplift=UPLIFT)
-    assert text.index("auc is 0.1 better than without (95 % interval of the uplift: 0.05 to 0.15)") < 150
+    assert text.index("AUC is 0.1 better than without (95 % interval of the uplift: 0.05 to 0.15)") < 150
     assert "Lift by tenths of the scores, the highest first: held-out records" in text
     assert "flatters" not in text
     (section,) = result_sections(FITS, party="bank", uplift=UPLIFT)
     (chart,) = [one for one in section.blocks if isinstance(one, Figure) and "Scores: " in one.svg]
-    for name in ("bank alone 0.7", "joint, held-out 0.8", "in mode routed 0."):
+    for name in ("held out: bank alone 0.7", "held out: joint 0.8", "scored: routed 0."):
         assert name in chart.svg
     assert "training" not in chart.svg
 
 
 def test_scores_of_rows_that_the_model_saw_say_so_and_make_no_chart() -> None:
     assert "which flatters the model" in text_of(FITS[0])
-    assert "Figure: auc of records" not in text_of(FITS[0])
+    assert "Figure: AUC of records" not in text_of(FITS[0])
     assert text_of() == to_markdown(Page("", "", ()))
     unmeasured = Uplift(metric="auc", n_rows=0, n_held_out=5, reason="nobody answered")
     assert "The uplift could not be measured: nobody answered." in text_of(uplift=unmeasured)
@@ -52,7 +52,7 @@ def test_scores_of_rows_that_the_model_saw_say_so_and_make_no_chart() -> None:
 def test_one_table_holds_the_metrics_of_all_modes() -> None:
     numbers = FitQuality(basis="validation rows", n_rows=3, metrics={"r2": 0.5}, metric="r2")
     grid = metrics_grid((*FITS, numbers))
-    assert grid.headings == ("scored", "rows", "auc", "error", "logloss", "gini", "ks", "r2")
+    assert grid.headings == ("scored", "rows", "AUC", "error", "log loss", "Gini", "KS", "r2")
     assert [row[0] for row in grid.rows] == [one.basis for one in (*FITS, numbers)]
     assert grid.rows[-1][1:] == ("3", "-", "-", "-", "-", "-", "0.5")
     for row, one in zip(grid.rows, FITS, strict=False):

@@ -23,8 +23,8 @@ from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
 from parties.runs.run_log import RunLog
-from parties.vertical.prediction_server import Tally
 from parties.vertical.prediction_service import _log_session
+from parties.vertical.rate_limits import Tally
 
 
 def document(site: Any) -> dict[str, Any]:

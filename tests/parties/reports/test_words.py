@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -86,9 +87,12 @@ def test_a_guarantee_says_what_it_does_not_cover_and_seeded_bits_that_they_are_n
 
 def test_a_ledger_is_told_in_words_and_per_column() -> None:
     assert "has spent 0.25 over all columns; remaining: 0.75" in spent_words(STATEMENT)
-    assert spent_words(STATEMENT).endswith("remaining: no limit. 1 cells of its records were never charged.")
+    assert spent_words(STATEMENT).endswith("remaining: 0.75. 1 cells of its records were never charged.")
     (row,) = spent_grid(STATEMENT).rows
-    assert row == ("age", "1 year", "0.25", "0.75", "0", "no limit", "0", "no limit", "6", "1", "2", "3", "5", "4")
+    assert row == ("age", "1 year", "0.25", "0.75", "6", "1", "2", "3", "5", "4")
+    with_cells = replace(STATEMENT.columns[0], cell_bits=Spending(spent=3.0, limit=None))
+    grid = spent_grid(replace(STATEMENT, columns=(with_cells,)))
+    assert dict(zip(grid.headings, grid.rows[0], strict=True))["cells, bits"] == "3"
     (told,) = ledger_section(None).blocks
     assert isinstance(told, Prose)
     assert "no ledger yet" in told.text

@@ -169,14 +169,33 @@ LABELLED = {"label": "y", "columns": {"x": {"lower": 0, "upper": 9}}}
         (["good", "bad", "poor"], {"positive": "good", "negative": ["bad", "poor"]}, [1, 0, 0]),
         (["a", "", "b"], {"positive": "a", "missing_label": "drop"}, [1, 0]),
         (["1", "", "0"], {"missing_label": "drop"}, [1, 0]),
+        (["1.500", "2.250"], {"reader": {"decimal": ",", "thousands": "."}}, [1500, 2250]),
+        (["1,5", "-2"], {"reader": {"sep": ";", "decimal": ","}}, [1.5, -2]),
+        (
+            ["$1,234.50", "n.a."],
+            {"reader": {"sep": ";", "thousands": ",", "currency": "$", "na_values": "n.a."}}
+            | {"missing_label": "drop"},
+            [1234.5],
+        ),
     ],
 )
 def test_labels_of_words_are_read(tmp_path: Path, labels: list[str], keys: dict[str, Any], found: list[float]) -> None:
-    text = "\n".join(["id,x,y", *(f"{row},{row},{label}" for row, label in enumerate(labels))])
+    sep = keys.get("reader", {}).get("sep", ",")
+    text = "\n".join(
+        sep.join(row) for row in [("id", "x", "y"), *((str(i), str(i), one) for i, one in enumerate(labels))]
+    )
     table = read(tmp_path, text, {**LABELLED, **keys}, needs_label=True)
     assert table.labels is not None
     assert table.labels.tolist() == found
-    assert table.frame["x"].tolist() == [row for row, label in enumerate(labels) if label]
+    assert table.frame["x"].tolist() == [row for row, label in enumerate(labels) if label not in ("", "n.a.")]
+
+
+def test_weights_and_margins_are_written_like_other_numbers(tmp_path: Path) -> None:
+    document = LABELLED | {"weight": "w", "base_margin": "m", "reader": {"sep": ";", "decimal": ","}}
+    table = read(tmp_path, "id;x;y;w;m\n1;1;0;0,5;-1,25\n2;2;1;2,0;3,0", document, needs_label=True)
+    assert table.weights is not None
+    assert table.weights.tolist() == [0.5, 2.0]
+    assert [one.tolist() for one in table.margins.values()] == [[-1.25, 3.0]]
 
 
 @pytest.mark.parametrize(

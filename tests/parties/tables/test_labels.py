@@ -69,3 +69,23 @@ def test_a_column_has_one_role(roles: dict[str, object]) -> None:
 def test_weights_go_with_a_label() -> None:
     with pytest.raises(SchemaError, match="names no `label`"):
         TableSchema(columns=(AGE,), weight="w")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_groups_are_numbers_beside_the_label(frame: pd.DataFrame, tmp_path: Path, suffix: str) -> None:
+    path, schema = tmp_path / f"data{suffix}", TableSchema(columns=(AGE,), label="y", group="q")
+    frame = frame[["id", "age", "y"]].assign(q=["01", "1", "01"])
+    frame.to_csv(path, index=False) if suffix == ".csv" else frame.to_parquet(path)
+    table = read_table(path, schema, needs_label=True)
+    assert table.labels is not None
+    np.testing.assert_array_equal(table.labels, [[0, 1], [1, 0], [1, 0]])
+    frame.assign(q=["01", None, "01"]).to_csv(path.with_suffix(".csv"), index=False)
+    with pytest.raises(TableError, match="group column 'q' is missing in 1 rows"):
+        read_table(path.with_suffix(".csv"), schema, needs_label=True)
+    frame.drop(columns="q").to_csv(path.with_suffix(".csv"), index=False)
+    assert read_table(path.with_suffix(".csv"), schema, needs_label=False).labels is None
+
+
+def test_groups_rank_by_one_label() -> None:
+    with pytest.raises(SchemaError, match="ranked in groups"):
+        TableSchema(columns=(AGE,), label="y", more_labels=("z",), group="q")

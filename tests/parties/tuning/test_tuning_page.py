@@ -19,11 +19,11 @@ TUNED = Tuned(
 def test_the_page_tells_what_was_won_and_that_it_cost_nothing() -> None:
     text = to_markdown(tuning_page(TUNED, "spring"))
     assert "4 trials, 1 of them ended early" in text
-    assert "improves by 0.04" in text
+    assert "AUC is 0.04 better with the best trial's parameters" in text
     assert "Ledger lines: 0." in text
     assert "| learning_rate | 0.125 |" in text
 
 
 def test_the_figure_shows_every_finished_trial() -> None:
     html = to_html(tuning_page(TUNED, "spring"))
-    assert "auc of every finished trial" in html
+    assert "AUC of every finished trial" in html

@@ -12,15 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.cell_grid import cell_tests, grid_cuts, within
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.privacy.domain import IntegerDomain
-from opboost.ranking import RankTable
 from opboost.schema import ColumnSchema
 from opboost.split_tests import unpacked
-from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
 from parties.ledger.ledger_lines import Occasion
@@ -36,27 +32,16 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Ask, RecordStatus
 from protocols.messages.vertical import Offer, SplitRanks
 from protocols.transport.channel import Channel
+from tests.support.codes_column import CodesColumn
 from tests.support.processes import finish
 
 MECHANISM = ColumnMechanism(ColumnSchema(name="spend", lower=1, upper=1000), MechanismSettings(epsilon=0.5))
 
 
-class Column:
-    """A released column of codes without missing cells, as its owner keeps it."""
-
-    def __init__(self, codes: np.ndarray) -> None:
-        self.source, self.category, self.has_missing, self.number = "spend", None, False, 0
-        self.table = RankTable(np.unique(codes))
-        self._ranks = np.searchsorted(self.table.codes, codes)
-
-    def ranks(self) -> Iterator[np.ndarray]:
-        yield self._ranks
-
-
 def thresholds_of(
     codes: np.ndarray, book: ResolvedTests, n_cells: int, mechanism: ColumnMechanism = MECHANISM, **changes: bool
 ) -> list[float]:
-    column: Any = Column(codes)
+    column: Any = CodesColumn(codes)
     cuts, tests = agree_grid([column], [mechanism], book, n_cells=n_cells, share_codes=True, **changes)
     found: list[float] = tests.thresholds.tolist()
     ends = [np.unique(codes)[rank : rank + 2] for rank in cuts[0]]
@@ -110,7 +95,7 @@ def test_cells_hold_equal_shares_of_the_exact_codes_where_the_noise_is_known() -
     mechanism = ColumnMechanism(MECHANISM.schema, MechanismSettings(epsilon=0.01))
     codes = np.clip(np.round(draw.exponential(120, 20_000)), 1, 1000).astype(np.int64)
     noised = mechanism.value.randomise(codes, rng=_bits())
-    column, book = Column(noised), ResolvedTests()
+    column, book = CodesColumn(noised), ResolvedTests()
     spread = {}
     for share_codes in (True, False):
         _, tests = agree_grid([column], [mechanism], book, n_cells=16, share_codes=share_codes)  # type: ignore[list-item]
@@ -123,40 +108,6 @@ def _bits() -> Any:
     from opboost import rng
 
     return rng.seeded(5)
-
-
-def test_a_grid_of_no_or_too_many_cells_is_refused() -> None:
-    for n_cells in (1, 256):
-        with pytest.raises(ValueError, match=r"2 to 255 cells per column; got \d+\. Nothing was sent"):
-            grid_cuts(
-                np.ones(10, np.int64), RankTable(np.arange(9)), IntegerDomain(0, 8), n_cells=n_cells, release=None
-            )
-
-
-@pytest.mark.parametrize("n_zeros", [200, 500, 50_000])
-def test_a_records_cell_has_as_many_codes_on_average_as_an_even_cell(n_zeros: int) -> None:
-    """Whatever is asked over all runs, so many codes are left; the twin are cuts of equal counts, value by value."""
-    draw, domain = np.random.default_rng(6), IntegerDomain(1, 1000)
-    codes = np.concatenate([np.ones(n_zeros, np.int64), np.clip(draw.geometric(0.01, 2000), 1, 1000)])
-    table = RankTable(np.unique(codes))
-    counts = np.append(np.unique(codes, return_counts=True)[1], 0)
-    cuts = grid_cuts(counts, table, domain, n_cells=16, release=None)
-    assert len(cuts) > 3
-    assert codes_left(codes, table, cuts) >= 1000 / 16
-    assert codes_left(codes, table, choose_cuts(counts[:-1], max_bin=16)) < 1000 / 16
-
-
-def codes_left(codes: np.ndarray, table: RankTable, cuts: np.ndarray) -> float:
-    """By counting: how many codes are answered alike, averaged over records."""
-    cell = np.searchsorted([table.threshold(rank) for rank in cuts.tolist()], np.arange(1, 1001))
-    return float(np.bincount(cell)[cell[codes - 1]].mean())
-
-
-def test_kept_cuts_that_no_longer_divide_a_column_are_left_out() -> None:
-    table = RankTable(np.array([10, 20, 30]))
-    cuts, thresholds = within(table, np.array([5.0, 12.0, 17.0, 25.0, 30.0, 99.0]))
-    assert (cuts.tolist(), thresholds.tolist()) == ([0, 1], [12.0, 25.0])
-    assert cell_tests([Column(np.array([10, 20, 30]))], [thresholds]).n_bits == 2
 
 
 def train_by_cells(trial: Any, *parties: str, **changes: Any) -> tuple[Any, dict[str, PassiveShare]]:

@@ -17,7 +17,7 @@ from opboost.trees.model_file import save_model
 from parties.config.align_section import AlignSection
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import Disagreement
+from parties.errors import Disagreement, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
@@ -215,6 +215,87 @@ def test_records_with_an_id_of_several_columns_and_repeated_rows_are_aligned(sit
     assert set(predictions["status"]) == {"ok"}
 
 
+def keyed(sites: Any) -> None:
+    """Let each party call its customers by numbers of its own, and write what both know in its own way."""
+    numbers = {
+        name: site.table["id"].str[1:].astype(int) for name, site in (("bank", sites.bank), ("shop", sites.shop))
+    }
+    # The bank lacks the numbers of 30 customers and 5 e-mail addresses, the shop the numbers of 40 others.
+    for name, site in (("bank", sites.bank), ("shop", sites.shop)):
+        n = numbers[name]
+        is_bank = name == "bank"
+        without = n < 30 if is_bank else (n >= 30) & (n < 70)
+        number = ("AB " if is_bank else "ab") + n.astype(str)
+        mail = ("C" if is_bank else "c") + n.astype(str) + "@x.de"
+        own = (n + 5000 if is_bank else 9999 - n).astype(str)
+        site.table = site.table.assign(id=own, number=number.mask(without), mail=mail.mask(n < 5) if is_bank else mail)
+        site.run["align"] = {"keys": [{"number": ["case", "spaces"]}, {"mail": "email"}]}
+
+
+def test_records_are_compared_by_several_keys_and_named_by_own_ids(sites: Any, outcomes: Outcomes) -> None:
+    sites.shop.run["desensitize"]["epsilon"] = float("inf")
+    sites.shop.run["no_privacy"] = True
+    listed = {name: site.table.copy() for name, site in (("bank", sites.bank), ("shop", sites.shop))}
+    for name, site in (("bank", sites.bank), ("shop", sites.shop)):
+        site.run["run_id"] = "listed"
+        site.table = listed[name][listed[name]["id"].str[1:].astype(int) >= 5]
+    plain = train_both(sites, outcomes)
+    for name, site in (("bank", sites.bank), ("shop", sites.shop)):
+        site.table = listed[name]
+        site.run["run_id"] = "spring"
+    keyed(sites)
+    found = train_both(sites, outcomes)
+    assert (found["bank"].path / "model.json").read_text() == (plain["bank"].path / "model.json").read_text()
+    for site, with_number, with_mail in ((sites.bank, 370, 395), (sites.shop, 360, 400)):
+        (line,) = events(site, "aligned")
+        assert (line["n_by_key"], line["n_with_key"]) == ([330, 65], [with_number, with_mail])
+        assert "330 by key 1, which " in all_logs(site)
+        assert not [
+            one for one in [*sites.bank.table["mail"].dropna(), *sites.shop.table["mail"]] if one in all_logs(site)
+        ]
+    # Records are asked for by the first key that they have, and written by their own ids.
+    path = sites.bank.path / "run.yaml"
+    predicted = outcomes(
+        40,
+        {
+            "bank": lambda: predict_active(
+                path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT
+            ),
+            "shop": lambda: serve_passive(sites.shop.path / "run.yaml", data=None, insecure=False, terminal=SILENT),
+        },
+    )
+    predictions = pd.read_csv(predicted["bank"]).set_index("id")["status"]
+    assert sorted(predictions.index) == sorted(sites.bank.table["id"].astype(int))
+    # 330 have numbers on both sides, 25 are asked for by mail; the bank's numbers of 40 others tell the shop nothing.
+    assert (predictions == "ok").sum() == 330 + 25
+
+
+def test_held_out_records_are_asked_for_by_what_they_were_compared_by(sites: Any, outcomes: Outcomes) -> None:
+    keyed(sites)
+    for site in (sites.bank, sites.shop):
+        site.run |= {"held_out": 0.2, "answers": "cells"}
+    found = train_both(sites, outcomes)
+    (line,) = events(sites.shop, "held out")
+    assert line["answered"] == line["records"] > 40
+    assert found["bank"].read_json("meta.json")["n_rows"] == 395 - line["records"]
+
+
+def test_other_rules_or_keys_that_several_records_have_are_told_before_anything_is_spent(
+    sites: Any, outcomes: Outcomes
+) -> None:
+    keyed(sites)
+    sites.shop.run["align"] = {"keys": [{"number": "case"}, {"mail": "email"}]}
+    found = train_both(sites, outcomes)
+    for name in ("bank", "shop"):
+        assert isinstance(found[name], Disagreement)
+        assert "keys: case+spaces; email" in str(found[name])
+        assert "keys: case; email" in str(found[name])
+    sites.shop.table["mail"] = "Same@x.de"
+    with pytest.raises(TableError, match=r"key 2 \(mail\) is the same in 400 of 400 rows"):
+        train_passive(sites.shop.write(), insecure=False, terminal=SILENT)
+    assert not events(sites.shop, "released")
+
+
 DIFFERENCES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "method": ({"method": "prealigned"}, ["psi, duplicates: refuse", "prealigned, duplicates: refuse"]),
     "duplicates": ({"duplicates": "drop"}, ["psi, duplicates: refuse", "psi, duplicates: drop"]),
@@ -337,6 +418,11 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
         ({"secret": "x.shared"}, "go together"),
         ({"method": "psi-dh", "prepared": "p"}, "`align.prepared` is a passive party's, which prepares its ids"),
         ({"method": "guess"}, "align.method: must be 'psi', 'psi-dh', 'hashed' or 'prealigned'"),
+        (
+            {"method": "prealigned", "keys": ["mail"]},
+            "`align.keys` are compared by `method: psi`, `psi-dh` or `hashed`",
+        ),
+        ({"keys": [{"mail": "lower"}]}, "align.keys.0.mail.0: "),
         ({"duplicates": "any"}, "align.duplicates: must be 'refuse', 'first', 'last' or 'drop'"),
     ],
 )

@@ -14,12 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
-from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import auc, metric_by_name
-from opboost.privacy.guarantee import compose
-from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
@@ -31,7 +27,6 @@ from parties.reports.held_out_section import load_uplift
 from parties.tables.blocks import id_keys
 from parties.vertical import held_out
 from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
-from parties.vertical.held_out_score import columns_of_ranks
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_client import predict_locally
@@ -535,16 +530,6 @@ def test_who_is_released_does_not_depend_on_how_many_are_and_who_is_held_out_nev
     assert set(found.trained) <= set(whole.trained)
     assert len(found.trained) == min(most or 1000, len(whole.trained))
     assert sorted([*whole.held_out, *whole.trained]) == list(range(1000))
-
-
-def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
-    numbers, town = ColumnSchema(name="a", lower=0, upper=9), {"kind": Kind.UNORDERED, "categories": ("x", "y")}
-    schemas = (numbers, ColumnSchema(name="b", **town))  # type: ignore[arg-type]
-    promise = compose(tuple(ColumnMechanism(one, MechanismSettings()).guarantee() for one in schemas), is_secure=True)
-    assert columns_of_ranks(promise, ["c0", "c1", "c2"]) == {"a": ["c0"], "b": ["c1", "c2"]}
-    # A guarantee that does not fit what was offered says nothing about it.
-    for wrong in (promise, None):
-        assert columns_of_ranks(wrong, ["c0", "c1"]) == {"c0": ("c0",), "c1": ("c1",)}
 
 
 def test_parties_that_release_different_numbers_of_records_do_not_agree(sites: Any, outcomes: Outcomes) -> None:

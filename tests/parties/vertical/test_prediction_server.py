@@ -9,7 +9,8 @@ import pytest
 
 from opboost.desensitize import exact
 from opboost.routing import PackedAnswers, Router, SplitTests
-from parties.vertical.prediction_server import AnswerableRecords, Answerer, Tally, answer_session, prediction_hello
+from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session, prediction_hello
+from parties.vertical.rate_limits import Tally
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Hello, Role, Task

@@ -14,9 +14,9 @@ import pytest
 from opboost import rng
 from opboost.denoise.channel import MOST_CELLS, ColumnRelease
 from opboost.desensitize import ColumnMechanism
+from opboost.fitting.noise_correction import LEAST_ROWS
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.mechanism_settings import MechanismSettings
-from opboost.noise_correction import LEAST_ROWS
-from opboost.noised_table import NoiseChoice
 from opboost.privacy.guarantee import compose
 from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind, Missing
@@ -26,10 +26,10 @@ from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical import shared_codes
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, drawn_from, train
+from parties.vertical.party_b import PassiveJob, train
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer
 from parties.vertical.shared_codes import MOST_HELD, releases_of
-from parties.vertical.simulation import simulate
+from parties.vertical.simulation import drawn_from, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Offer

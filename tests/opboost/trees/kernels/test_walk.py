@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from opboost.arrays import HistogramAxes
-from opboost.errors import DataError
 from opboost.trees.complete import RandomRule, grow_complete_tree
 from opboost.trees.kernels import walk
 from opboost.trees.splitting import Splits
@@ -64,11 +63,3 @@ def test_a_cut_between_256_bins_of_one_byte_parts_the_rows(cut):
     walked.divide(Splits(nodes, column, cuts, np.array([False]), np.arange(257)[None] <= cut, left, right))
     walked.totals(np.array([1, 2]))
     np.testing.assert_array_equal(walked._places == 2, bins[0] > cut)
-
-
-def test_a_deeper_tree_than_nodes_have_numbers_for_is_refused():
-    axes, _, walked, _, _ = rows(1000, 10)
-    rule = RandomRule(axes, uniforms=np.random.default_rng(0).random)
-    walked.start_tree()
-    with pytest.raises(DataError, match="depth 15 at most; got 16"):
-        grow_complete_tree(walked, rule=rule, leaf_values=lambda sums: sums[:, 0] * 0.0, axes=axes, depth=16)

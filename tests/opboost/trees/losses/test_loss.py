@@ -19,6 +19,7 @@ LOSSES = [
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda one: one.name)
 def test_a_start_and_leaf_quantiles_have_one_entry_per_output(loss: Loss) -> None:
     labels, weights = np.array([1.0, 1.0, 0.0 if loss.name.startswith(("binary", "multi", "ord")) else 1.0]), np.ones(3)
+    labels = np.column_stack([labels, np.zeros(3)]) if loss.name.startswith("rank") else labels
     loss.check_labels(labels)
     assert loss.initial_scores(labels, weights).shape == (loss.n_outputs,)
     assert len(loss.leaf_quantiles) in (0, loss.n_outputs)

@@ -48,7 +48,7 @@ def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_t
         "| spend | strong | 90 of 1,000 cases"
     )
     assert "do not sign yet; change 1 of 2 columns" in text
-    assert re.search(r"\| visits .*lower it to epsilon [\d.]+: then (fair|strong), \d+ of 1", text)
+    assert re.search(r"\| visits .*budget \d+ in place of [\d.]+: then (fair|strong), \d+ of [\d,]+ cases", text)
     assert re.search(r"\| spend .*none needed", text)
     assert "50: the release says between" in text
     assert "Name: ____________  Date: ____________  Signature: ____________" in text
@@ -59,6 +59,23 @@ def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_t
 
 def test_what_is_weak_about_the_run_file_stands_above_the_signature(plan: Plan) -> None:
     assert "Nothing limits it." in signed(replace(plan, warnings=("nothing limits it",)))
+
+
+def test_a_guess_says_to_what_it_is_exact_where_steps_are_coarser_than_the_column(plan: Plan) -> None:
+    first, second = plan.columns
+    text = signed(replace(plan, columns=(replace(first, exact_to=5.5), replace(second, exact_to=0.5, step=0.5))))
+    assert re.search(rf"\| {first.promise.column} .*without the release; exact to 5\.5 \|", text)
+    assert not re.search(rf"\| {second.promise.column} .*exact to", text)
+
+
+def test_what_is_recommended_keeps_the_points_where_it_can(plan: Plan) -> None:
+    """A Local-Map tells cells exactly, whatever its budget: another mechanism on the same points is fair."""
+    first, second = with_verdicts(plan, (0.6, 0.1), (0.1, 0.1)).columns
+    by_shape = {(one.settings["mechanism"], one.settings.get("domain_size")): one for one in first.candidates}
+    chosen = replace(by_shape["local", 100], verdict=first.chosen.verdict)
+    others = [one for one in first.candidates[1:] if one.settings["mechanism"] != "local"]
+    text = signed(replace(plan, columns=(replace(first, candidates=(chosen, *others)), second)))
+    assert re.search(rf"\| {first.promise.column} .*\| budget \d+, mechanism (global|adj), 100 points: then fair", text)
 
 
 def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:

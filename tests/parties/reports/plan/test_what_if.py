@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from parties.reports.plan.choices import BUDGETS, MechanismGrid
+from parties.config.reading import read_schema
+from parties.config.vertical import PassiveRun
+from parties.reports.plan.choices import BUDGETS, MechanismGrid, label, settings_of
 from parties.reports.plan.facts import ColumnPlan, plan_of
 from parties.reports.plan.what_if import what_if_data, what_if_grid, yaml_entry
 
@@ -32,17 +34,15 @@ def test_a_setting_that_is_copied_gives_what_was_shown(shop: Any) -> None:
     shop.run["desensitize"] = {"whole_range": 8, "theta": 4, "domain_size": 40}
     before = columns_of(shop)
     missing = [one.promise.missing_epsilon for one in before]
-    for at in (3, 30):
-        copied = [[one for one in column.candidates if one.budget is not None] for column in before]
-        chosen = [found[at % len(found)] for found in copied]
-        entries = [yaml_entry(column, one) for column, one in zip(before, chosen, strict=True)]
-        text = "\n".join(f"{column.promise.column}: {entry}" for column, entry in zip(before, entries, strict=True))
-        shop.run["desensitize"]["columns"] = yaml.safe_load(text)
-        for column, one in zip(columns_of(shop), chosen, strict=True):
-            assert column.chosen.settings == one.settings
-            assert column.chosen.verdict == one.verdict
-            assert column.chosen.curve == one.curve
-        assert [one.promise.missing_epsilon for one in columns_of(shop)] == missing
+    copied = [[one for one in column.candidates if one.budget is not None] for column in before]
+    chosen = [found[30 % len(found)] for found in copied]
+    entries = [yaml_entry(column, one) for column, one in zip(before, chosen, strict=True)]
+    shop.run["desensitize"]["columns"] = yaml.safe_load("\n".join(entries))
+    for column, one in zip(columns_of(shop), chosen, strict=True):
+        assert column.chosen.settings == one.settings
+        assert column.chosen.verdict == one.verdict
+        assert column.chosen.curve == one.curve
+        assert column.promise.missing_epsilon == missing.pop(0)
 
 
 def test_the_script_has_an_option_for_every_budget_and_a_curve_for_every_option(shop: Any) -> None:
@@ -70,3 +70,27 @@ def test_the_table_says_the_same_for_the_chosen_points(shop: Any) -> None:
     for row, found in zip(grid.rows, data["columns"], strict=True):
         options = found["options"]["" if found["points"] is None else f"global|{found['points']}"]
         assert row[1:] == tuple(f"{data['words'][one[0]]}, {one[1].split(';')[0]}" if one else "-" for one in options)
+
+
+HOSTILE = ("- a: b # c", "null", "</script><b>{{7*7}}{%", "'\"\\é\u2028", "!!python/object:os", "x" * 200)
+
+
+def test_every_setting_that_can_be_copied_is_read_from_a_run_file_whatever_columns_are_called(shop: Any) -> None:
+    for name in HOSTILE:
+        shop.schema["columns"][name] = {"kind": "ordered", "categories": list(HOSTILE[:3])}
+        shop.table[name] = [*HOSTILE[:2], *HOSTILE[1:3]] * (len(shop.table) // 4)
+    shop.run["desensitize"] = {"mechanism": "adj", "theta": 3, "domain_size": 40, "law": "bounded_laplace"}
+    shop.run["desensitize"]["columns"] = {"null": {"law": "clamped", "epsilon": 0.5, "alpha": 0.2}}
+    columns = columns_of(shop)
+    path, found = shop.write(), {one["name"]: one for one in what_if_data(columns)["columns"]}
+    assert set(HOSTILE) <= set(found)
+    schema, _ = read_schema(path.parent / "schema.yaml")
+    whole = yaml.safe_load(path.read_text())
+    options = [found[column.promise.column]["options"].values() for column in columns]
+    shown = [[one for part in parts for one in part if one] for parts in options]
+    for at in range(max(map(len, shown))):
+        copied = "desensitize:\n  columns:\n" + "\n".join(one[at % len(one)][4] for one in shown)
+        whole["desensitize"]["columns"] = yaml.safe_load(copied)["desensitize"]["columns"]
+        run = PassiveRun.model_validate(whole)
+        for column, one, built in zip(columns, shown, run.desensitize.mechanisms(schema), strict=True):
+            assert label(settings_of(built.value)) == one[at % len(one)][3], column.promise.column

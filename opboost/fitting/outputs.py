@@ -10,13 +10,13 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.noise_correction import N_DRAWS
-from opboost.noised_table import Filled, held_out_table
+from opboost.fitting.choice import N_DRAWS
+from opboost.fitting.noised_table import Filled, held_out_table
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import Constraints
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
-from opboost.trees.validation import HeldOutRows, History, KnownRows, ValidationPlan
+from opboost.trees.validation import HeldOutRows, History, KnownRows, ValidationPlan, combined
 from opboost.trees.xgboost_engine import boost_with_xgboost
 
 Engine = Literal["native", "xgboost"]
@@ -36,6 +36,33 @@ class Growing:
     engine: Engine
     seed: int | None
     on_round: OnRound
+
+    def all_outputs(
+        self,
+        loss: Loss,
+        labels: Values,
+        leaf_labels: Values | None,
+        margins: Values,
+        start: Values | None,
+        earlier: Sequence[Tree],
+    ) -> tuple[list[Tree], Values, History]:
+        """Trees, base scores and history of a loss, each of whose single outputs has trees of its own."""
+        if len(loss.singles) == 1:
+            return self.grow(loss.singles[0], labels, leaf_labels, margins, start, earlier, output=None)
+        return combined(
+            [
+                self.grow(
+                    single,
+                    labels[:, k],
+                    leaf_labels,
+                    margins[k : k + 1],
+                    None if start is None else start[k : k + 1],
+                    earlier[k :: len(loss.singles)],
+                    output=k,
+                )
+                for k, single in enumerate(loss.singles)
+            ]
+        )
 
     def grow(
         self,

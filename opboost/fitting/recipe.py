@@ -1,0 +1,104 @@
+"""How the trees of a table with noised columns are grown: parameters that suit noise, and brief trials."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from opboost.arrays import Values
+from opboost.trees.alternating import Alternates, FollowedVersions
+from opboost.trees.binning import BinnedTable
+from opboost.trees.boosting import BoostingParameters, boost_table
+from opboost.trees.constraints import Constraints
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
+from opboost.trees.tree import Tree
+
+# Most rounds of a candidate, its highest rate unless a higher one is chosen, and its deepest trees.
+_TRIAL_ROUNDS, _TRIAL_RATE, _TRIAL_DEPTH = 60, 0.15, 4
+
+# Parameters that suit noise, for those that are left open: chosen by cross-validation inside the training parts of ten
+# tables, once for all budgets (`docs/architecture/noise.md`).
+CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
+
+
+def calmed(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
+    """The parameters, those that are left open as suits noise; the rate of learning and the rounds go together."""
+    pair = {"n_estimators", "learning_rate"}
+    changed = set(left_open) if pair <= set(left_open) else set(left_open) - pair
+    return replace(parameters, **{name: value for name, value in CALM.items() if name in changed})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How trees are grown.
+
+    Attributes
+    ----------
+    parameters : BoostingParameters
+    loss : Loss
+    constraints : Constraints
+    seed : int or None
+    """
+
+    parameters: BoostingParameters
+    loss: Loss
+    constraints: Constraints
+    seed: int | None
+
+    @property
+    def n_classes(self) -> int:
+        """Of the label; 0 for a number."""
+        match self.loss:
+            case Logistic():
+                return 2
+            case Softmax(n) | Ordinal(n):
+                return n
+        return 0
+
+    def targets(self, labels: Values) -> Values:
+        """What predictions of labels are compared with, shape ``(n_rows, n_outputs)``."""
+        return (labels[:, None] == np.arange(self.n_classes)).astype(float) if self.n_classes > 2 else labels[:, None]
+
+    def brief(self) -> Recipe:
+        """As many trees as it takes to compare tables, flatter and learning as much faster."""
+        n_rounds, rate = self.parameters.n_estimators, self.parameters.learning_rate
+        n_trials = min(n_rounds, _TRIAL_ROUNDS)
+        rate = max(rate, min(rate * n_rounds / max(n_trials, 1), _TRIAL_RATE))
+        depth = min(self.parameters.max_depth or _TRIAL_DEPTH, _TRIAL_DEPTH)
+        chosen = replace(self.parameters, n_estimators=n_trials, learning_rate=rate, max_depth=depth, max_leaves=0)
+        return replace(self, parameters=chosen)
+
+    def grow(
+        self, table: BinnedTable, labels: Values, weights: Values, alternates: Alternates | None = None
+    ) -> tuple[list[Tree], Values]:
+        """Trees and base scores on these rows; no row is held out."""
+        parameters = replace(self.parameters, early_stopping_rounds=None)
+        base_scores = self.loss.initial_scores(labels, weights)
+        trees, _ = boost_table(
+            table,
+            labels,
+            weights,
+            parameters,
+            loss=self.loss,
+            base_scores=base_scores,
+            constraints=self.constraints,
+            alternates=alternates,
+            seed=self.seed,
+        )
+        return trees, base_scores
+
+
+def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, alternates: Alternates) -> list[Values]:
+    """Scores ``(n_outputs, n_rows)`` of trees in the bins of a table, for each version of its rows."""
+    followed = FollowedVersions(table, alternates, np.repeat(base_scores[:, None], table.n_rows, axis=1))
+    for t, tree in enumerate(trees):
+        followed.add(tree, t % len(base_scores))
+    return [followed.up_to_date(version).astype(np.float64) for version in range(len(alternates))]
+
+
+def no_versions(n_rows: int) -> Alternates:
+    """Of a table without columns that alternate."""
+    return Alternates(np.empty(0, np.int64), np.empty((1, 0, n_rows), np.uint8), (0,))

@@ -1,0 +1,58 @@
+"""Keys of a party's table, read from its file beside ids and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from opboost.schema import TableSchema
+from opboost.table_format import TableFormat
+from parties.errors import TableError
+from parties.tables.party_table import PartyTable, check_columns, read_frame
+from parties.tables.record_ids import read_ids, rows_to_keep
+from parties.tables.record_keys import KeyColumns, first_names, places_by_key, read_keys
+from parties.tables.sorted_ids import Duplicates
+
+
+def with_keys(
+    table: PartyTable, keys: Sequence[KeyColumns], path: Path, schema: TableSchema, *, duplicates: Duplicates
+) -> PartyTable:
+    """A table that was read from a file, with the keys of its records.
+
+    Raises
+    ------
+    TableError
+        If the file lacks a column of a key, a key is that of several records, or the file was changed.
+    """
+    if not keys:
+        return table
+    columns = tuple(dict.fromkeys([*schema.id_columns, *(name for key in keys for name in key)]))
+    form = TableFormat(sep=schema.format.sep, encoding=schema.format.encoding, na_values=schema.format.na_values)
+    # Their cells count as they are written, also those of columns that the schema reads as times or numbers.
+    texts = TableSchema(columns=(), id=columns, format=form)
+    names, frame = read_frame(path, texts)
+    check_columns(path, names, texts, names, needs_label=False)
+    ids = read_ids(frame, schema.id_columns, path)
+    kept = rows_to_keep(ids, duplicates, schema.id_columns, path)
+    places = ids[kept].get_indexer(table.index)
+    if (places < 0).any():
+        raise TableError(f"{path} was changed while it was in use. Nothing was sent")
+    return replace(table, keys=read_keys(frame.iloc[kept[places]], keys, path, duplicates=duplicates))
+
+
+def named_rows(table: PartyTable, names: pd.Index) -> PartyTable:
+    """The records that parties call by these names, in their order, as far as the table has them."""
+    if not table.keys:
+        rows = table.ids.get_indexer(names)
+        return table.take(rows[rows >= 0])
+    places = places_by_key(table.keys)
+    known = names[[name in places for name in names]]
+    return replace(table.take(known.map(places).to_numpy()), shared=known)
+
+
+def names_to_ask(table: PartyTable) -> pd.Index:
+    """What a party calls its records when it asks another one about them."""
+    return first_names(table.keys) if table.keys else table.index

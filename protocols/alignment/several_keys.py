@@ -1,0 +1,116 @@
+"""Private set intersection by several keys in order of trust: what one key leaves over is compared by the next.
+
+A record is common by the first key that all parties know it by, and takes no part in later comparisons. In each of
+them a party brings as many values as it has records left, which its peers know already; a record without that key is
+replaced by random bytes. So a comparison tells which records are common by its key, and nothing else.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from protocols.alignment.blinding import IdPositions
+from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.transport.channel import Channel
+
+_NOBODY_BYTES = 32
+
+FindCommon = Callable[[Sequence[bytes], Sequence[int], AlignmentTerms, bool], Common]
+"""Compares ids with peers that have so many, by terms, where perhaps none need be common."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommonByKeys:
+    """Common records in ascending order of the names that all parties call them by.
+
+    Attributes
+    ----------
+    found : Common
+        Positions in this party's list, in the order of `names`, and orders of them.
+    names : tuple of bytes
+    counts : tuple of int
+        How many are common by each key.
+    """
+
+    found: Common
+    names: tuple[bytes, ...]
+    counts: tuple[int, ...]
+
+
+def initiate_by_keys(
+    channels: Sequence[Channel], keys: Sequence[Sequence[bytes]], *, sizes: Sequence[int], terms: AlignmentTerms
+) -> CommonByKeys:
+    """The active party's side.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    keys : sequence of sequence of bytes
+        Of each key, every record's value, all of them different; empty where a record has none.
+    sizes : sequence of int
+        How many records each peer announced.
+    terms : AlignmentTerms
+
+    Raises
+    ------
+    NothingInCommon, ProtocolError
+        As for `psi_initiate`, if no record is common by any key.
+    """
+
+    def find(ids: Sequence[bytes], left: Sequence[int], terms: AlignmentTerms, may_be_none: bool) -> Common:
+        return psi_initiate(channels, ids, sizes=left, terms=terms, may_be_none=may_be_none)
+
+    return _in_turns(keys, sizes, terms, find)
+
+
+def respond_by_keys(
+    channel: Channel, keys: Sequence[Sequence[bytes]], *, size: int, terms: AlignmentTerms
+) -> CommonByKeys:
+    """A passive party's side; see `initiate_by_keys`."""
+
+    def find(ids: Sequence[bytes], left: Sequence[int], terms: AlignmentTerms, may_be_none: bool) -> Common:
+        return psi_respond(channel, ids, size=left[0], terms=terms, may_be_none=may_be_none)
+
+    return _in_turns(keys, [size], terms, find)
+
+
+def _in_turns(
+    keys: Sequence[Sequence[bytes]], sizes: Sequence[int], terms: AlignmentTerms, find: FindCommon
+) -> CommonByKeys:
+    left = np.arange(len(keys[0]))
+    turns: list[Common] = []
+    names: list[bytes] = []
+    for number, key in enumerate(keys, 1):
+        # Whose records are all common brings one value all the same, since a peer may not know of it.
+        ids = [key[row] or _nobody() for row in left.tolist()] or [_nobody()]
+        theirs = [max(1, size - len(names)) for size in sizes]
+        own_terms = replace(terms, run_id=f"{terms.run_id} key {number}")
+        common = find(ids, theirs, own_terms, bool(names) or number < len(keys))
+        turns.append(Common(left[common.positions], common.orders))
+        names += [ids[place] for place in common.positions.tolist()]
+        left = np.delete(left, common.positions)
+    return _joined(turns, names)
+
+
+def _nobody() -> bytes:
+    """A value that is no other party's; no text begins with its first byte."""
+    return b"\xff" + secrets.token_bytes(_NOBODY_BYTES)
+
+
+def _joined(turns: Sequence[Common], names: Sequence[bytes]) -> CommonByKeys:
+    """All comparisons as one: records in the order of their names, and ranks in the order of the comparisons."""
+    ascending = np.array(sorted(range(len(names)), key=names.__getitem__), np.int64)
+    places = np.empty_like(ascending)
+    places[ascending] = np.arange(len(ascending))
+    counts = [len(turn.positions) for turn in turns]
+    starts = np.cumsum([0, *counts[:-1]])
+    orders: dict[str, IdPositions] = {
+        peer: places[np.concatenate([start + turn.orders[peer] for start, turn in zip(starts, turns, strict=True)])]
+        for peer in turns[0].orders
+    }
+    positions = np.concatenate([turn.positions for turn in turns])[ascending]
+    return CommonByKeys(Common(positions, orders), tuple(names[i] for i in ascending.tolist()), tuple(counts))

@@ -1,0 +1,48 @@
+"""Schemas and mechanisms of the passive columns: public bounds, public categories, budgets of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from opboost.column_positions import ColumnPositions
+from opboost.errors import SchemaError
+from opboost.schema import ColumnSchema, Kind, Missing
+from opboost.sklearn.data_frames import FrameEncoder
+from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
+
+FRAME = pd.DataFrame({"age": [20, 30], "town": ["x", "y"], "debt": [1.0, 2.0]})
+
+
+def schemas(bounds: Any, passive: Any = None) -> list[ColumnSchema]:
+    positions = ColumnPositions(tuple(FRAME.columns))
+    return passive_schemas(positions, bounds, passive, FrameEncoder.learn(FRAME, bounds), missing=Missing.REFUSE)
+
+
+def test_columns_with_public_bounds_are_passive_in_the_order_of_the_table() -> None:
+    found = schemas({"debt": (0, 9), "town": ["y", "x"]})
+    assert [one.name for one in found] == ["town", "debt"]
+    assert (found[0].kind, found[0].categories) == (Kind.UNORDERED, ("y", "x"))
+    assert (found[1].lower, found[1].upper) == (0, 9)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "passive", "words"),
+    [
+        ({"age": (0, 99)}, ["age", "debt"], "these have none: debt"),
+        ({"town": (0, 1)}, None, "need a public list of their categories as `bounds`: town"),
+    ],
+)
+def test_what_is_not_public_is_never_taken_from_the_data(bounds: Any, passive: Any, words: str) -> None:
+    with pytest.raises(SchemaError, match=words):
+        schemas(bounds, passive)
+
+
+def test_a_column_has_the_budget_of_all_or_its_own() -> None:
+    both = schemas({"age": (0, 99), "debt": (0, 9)})
+    found = passive_mechanisms(both, {"epsilon": 0.1}, {"debt": {"epsilon": 0.5}})
+    assert [one.settings.epsilon for one in found] == [0.1, 0.5]
+    with pytest.raises(SchemaError, match="columns that are not passive: town"):
+        passive_mechanisms(both, {"epsilon": 0.1}, {"town": {"epsilon": 0.5}})

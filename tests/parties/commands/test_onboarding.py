@@ -1,0 +1,75 @@
+"""`opboost schema` and `opboost init`: options, questions at a terminal, and what is said of what was made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from parties.cli import app
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "shop.csv"
+    rows = range(120)
+    pd.DataFrame(
+        {"id": [f"k{row}" for row in rows], "age": [20 + row % 60 for row in rows], "debt": [row % 7 for row in rows]}
+    ).to_csv(path, index=False)
+    return path
+
+
+def run(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_schema_names_the_bounds_that_are_to_be_written(table: Path, tmp_path: Path) -> None:
+    target = tmp_path / "schema.yaml"
+    code, out, _ = run("schema", table, "--out", target, "--bounds", "age=0:120", "--format", "json")
+    assert code == 0
+    assert json.loads(out) == {"schema": str(target), "columns": 2, "left_out": [], "bounds_to_write": ["debt"]}
+    code, _, error = run("schema", table, "--out", target)
+    assert code == 1
+    assert str(target) in error
+
+
+@pytest.mark.parametrize("bounds", ["age=low:high", "age", "age=1:", "age=2020-13-01:2021-01-01"])
+def test_bounds_that_are_none_are_refused(table: Path, tmp_path: Path, bounds: str) -> None:
+    code, _, error = run("schema", table, "--out", tmp_path / "schema.yaml", "--bounds", bounds)
+    assert code == 2
+    assert "takes COLUMN=LOWER:UPPER" in error
+    assert not (tmp_path / "schema.yaml").exists()
+
+
+def test_a_partys_folder_is_made_and_the_next_step_told(table: Path, tmp_path: Path) -> None:
+    words = ("--role", "passive", "--peer", "bank", "--address", "tcp://127.0.0.1:5555", "--folder", tmp_path / "made")
+    code, out, _ = run("init", table, *words, "--format", "json")
+    found = json.loads(out)
+    assert code == 0
+    assert found["next"] == f"opboost doctor {tmp_path / 'made' / 'run.yaml'}"
+    assert found["bounds_to_write"] == [f"{tmp_path / 'made' / 'schema.yaml'}: debt"]
+    assert (found["left_out"], found["repeated_ids"]) == ([], [])
+    assert all(Path(path).exists() for path in found["made"])
+    assert found["send"].startswith(str(tmp_path / "made" / "keys" / "shop"))
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ((), "--role"),
+        (("--role", "active"), "--label"),
+        (("--role", "passive"), "--peer"),
+        (("--role", "passive", "--peer", "bank"), "--address"),
+        (("--project",), "two with --project; found 1"),
+    ],
+)
+def test_where_nobody_can_be_asked_the_missing_option_is_named(
+    table: Path, words: tuple[str, ...], option: str
+) -> None:
+    code, _, error = run("init", table, *words)
+    assert code == 2
+    assert option in error

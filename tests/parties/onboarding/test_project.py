@@ -1,0 +1,106 @@
+"""Folders that are made: nothing is replaced, both sides of a rehearsal know each other and share ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import yaml
+
+from parties.errors import ConfigError
+from parties.onboarding.project import Made, Part, free_port, make_party, make_project
+from parties.onboarding.schema_draft import Hints
+
+N_ROWS = 40
+
+
+def project(folder: Path, active: list[str], passive: list[object], key: str = "KEY") -> dict[str, Made]:
+    label = [row % 2 for row in range(len(active))]
+    pd.DataFrame({"key": active, "age": range(len(active)), "good": label}).to_csv(folder / "bank.csv", index=False)
+    spend = [row / 3 for row in range(len(passive))]
+    pd.DataFrame({"spend": spend, key: passive, "no": range(len(passive))}).to_csv(folder / "shop.csv", index=False)
+    return make_project(folder / "bank.csv", folder / "shop.csv", folder / "out", Hints(label="good"))
+
+
+def run_file(folder: Path, party: str) -> dict[str, object]:
+    found: dict[str, object] = yaml.safe_load((folder / "out" / party / "run.yaml").read_text())
+    return found
+
+
+IDS = [f"{row:04}x" for row in range(N_ROWS)]
+
+
+def test_the_record_key_is_the_column_that_both_sides_have(tmp_path: Path) -> None:
+    made = project(tmp_path, IDS, list(IDS))
+    schemas = [yaml.safe_load((tmp_path / "out" / party / "schema.yaml").read_text()) for party in ("bank", "shop")]
+    assert [one["id"] for one in schemas] == ["key", "KEY"]
+    assert [one.open_bounds for one in made.values()] == [(), ("spend", "no")]
+    assert not any(one.has_repeats for one in made.values())
+    assert "align" not in run_file(tmp_path, "shop")
+
+
+def test_of_a_repeated_id_the_first_row_counts_on_both_sides(tmp_path: Path) -> None:
+    made = project(tmp_path, IDS, [*IDS, IDS[0]])
+    assert [one.has_repeats for one in made.values()] == [False, True]
+    assert run_file(tmp_path, "bank")["align"] == {"method": "psi", "duplicates": "first"}
+    assert run_file(tmp_path, "shop")["align"] == {"duplicates": "first"}
+
+
+@pytest.mark.parametrize(
+    ("passive", "key", "words"),
+    [
+        ([one.lstrip("0") for one in IDS[1:]], "key", "but for zeros in front"),
+        ([one.upper() for one in IDS], "key", "but for capitals"),
+        ([f"{one[:2]}-{one[2:]}" for one in IDS], "key", "but for marks and spaces"),
+        ([f"{one}y" for one in IDS], "other_key", "name the record key with --id"),
+    ],
+)
+def test_files_without_a_common_id_are_refused_with_the_reason(
+    tmp_path: Path, passive: list[object], key: str, words: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"bank and shop have no id in common; .*{words}.* Nothing was made"):
+        project(tmp_path, IDS, passive, key)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> tuple[Path, Path]:
+    rows = range(120)
+    ids = [f"k{row}" for row in rows]
+    pd.DataFrame({"id": ids, "y": [row % 2 for row in rows], "age": list(rows)}).to_csv(
+        tmp_path / "bank.csv", index=False
+    )
+    pd.DataFrame({"id": ids, "spend": [row % 50 for row in rows]}).to_csv(tmp_path / "shop.csv", index=False)
+    return tmp_path / "bank.csv", tmp_path / "shop.csv"
+
+
+def part(folder: Path, **changes: str) -> Part:
+    given = {"role": "passive", "party": "shop", "peer": "bank", "address": "tcp://127.0.0.1:5555", **changes}
+    return Part(folder=folder, **given)  # type: ignore[arg-type]
+
+
+def test_files_that_exist_are_never_replaced(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    made = make_party(tables[1], part(folder), Hints())
+    assert made.open_bounds == ("spend",)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError):
+        make_party(tables[1], part(folder), Hints())
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_both_sides_of_a_rehearsal_know_each_other(tables: tuple[Path, Path], tmp_path: Path) -> None:
+    hints = Hints(id="id", label="y", bounds={"age": (0, 200), "spend": (0, 100)})
+    made = make_project(*tables, tmp_path / "both", hints)
+    assert set(made) == {"bank", "shop"}
+    assert not any(one.open_bounds for one in made.values())
+    bank, shop = (yaml.safe_load((tmp_path / "both" / name / "run.yaml").read_text()) for name in made)
+    assert bank["run_id"] == shop["run_id"]
+    for own, other in (("bank", "shop"), ("shop", "bank")):
+        public = f"keys/{own}.public"
+        assert (tmp_path / "both" / own / public).read_bytes() == (tmp_path / "both" / other / public).read_bytes()
+
+
+def test_a_free_port_can_be_listened_on() -> None:
+    assert 1024 <= free_port() < 65536
