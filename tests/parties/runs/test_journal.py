@@ -355,7 +355,7 @@ def test_what_was_received_is_kept_when_a_run_is_over_everywhere(tmp_path: Path)
     journal.close()
     assert not Journal.is_open(tmp_path)
     kept = Journal.kept(tmp_path)
-    rows, orders = kept.rows()
+    rows, orders = kept.rows(3)
     assert rows.tolist() == [2, 0]
     assert orders["shop"].tolist() == [1, 0]
     assert (kept.seed, kept.peers) == (3, ("shop",))
