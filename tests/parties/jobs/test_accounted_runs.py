@@ -227,8 +227,7 @@ def test_the_command_tells_what_training_and_prediction_have_spent_and_what_rema
     ((code, out, error),) = finish(sites.shop.start("ledger"))
     assert (code, error) == (0, "")
     assert f"{ledger_of(sites.shop)}: {asked['n_lines']} lines, verified; released to bank" in out
-    assert "worst of 400 records has spent 18 over all columns; remaining: 22." in out
-    assert "Of its cells at most 0 bits were published exactly" in out
+    assert "400 records, the one that spent most has spent 18 over all columns; remaining: 22." in out
     assert [word for word in ("spend", "visits", "no limit") if word not in out] == []
 
 

@@ -23,7 +23,7 @@ def test_while_the_passive_party_hangs_or_is_away_callers_are_told_and_afterward
     with serving(run_file) as service:
         service.wait_for("/health", 200)
         until(lambda: service.get("/ready") == (503, {"detail": "records cannot be scored now; /v1/models says why"}))
-        assert service.get("/v1/models")[1]["answering"]["away"] == "waiting for shop"
+        until(lambda: service.get("/v1/models")[1]["answering"]["away"] == "waiting for shop")
         away = service.score("k0001")
         assert (away.status_code, away.headers["retry-after"]) == (503, "1")
         assert away.json() == {"detail": "waiting for shop. No score was computed"}
