@@ -19,6 +19,8 @@ class BrokenLink:
         Of the party that listens.
     lasts_s : float
         Seconds from break to break.
+    growth : float
+        By what they grow with every break: on a busy machine, a handshake may need more than the first of them.
 
     Attributes
     ----------
@@ -30,9 +32,9 @@ class BrokenLink:
         Whether it breaks connections at once, as a forwarder does that reaches nobody.
     """
 
-    def __init__(self, port: int, lasts_s: float) -> None:
+    def __init__(self, port: int, lasts_s: float, *, growth: float = 1.0) -> None:
         self._server = socket.create_server(("127.0.0.1", 0))
-        self._target, self._lasts_s = port, lasts_s
+        self._target, self._lasts_s, self._growth = port, lasts_s, growth
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self.port = self._server.getsockname()[1]
@@ -56,6 +58,7 @@ class BrokenLink:
                     elif key.fileobj in pairs and not _passed_on(key.fileobj, pairs[key.fileobj]):
                         self._end(selector, pairs, key.fileobj)
                 if self.is_down or time.monotonic() > next_break:
+                    self._lasts_s *= self._growth
                     next_break = time.monotonic() + self._lasts_s
                     self.n_breaks += len(pairs) // 2
                     for end in list(pairs):
@@ -95,9 +98,9 @@ def _passed_on(source: socket.socket, sink: socket.socket) -> bool:
 
 
 @contextmanager
-def broken_link(port: int, lasts_s: float) -> Iterator[BrokenLink]:
+def broken_link(port: int, lasts_s: float, *, growth: float = 1.0) -> Iterator[BrokenLink]:
     """A link to a port that breaks every so many seconds."""
-    link = BrokenLink(port, lasts_s)
+    link = BrokenLink(port, lasts_s, growth=growth)
     try:
         yield link
     finally:

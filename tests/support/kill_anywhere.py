@@ -47,7 +47,7 @@ CHARGES = {"pair": 2, "workers": 3, "chain": 3}
 WAIT_S = 60
 HANG_S, MOST_S = WAIT_S + 30.0, 900.0
 
-# A link lasts so long: on a busy machine a handshake takes a part of it.
+# A link lasts so long at first, and longer with every break.
 LINK_S = 1.0
 
 # How often somebody who ended since its disk or a peer's was full, or a run folder lost, is started again.
@@ -225,7 +225,7 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
     with ExitStack() as stack:
         link = None
         if fault is not None and fault.kind == "link":
-            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), LINK_S))
+            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), LINK_S, growth=1.3))
             for run in runs.values():
                 if "connect" in run:
                     run["connect"] = f"tcp://127.0.0.1:{link.port}"
