@@ -4,7 +4,10 @@ BIN := .venv/bin
 # Processes that test: more than twice the cores, because parties wait for each other more than half of the time.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1) + 1)')
 
-.PHONY: demo test faults lint docs bench clean
+# Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test faults lint docs bench install-hashed hashes sbom clean
 
 demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
@@ -27,8 +30,24 @@ docs: .venv/docs.stamp
 bench: .venv/dev.stamp
 	$(BIN)/python scripts/bench/run.py $(BENCH)
 
+# Every file that is downloaded has one of the listed digests, or is refused.
+HASHED := scripts/containers/requirements.txt
+install-hashed: .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(HASHED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation .
+
+# Digests of all files of the versions in constraints.txt, for every platform.
+hashes: .venv/release.stamp
+	echo hatchling | $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	  --constraint constraints.txt --output-file $(HASHED) pyproject.toml -
+
+# The software bill of materials of a release, in CycloneDX.
+sbom: .venv/release.stamp
+	mkdir -p dist
+	$(BIN)/cyclonedx-py requirements $(HASHED) --pyproject pyproject.toml --output-reproducible --output-file dist/opboost.cdx.json
+
 clean:
-	rm -rf .venv runs docs/_build docs/_generated
+	rm -rf .venv runs docs/_build docs/_generated docs/examples
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("opboost needs Python 3.11 or newer; found %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
@@ -49,6 +68,10 @@ clean:
 # Checks reports for people who see, hear or move otherwise; where it cannot be had, its test skips and says so.
 .venv/axe.stamp: .venv/bin/python
 	npm install --silent --no-save --prefix .venv/axe axe-core@4.14.1 && touch $@ || echo "no axe-core: its test will skip"
+
+.venv/release.stamp: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
+	touch $@ .venv/run.stamp
 
 # Once everything is installed.
 .venv/compiled.stamp: .venv/bin/python pyproject.toml constraints.txt

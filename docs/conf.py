@@ -15,8 +15,10 @@ write_pages(HERE / "_generated")
 
 project = "opboost"
 version = release = version_of("opboost")
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc"]
-exclude_patterns = ["_build", "_generated"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "numpydoc", "sphinx_gallery.gen_gallery"]
+exclude_patterns = ["_build", "_generated", "gallery"]
+# An example is executed, and its pictures are drawn, when it has changed.
+sphinx_gallery_conf = {"examples_dirs": "gallery", "gallery_dirs": "examples", "write_computation_times": False}
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 html_theme = "furo"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opboost.errors import OpBoostError, ParameterError, is_integer
+from opboost.errors import OpBoostError, ParameterError, is_integer, nearest
 from opboost.trees.constraints import ColumnConstraints
 
 ColumnKey = int | str
@@ -28,13 +28,25 @@ class ColumnPositions:
     names: tuple[str, ...]
 
     def of(self, column: ColumnKey) -> int:
-        """The position of a column that is given by position, from the end if negative, or by name."""
+        """The position of a column that is given by position, from the end if negative, or by name.
+
+        Where no column has the name, the one has it that scikit-learn's transformers have put a mark before, as in
+        ``scaled__age``, if it is only one.
+        """
         if is_integer(column):
             if -len(self.names) <= column < len(self.names):
                 return int(column) % len(self.names)
         elif column in self.names:
             return self.names.index(column)
-        raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}")
+        cure = ""
+        if column and isinstance(column, str):
+            marked = [i for i, name in enumerate(self.names) if name.endswith(f"__{column}")]
+            if len(marked) == 1:
+                return marked[0]
+            cure = nearest(column, self.names)
+            if self.names == _numbered(len(self.names)):
+                cure = "; an array has no names: a pipeline keeps them with set_output(transform='pandas')"
+        raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}{cure}")
 
     def name_of(self, column: ColumnKey) -> str:
         """The name of a column that is given by position or by name."""
@@ -78,4 +90,8 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """The columns of a fitted estimator: as in its training table, or x0, x1, ... if that had no names."""
     if hasattr(estimator, "feature_names_in_"):
         return tuple(map(str, estimator.feature_names_in_))
-    return tuple(f"x{i}" for i in range(estimator.n_features_in_))
+    return _numbered(estimator.n_features_in_)
+
+
+def _numbered(n_columns: int) -> tuple[str, ...]:
+    return tuple(f"x{i}" for i in range(n_columns))

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
 from threading import Lock
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from Crypto.Cipher import AES
@@ -102,6 +104,53 @@ class BitSource:
             self._forks.add(label)
         key = hashlib.blake2b(label.encode(), key=self._key, person=b"opboost fork", digest_size=32).digest()
         return BitSource(key, is_secure=self.is_secure)
+
+    def fork_divided(self, label: str, lengths: Sequence[int]) -> list[RepeatableWords]:
+        """Open an independent stream for parts that draw so many words each, round by round, as one source would."""
+        key, total = self.fork(label)._key, sum(lengths)
+        starts = [0, *accumulate(lengths)][: len(lengths)]
+        return [RepeatableWords(key, start, length, total) for start, length in zip(starts, lengths, strict=True)]
+
+
+class Words(Protocol):
+    """Uniform 64-bit words, drawn one after the other."""
+
+    def words(self, count: int, /) -> NDArray[np.uint64]: ...
+
+
+@dataclass(slots=True)
+class RepeatableWords:
+    """A part's words of a stream in every round, for work that may be done again: a copy draws the same ones.
+
+    Attributes
+    ----------
+    key : bytes
+    start : int
+        The place in the stream of the next round's first word.
+    length, total : int
+        Words of this part, and of all parts, in a round.
+    """
+
+    key: bytes = field(repr=False)
+    start: int
+    length: int
+    total: int
+
+    def words(self, count: int, /) -> NDArray[np.uint64]:
+        """Draw the words of the next round, which are as many as the part has.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if count != self.length:
+            raise ParameterError(f"{count} words were asked for of a part that draws {self.length}; nothing was drawn")
+        # A block of the cipher is two words.
+        cipher = AES.new(self.key, AES.MODE_CTR, nonce=b"", initial_value=self.start // 2)
+        drawn = np.frombuffer(cipher.encrypt(bytes(8 * (count + self.start % 2))), np.uint64)
+        drawn = drawn[self.start % 2 :]
+        self.start += self.total
+        return drawn
 
 
 class DrawnAhead:

@@ -151,7 +151,7 @@ def unpacked(ensemble: Ensemble, owner: str, packed: NDArray[np.uint8]) -> Mask 
 
     These are answers to tests, or numbers of cells, NaN where the cell is missing.
     """
-    n_cells = [ensemble.features[i].n_cells for i in ensemble.inputs.get(owner, ())]
+    n_cells = ensemble.cell_counts.get(owner, ())
     if None in n_cells or not n_cells:
         return np.unpackbits(packed, axis=1, count=n_answer_bits(ensemble, owner)).view(np.bool_)
     widths = ensemble.answer_widths[owner]

@@ -182,8 +182,8 @@ def test_every_file_and_target_that_is_named_is_there() -> None:
         if not name.startswith("docs/_build") and not (ROOT / name).exists()
     }
     assert missing == set()
-    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    shown = {name for text in TEXTS.values() for name in re.findall(r"(?:^|`)make (\w+)", text, flags=re.MULTILINE)}
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    shown = {name for text in TEXTS.values() for name in re.findall(r"(?:^|`)make ([\w-]+)", text, flags=re.MULTILINE)}
     assert shown <= set(targets)
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -202,11 +203,14 @@ MODULES = {".".join(path.with_suffix("").parts): path for path in FILES}
 ALL_CODE = [*FILES, *(p.relative_to(ROOT) for folder in ("scripts", "data") for p in (ROOT / folder).rglob("*.py"))]
 
 
+@cache
 def parse(path: Path) -> ast.Module:
     return ast.parse((ROOT / path).read_text())
 
 
-TREES = {module: parse(path) for module, path in MODULES.items()}
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Every module and its code."""
+    return ((module, parse(path)) for module, path in MODULES.items())
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -235,7 +239,7 @@ def forbidden(module: str, tree: ast.AST) -> list[str]:
 
 
 def test_every_module_imports_only_what_its_package_may_know() -> None:
-    assert {module: found for module, tree in TREES.items() if (found := forbidden(module, tree))} == {}
+    assert {module: found for module, tree in trees() if (found := forbidden(module, tree))} == {}
 
 
 @pytest.mark.parametrize(
@@ -278,13 +282,13 @@ def test_a_forbidden_import_is_caught_wherever_it_stands(module: str, code: str,
 
 def test_no_modules_import_each_other_in_a_circle() -> None:
     """Imports inside functions and for type checking count too."""
-    graph = {module: {name for name in imports(tree) if name in MODULES} for module, tree in TREES.items()}
+    graph = {module: {name for name in imports(tree) if name in MODULES} for module, tree in trees()}
     assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
 
 
 @pytest.mark.parametrize("package", sorted(ONLY_IN))
 def test_a_special_dependency_is_imported_only_where_it_belongs(package: str) -> None:
-    users = [MODULES[m].as_posix() for m, tree in TREES.items() if any(is_under(n, package) for n in imports(tree))]
+    users = [MODULES[m].as_posix() for m, tree in trees() if any(is_under(n, package) for n in imports(tree))]
     assert users
     assert [path for path in users if not any(fnmatch.fnmatch(path, place) for place in ONLY_IN[package])] == []
 
@@ -320,9 +324,9 @@ def test_a_way_to_bring_code_along_is_caught(code: str) -> None:
 
 def test_noise_has_no_other_source_than_the_bit_source() -> None:
     modules = [m for m in MODULES if is_under(m, "opboost.privacy") or m == "opboost.desensitize"]
-    imported = [name for m in modules for name in imports(TREES[m])]
+    imported = [name for m in modules for name in imports(parse(MODULES[m]))]
     assert [name for name in imported if name.split(".")[0] == "secrets" or "random" in name] == []
-    attributes = [n.attr for m in modules for n in ast.walk(TREES[m]) if isinstance(n, ast.Attribute)]
+    attributes = [n.attr for m in modules for n in ast.walk(parse(MODULES[m])) if isinstance(n, ast.Attribute)]
     assert "random" not in attributes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from opboost.errors import ParameterError
@@ -35,7 +36,7 @@ def to_sql(
     Raises
     ------
     ParameterError
-        If the loss has no link function here, or a category no name.
+        If the loss has no link function here, a category no name, or a name a backslash or a control character.
 
     Notes
     -----
@@ -106,8 +107,15 @@ def _prediction(link: LinkFunction, score: str, scores: Sequence[str]) -> str:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
+    return '"' + _plain(name).replace('"', '""') + '"'
 
 
 def _text(label: str) -> str:
-    return "'" + label.replace("'", "''") + "'"
+    return "'" + _plain(label).replace("'", "''") + "'"
+
+
+def _plain(word: str) -> str:
+    """The word, if all databases read it alike: behind a backslash, some take a closing quote for a part of it."""
+    if re.search(r"[\\\x00-\x1f\x7f]", word):
+        raise ParameterError(f"{word!r} has a backslash or a control character. No query was written")
+    return word

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,13 +14,16 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
 from opboost.column_positions import ColumnKey
-from opboost.errors import DataError, ParameterError, check_choice, check_integer, check_positive
+from opboost.errors import DataError, ParameterError, check_choice, check_integer, check_not_negative, check_positive
 from opboost.horizontal.inprivate import training as inprivate
 from opboost.horizontal.inprivate.settings import ROUND_DOWN, InPrivateSettings
 from opboost.horizontal.inprivate.training import Owner, boosted_residuals, run_chain
+from opboost.horizontal.noise.initial_score import score_of_owners
+from opboost.horizontal.noise.noisy_holder import laplace_noise
 from opboost.horizontal.rows.record_holder import squared_gradients
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.privacy.accounting import by_pure
+from opboost.privacy.releases import PureRelease
 from opboost.rng import BitSource
 from opboost.sklearn.class_labels import CLASSES, ClassLabels, distinct, matched
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
@@ -56,6 +60,9 @@ _PARAMETERS = """
         A leaf's denominator is at least so many scales of the noise on it.
     max_residual : float, optional
         Bound of residuals. By default 1 for classes, and 0.3 for numbers, whose bounds are scaled to [-1, 1].
+    initial_share : float
+        Share of epsilon for the first score, of which every owner releases its part before the first turn; 0 to begin
+        at 0, as the mode ``paper`` does.
     broadcast : bool
         Whether owners send their trees to all later ones at once; see `communication_`. The model is the same.
     candidates : {"grid", "gridless"}
@@ -102,6 +109,7 @@ class _InPrivate(DividedRows):
     reg_lambda: float = 1.0
     noise_lambda: float = 2.0
     max_residual: float | None = None
+    initial_share: float = 0.1
     broadcast: bool = True
     candidates: Literal["grid", "gridless"] = "grid"
     max_cells: int = 32
@@ -120,11 +128,24 @@ class _InPrivate(DividedRows):
             task = replace(task, grid=replace(task.grid, given=averages_of_three(X, task)))
         is_gridless = self.candidates == "gridless" and self.mode == "certified"
         columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
-        epsilon = task.epsilon / len(targets) * ROUND_DOWN
+        share = 0.0 if self.mode == "paper" else check_not_negative("initial_share", self.initial_share)
+        if share >= 1:
+            raise ParameterError(f"initial_share must be less than 1; got {share}")
+        whole = task.epsilon / len(targets) * ROUND_DOWN
+        first, epsilon = share * whole, (1 - share) * whole
         rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
         models, n_turns = [], 0
         for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
-            labels = task.scaled(target)
+            labels, score = task.scaled(target), 0.0
+            if share:
+                score = score_of_owners(
+                    [labels[rows] for rows in rows_of_owners],
+                    [source.fork(f"first score of owner {i}") for i in range(len(rows_of_owners))],
+                    noise=partial(laplace_noise, 1.0, first),
+                    is_classification=task.is_classification,
+                )
+            # Trees add up to half of the log odds.
+            scale = 2.0 if task.is_classification else 1.0
             chain = [
                 Owner(
                     X[rows],
@@ -133,21 +154,24 @@ class _InPrivate(DividedRows):
                     settings,
                     gradients=boosted_residuals if task.is_classification else squared_gradients,
                     rng=source.fork(f"owner {i}"),
+                    initial_score=score / scale,
                 )
                 for i, rows in enumerate(rows_of_owners)
             ]
             trees = run_chain(chain, n_rounds=self.n_rounds, epsilon=epsilon, least_advance=self.least_advance)
-            scale = 2.0 if task.is_classification else 1.0
-            models.append(task.ensemble(trees, 0.0, score_scale=scale, columns=columns))
+            models.append(task.ensemble(trees, score / scale, score_scale=scale, columns=columns))
             n_turns += len(trees)
         n_rounds = n_turns // len(rows_of_owners)
         messages = inprivate.messages_of_round(len(rows_of_owners), broadcast=self.broadcast)
         self.communication_ = (messages[0] * n_rounds, messages[1] * n_rounds)
         self._keep(task, models)
         is_proven = math.isfinite(task.epsilon) and not is_printed
+        spent = inprivate.releases(settings, epsilon) if is_proven else ()
+        if is_proven and first:
+            spent = (PureRelease(epsilon=first), *spent)
         self.guarantee_ = self._guarantee(
             task,
-            epsilon=by_pure(inprivate.releases(settings, epsilon) * len(targets)) if is_proven else math.inf,
+            epsilon=by_pure(spent * len(targets)) if is_proven else math.inf,
             delta=0.0,
             account="pure composition" if is_proven else "no proof" if is_printed else "no noise",
             is_secure=bits.is_secure,

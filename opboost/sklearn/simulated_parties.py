@@ -59,16 +59,17 @@ class SimulatedParties(VerticalParameters):
         eval_set: Sequence[tuple[ArrayLike, ArrayLike]] = (),
         eval_qid: Sequence[ArrayLike] = (),
         base_margin_eval_set: Sequence[ArrayLike] = (),
-        on_round: OnRound | None = None,
+        verbose: bool | int = False,
     ) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
 
         `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
         round. Their passive columns are released as well. `base_margin` is where each row's score starts, shape
         ``(n_rows,)`` or one column per output, and `base_margin_eval_set` likewise; predictions then need one, too.
-        `qid` names the group of each row, for objectives that rank, and `eval_qid` likewise. `on_round` takes a
-        `RoundReport` after every round; training ends if it returns True.
+        `qid` names the group of each row, for objectives that rank, and `eval_qid` likewise. `verbose` prints the
+        scores of every round, or of every so many, and of the last one.
         """
+        after_round = self._watch(verbose)
         self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
         matrix, targets = validate_data(
             self,
@@ -104,7 +105,7 @@ class SimulatedParties(VerticalParameters):
             if eval_set
             else None
         )
-        self._fit(matrix, labels, weights, margins, loss, plan, on_round or (lambda _: None))
+        self._fit(matrix, labels, weights, margins, loss, plan, after_round)
         return self
 
     @abstractmethod

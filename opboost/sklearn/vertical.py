@@ -81,6 +81,9 @@ sample_type, normalize_type, device, n_jobs
         As in XGBoost, with DART as ``booster="dart"``; `max_leaves` grows the leaf with the largest gain first. A
         metric may be an `opboost.trees.validation.Metric` of your own. Rounds, depth, rate and `subsample` of None are
         XGBoost's defaults (100, 6, 0.3, 1), or 200, 4, 0.05 and 0.5 where trees learn through noise.
+    callbacks : sequence of callable, optional
+        Each takes an `opboost.trees.boosting.RoundReport` after every round, with the scores of the validation rows;
+        training ends if one returns True.
     class_weight : mapping of class to float, or "balanced", optional
         Weights of classes, beside those of rows; those not named have 1.
     monotone_constraints : mapping of column to -1, 0 or 1, or one number for each column, optional

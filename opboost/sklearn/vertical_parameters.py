@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,6 +12,8 @@ from sklearn.base import BaseEstimator
 
 from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey
+from opboost.errors import ParameterError, shown
+from opboost.trees.boosting import OnRound, RoundReport
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 
@@ -64,9 +67,23 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     normalize_type: Literal["tree", "forest"] = "tree"
     device: Literal["cpu", "cuda"] = "cpu"
     n_jobs: int | None = None
+    callbacks: Sequence[OnRound] | None = None
     eval_metric: str | Metric | Sequence[str | Metric] | None = None
     monotone_constraints: Mapping[ColumnKey, int] | Sequence[int] | None = None
     interaction_constraints: Sequence[Sequence[ColumnKey]] | None = None
     categorical_features: Sequence[ColumnKey] | None = None
     continue_from: Any = None
     random_state: int | np.random.RandomState | None = None
+
+    def _watch(self, verbose: object) -> OnRound:
+        """What is called after every round: prints scores, now and then, and calls the callbacks, all of them."""
+        if not isinstance(verbose, int) or verbose < 0:
+            raise ParameterError(f"verbose is true, false or a number of rounds; got {shown(verbose)}")
+
+        def after(report: RoundReport) -> bool:
+            if verbose and ((report.finished - 1) % verbose == 0 or report.finished == report.total):
+                scores = "".join(f"  {name}: {score:.5f}" for name, score in report.scores.items())
+                sys.stdout.write(f"[{report.finished}/{report.total}]{scores}\n")
+            return any([bool(each(report)) for each in self.callbacks or ()])
+
+        return after

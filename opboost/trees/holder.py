@@ -110,6 +110,7 @@ class LocalHolder:
         self._grid = grid
         self._subsample = subsample
         self._rng = rng
+        self._compute = loss.gradients_of(labels, weights, grid)
         self._rows = SortedRows(table.bins, repeated(initial_scores, n_rows, loss.score_type), has_gradients=True)
         # Of a single output, the rows carry the only copy.
         self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
@@ -120,7 +121,7 @@ class LocalHolder:
         carried = self._rows.gradients
         if output == 0:
             fresh = self._gradients if len(self._gradients) else carried[None]
-            self._loss.gradients(self._rows.scores, self._labels, self._weights, self._grid, out=fresh)
+            self._compute(self._rows.scores, fresh)
             if self._subsample < 1.0:
                 is_left_out = self._rng.random(len(self._labels)) >= self._subsample
                 fresh[:, is_left_out] = 0

@@ -200,9 +200,7 @@ class Ensemble:
         if len(self.offsets) not in (0, self.loss.n_outputs) or not all(
             type(i) is int and 0 <= i < len(self.features) for i in self.offsets
         ):
-            raise ModelFileError(
-                f"an ensemble needs one of its features to add to each of {self.loss.n_outputs} scores"
-            )
+            raise ModelFileError(f"an ensemble needs a feature to add to each of {self.loss.n_outputs} scores")
         highest = max((int(tree.columns.max()) for tree in self.trees), default=-1)
         if highest >= len(self.features):
             raise ModelFileError(f"a tree splits on column {highest}, but there are {len(self.features)} features")
@@ -232,6 +230,11 @@ class Ensemble:
         """Bits of an answer to each of a party's inputs: one for a test, or what the number of a cell takes."""
         widths = np.array([1 if one.n_cells is None else one.n_cells.bit_length() for one in self.features], np.int64)
         return {owner: widths[inputs] for owner, inputs in self.inputs.items()}
+
+    @cached_property
+    def cell_counts(self) -> Mapping[str | None, tuple[int | None, ...]]:
+        """Cells of each of a party's inputs; None for a test."""
+        return {owner: tuple(self.features[i].n_cells for i in inputs) for owner, inputs in self.inputs.items()}
 
     @cached_property
     def columns(self) -> Mapping[Feature, int]:

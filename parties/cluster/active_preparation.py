@@ -22,22 +22,24 @@ from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
+    ChosenRows,
     by_partition,
     digest_without,
     own_records,
     partitions_without,
     places_by_partition,
 )
-from parties.cluster.partitions import Partitions, digest_own, partition_files, validate_partitions, working_folder
+from parties.cluster.partitions import Partitions, all_ids, digest_own, partitions_of, working_folder
 from parties.cluster.training import OwnPartitions, train_on_partitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
-from parties.storage.atomic_files import is_folder
+from parties.tables.keyed_table import named_rows
 from parties.tables.party_table import PartyTable, own_columns
-from parties.vertical.alignment import Aligner, AlignmentPlace
+from parties.tables.record_ids import each_id
+from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, Rows, choose_active
 from parties.vertical.preparation import check_learnable
 from parties.vertical.training_job import ActiveJob
@@ -59,8 +61,9 @@ class PartitionedActive:
     found : Partitions
     digest : str
         Of labels and own columns.
-    words : str
-        How the records were aligned.
+    aligner : Aligner
+    ids : PartyTable or None
+        Numbered, where they are to be compared with the passive parties'; of a saved run, those that were common.
     loss : Loss
     parameters : BoostingParameters
     client : distributed.Client
@@ -71,14 +74,15 @@ class PartitionedActive:
     own: OwnPartitions
     found: Partitions
     digest: str
-    words: str
+    aligner: Aligner
+    ids: PartyTable | None
     loss: Loss
     parameters: BoostingParameters
     client: Client
 
     @property
     def n_rows(self) -> int:
-        return self.found.n_rows
+        return self.found.n_rows if self.ids is None else self.ids.n_rows
 
     @property
     def n_trained(self) -> int:
@@ -87,6 +91,8 @@ class PartitionedActive:
 
     @property
     def _choice(self) -> KeyedChoice:
+        if self.ids is not None:
+            return KeyedChoice.of(self.run, self.ids.names)
         return KeyedChoice.of(self.run, partial(places_by_partition, self.found, self.schema, client=self.client))
 
     @property
@@ -100,7 +106,7 @@ class PartitionedActive:
         return ActiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=self.found.id_digest,
+            id_digest=self.found.id_digest if self.ids is None else None,
             own=tuple(OwnColumn(column.name, np.empty(0)) for column in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
@@ -112,7 +118,7 @@ class PartitionedActive:
             held_out_share=run.held_out,
             by_cells=run.answers == "cells",
             seed=seed,
-            alignment=self.words,
+            alignment=self.aligner.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},
             journal=journal,
         )
@@ -120,26 +126,49 @@ class PartitionedActive:
     def begin(self, journal: Journal) -> None:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
         journal.note_inputs(self.digest)
-        journal.begin(Records(self.n_rows, self.found.id_digest), {}, None)
+        if self.ids is None:
+            journal.begin(Records(self.n_rows, self.found.id_digest), {}, None)
 
     def take_up(self, journal: Journal) -> PartitionedActive:
-        """The same for a run whose model is saved."""
+        """The same for a run whose model is saved; of records that were compared, those that were common."""
         self.begin(journal)
-        return self
+        common = journal.common()
+        if self.ids is None or common is None:
+            return self
+        prepared = replace(self, ids=named_rows(self.ids, common))
+        prepared._note(journal, Aligned(named_rows(self.ids, common)))
+        return prepared
 
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
-        """The job; the common records are those that all parties listed before."""
+        """The job on the records that all parties have, which are compared if nobody listed them before."""
         job = self.job(journal)
-        division = choose_active(job, channels, self._choice, are_met=False)
-        if division is None:
-            return job
-        out = by_partition(division.held_out, self.found.rows)
+        if self.ids is None:
+            division = choose_active(job, channels, self._choice, are_met=False)
+            if division is None:
+                return job
+            chosen = ChosenRows(division.held_out, division.held_out)
+        else:
+            hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
+            aligned = self.aligner.lead(
+                self.ids, channels, hellos, place, accept=lambda found: self._note(journal, found)
+            )
+            division = choose_active(job, channels, KeyedChoice.of(self.run, aligned.table.names), are_met=True)
+            aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
+            chosen = ChosenRows.of(aligned, self.found.n_rows)
+            job = replace(job, orders=aligned.orders)
+        out = by_partition(chosen.out, self.found.rows)
+        held_out = by_partition(chosen.held_out, self.found.rows)
         return replace(
             job,
             id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),
             grow=_Grower(self, job.seed, journal.path, tuple(out)),
-            held_out=own_records(self.found, out, self.schema, client=self.client),
+            held_out=None if division is None else own_records(self.found, held_out, self.schema, client=self.client),
         )
+
+    def _note(self, journal: Journal, aligned: Aligned) -> None:
+        """Note in the journal which records are common, or refuse others than before."""
+        table = aligned.table
+        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, list(each_id(table.names)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +182,7 @@ class _Grower:
 
     @property
     def n_rows(self) -> int:
-        return self.prepared.n_rows - sum(map(len, self.out))
+        return self.prepared.found.n_rows - sum(map(len, self.out))
 
     def __call__(self, received: Sequence[RankColumn]) -> TrainedTrees:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copies."""
@@ -211,17 +240,20 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         check_learnable(whole, run, schema)
         own_columns(whole, schema)
 
-    with cluster(run.dask) as client, partition_files(run, schema, ignore, needs_label=True, check=check) as paths:
-        # One file was checked as a whole.
-        to_vary = (*schema.names, schema.label) if is_folder(run.data) else ()
-        found = validate_partitions(paths, schema, to_vary, run.data, client=client)
+    varied = (*schema.names, schema.label)
+    with (
+        cluster(run.dask) as client,
+        partitions_of(run, schema, ignore, needs_label=True, varied=varied, check=check, client=client) as found,
+    ):
+        is_compared = run.align.method_for(run.ids) != "prealigned"
         yield PartitionedActive(
             run=run,
             schema=schema,
             own=OwnPartitions(found.paths, schema.columns, schema.label),
             found=found,
             digest=digest_own(found, schema.columns, schema.label, loss, client=client),
-            words=Aligner.of(run, schema).words,
+            aligner=Aligner.of(run, schema),
+            ids=all_ids(found, schema.id_columns, client=client) if is_compared else None,
             loss=loss,
             parameters=parameters,
             client=client,

@@ -1,9 +1,10 @@
-"""Held-out records of a table in partitions: what is left without them, at either party, and they themselves."""
+"""Records of a table in partitions that are left out of training, and those of them to score the model on."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import own_features
 from opboost.routing import Router
 from opboost.schema import TableSchema
+from parties.cluster.arrangement import rows_of
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
 from parties.storage.atomic_files import make_folder, replacing
@@ -22,12 +24,27 @@ from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import encoded_ids
+from parties.vertical.alignment import Aligned
 from parties.vertical.held_out import Places, Rows, places_of
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.training_job import HeldOutRecords
 
 if TYPE_CHECKING:
     from distributed import Client
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenRows:
+    """Rows of a whole table that are left out of training, and those of them to score the model on; ascending."""
+
+    out: Rows
+    held_out: Rows
+
+    @classmethod
+    def of(cls, aligned: Aligned, n_rows: int) -> ChosenRows:
+        """What an alignment chose of numbered ids."""
+        held_out = np.empty(0, np.int64) if aligned.held_out is None else rows_of(aligned.held_out)
+        return cls(np.delete(np.arange(n_rows), rows_of(aligned.table)), held_out)
 
 
 def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:

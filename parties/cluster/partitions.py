@@ -1,7 +1,8 @@
 """A party's table as Parquet partitions, records in ascending order of their ids over all of them.
 
-A folder of Parquet files is taken as it is. One file, of a size that this machine can read, is divided for the time of
-the run. Either way the order is that of every other run, so the other side may keep its table in one piece.
+A folder of Parquet files in that order is taken as it is, another one is arranged for the time of the run, and one
+file, of a size that this machine can read, is divided. Either way the order is that of every other run, so the other
+side may keep its table in one piece.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.losses import Loss
 from opboost.vertical import check_own_rows, check_single_precision
+from parties.cluster.arrangement import arranged, numbered, partition_frame
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder, replacing
-from parties.tables.data_files import parts
+from parties.tables.data_files import Stamp, parts, stamp_of
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable, check_columns, read_table, select
-from parties.tables.record_ids import encoded_ids, read_ids, split
+from parties.tables.record_ids import encoded_ids, read_ids
+from parties.tables.sorted_ids import sort_ids
 from protocols.private_files import private_folder
 
 if TYPE_CHECKING:
@@ -55,12 +58,15 @@ class Partitions:
         The first id of each.
     id_digest : str
         As `parties.tables.party_table.PartyTable.id_digest`: it does not depend on how the table is divided.
+    stamps : tuple of Stamp
+        Of the files, before their ids were read.
     """
 
     paths: tuple[Path, ...]
     rows: tuple[int, ...]
     firsts: tuple[str, ...]
     id_digest: str
+    stamps: tuple[Stamp, ...]
 
     @property
     def n_rows(self) -> int:
@@ -83,74 +89,83 @@ class _Part:
 
 
 @contextmanager
-def partition_files(
+def partitions_of(
     run: ActiveRun | PassiveRun,
     schema: TableSchema,
     ignore: Sequence[str],
     *,
     needs_label: bool,
+    varied: Sequence[str] = (),
     check: Callable[[PartyTable], None] = lambda whole: None,
-) -> Iterator[tuple[Path, ...]]:
-    """The partitions of a run's data, in order; those that had to be made are removed at the end.
+    client: Client,
+) -> Iterator[Partitions]:
+    """The partitions of a run's data, looked through; those that had to be made are removed at the end.
 
-    `check` may refuse a file before its listed records are chosen; a folder's partitions are checked on the workers.
+    `check` may refuse a file before its listed records are chosen. Of a folder, cluster processes check that the
+    `varied` columns hold more than one value.
 
     Raises
     ------
-    TableError
+    TableError, DataError
         If the data, or what the run file says of it, does not fit. Nothing was sent.
     """
-    if is_folder(run.data):
-        paths = parts(run.data)
-        if run.ids is not None or run.align.duplicates != "refuse":
-            raise TableError(
-                f"{run.data} is a folder of partitions, which are used as they are: `ids` and `align.duplicates` "
-                "choose records of one file only. Nothing was sent"
-            )
-        if schema.format.changes_cells:
-            raise TableError(
-                f"{run.data} is a folder of partitions, whose cells are used as they are: numbers, and listed "
-                "categories; a reader, labels of words, times and truth values are for one file. Nothing was sent"
-            )
-        for path in paths:
-            check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)
-        yield paths
+    look = partial(validate_partitions, schema=schema, data=run.data, client=client)
+    if not is_folder(run.data):
+        table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=run.align.duplicates)
+        check(table)
+        if run.ids is not None:
+            table = select(table, run.ids, run.data)
+        with working_folder(run.dask.folder) as folder:
+            yield _in_order(look(_divided(table, schema, folder, run.dask.partition_rows), names=()))
         return
-    table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=run.align.duplicates)
-    check(table)
-    if run.ids is not None:
-        table = select(table, run.ids, run.data)
+    paths = parts(run.data)
+    for path in paths:
+        check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)
+    is_chosen = run.ids is not None or run.align.duplicates != "refuse" or schema.format.drops_unlabelled
+    if not (is_chosen or schema.format.changes_cells) and (found := look(paths, names=varied)) is not None:
+        yield found
+        return
     with working_folder(run.dask.folder) as folder:
-        yield _divided(table, schema, folder, run.dask.partition_rows)
+        made = arranged(paths, run, schema, folder, needs_label=needs_label, client=client)
+        yield _in_order(look(made, names=varied))
+
+
+def _in_order(found: Partitions | None) -> Partitions:
+    assert found is not None
+    return found
 
 
 def validate_partitions(
     paths: Sequence[Path], schema: TableSchema, names: Sequence[str], data: Path, *, client: Client
-) -> Partitions:
-    """Check on the workers that records ascend, and that each column named holds more than one value.
+) -> Partitions | None:
+    """Check on the cluster processes that each column named holds more than one value; None if ids do not ascend.
 
     Raises
     ------
     TableError
         Nothing was sent.
     """
+    stamps = tuple(stamp_of(path) for path in paths)
     look = partial(_look, id_columns=schema.id_columns, names=tuple(names))
     found: list[_Part] = client.gather(client.map(look, list(paths), pure=False))
-    ascends = all(part.ascends for part in found) and all(one.last < two.first for one, two in pairwise(found))
-    if not ascends:
-        raise TableError(
-            f"{data}: the records of partitions must be in ascending order of their ids as text (10 before 9), each id "
-            "once, over all files in the order of their names; sort them so. Nothing was sent"
-        )
     constant = [name for i, name in enumerate(names) if len({value for part in found for value in part.held[i]}) < 2]
     if constant:
         raise TableError(f"{data}: constant columns {', '.join(constant)}; leave them out of the schema")
+    if not (all(part.ascends for part in found) and all(one.last < two.first for one, two in pairwise(found))):
+        return None
     digest = hashlib.sha256()
     for pieces in client.map(partial(_id_bytes, id_columns=schema.id_columns), list(paths), pure=False):
         digest.update(pieces.result())
         pieces.release()
     rows, firsts = tuple(part.n_rows for part in found), tuple(part.first for part in found)
-    return Partitions(tuple(paths), rows, firsts, digest.hexdigest())
+    return Partitions(tuple(paths), rows, firsts, digest.hexdigest(), stamps)
+
+
+def all_ids(found: Partitions, id_columns: Sequence[str], *, client: Client) -> PartyTable:
+    """The ids of all partitions, on disk, with the numbers of their rows."""
+    futures = client.map(partial(ids_of, id_columns=tuple(id_columns)), list(found.paths), pure=False)
+    ids = sort_ids((future.result() for future in futures), "refuse").ids
+    return numbered(ids, np.arange(len(ids)))
 
 
 def digest_own(found: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client) -> str:
@@ -195,12 +210,8 @@ def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) 
     paths: list[Path] = []
     for start in range(0, table.n_rows, n_each):
         piece = table.take(np.arange(start, min(start + n_each, table.n_rows)))
-        parts = [[one] if len(schema.id_columns) == 1 else split(one) for one in piece.ids]
-        frame = pd.DataFrame(parts, columns=list(schema.id_columns), dtype=object)
-        features = piece.frame[[name for name in schema.names if name not in frame.columns]]
-        frame = pd.concat([frame, features], axis=1)
-        if piece.labels is not None:
-            frame[schema.label] = piece.labels
+        cells = piece.frame if piece.labels is None else piece.frame.assign(**{str(schema.label): piece.labels})
+        frame = partition_frame(piece.index, cells, schema)
         paths.append(folder / f"{len(paths):06d}.parquet")
         try:
             with replacing(paths[-1]) as unfinished:

@@ -18,19 +18,18 @@ from opboost.schema import TableSchema
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.held_out_rows import (
+    ChosenRows,
     answerable_rows,
     by_partition,
     digest_without,
     places_by_partition,
     table_without,
 )
-from parties.cluster.partitions import Partitions, partition_files, validate_partitions, working_folder
+from parties.cluster.partitions import Partitions, all_ids, partitions_of, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
-from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import EncodedTable
-from parties.tables.data_files import stamp_of
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
 from parties.vertical.alignment import Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, RecordsOf, choose_passive
@@ -57,7 +56,9 @@ class PartitionedPassive:
         Every cell was read once and fits; nothing is drawn.
     digest : str
         Of ids and exact codes, partition by partition.
-    words : str
+    aligner : Aligner
+    ids : PartyTable or None
+        Numbered, where they are to be compared with the active party's.
     client : distributed.Client
     """
 
@@ -67,7 +68,8 @@ class PartitionedPassive:
     mechanisms: tuple[ColumnMechanism, ...]
     table: EncodedTable
     digest: str
-    words: str
+    aligner: Aligner
+    ids: PartyTable | None
     client: Client
 
     @property
@@ -80,14 +82,14 @@ class PartitionedPassive:
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=self.found.id_digest,
+            id_digest=self.found.id_digest if self.ids is None else None,
             features=self.table,
             mechanisms=self.mechanisms,
             rng=run.bits,
             opaque_names=run.opaque_names,
             share_thresholds=run.share_thresholds,
             share_codes=run.share_codes,
-            alignment=self.words,
+            alignment=self.aligner.words,
             has_label=self.schema.label is not None,
             agreed=run.active.agreed.terms(),
             n_cells=run.n_cells,
@@ -98,21 +100,33 @@ class PartitionedPassive:
         )
 
     def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, None, RecordsOf | None]:
-        """Choose the held-out records; the job on the others, whose names are with them, and those."""
-        job = self.job()
-        places = partial(places_by_partition, self.found, self.schema, client=self.client)
-        division = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
-        if division is None:
-            return job, None, None
-        out, id_columns = by_partition(division.held_out, self.found.rows), self.schema.id_columns
+        """Find the common records, and those of them to hold out; the job on the others, and those."""
+        job, id_columns = self.job(), self.schema.id_columns
+        if self.ids is None:
+            places = partial(places_by_partition, self.found, self.schema, client=self.client)
+            division = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
+            if division is None:
+                return job, None, None
+            chosen = ChosenRows(division.held_out, division.held_out)
+        else:
+            aligned = self.aligner.follow(self.ids, channel, job.hello(), place)
+            choice = KeyedChoice.of(self.run, aligned.table.names)
+            division = choose_passive(job, channel, choice, are_met=True)
+            aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
+            chosen = ChosenRows.of(aligned, self.found.n_rows)
+            job = replace(job, order=aligned.orders[channel.peer])
+        out = by_partition(chosen.out, self.found.rows)
         left = replace(
             job,
             id_digest=digest_without(self.found, out, id_columns, client=self.client),
             features=table_without(self.table, out, client=self.client),
         )
+        if division is None:
+            return left, None, None
+        held_out = by_partition(chosen.held_out, self.found.rows)
 
         def records(router: Router) -> AnswerableRecords:
-            return answerable_rows(router, self.table, self.mechanisms, self.found, out, id_columns)
+            return answerable_rows(router, self.table, self.mechanisms, self.found, held_out, id_columns)
 
         return left, None, records
 
@@ -122,8 +136,10 @@ class PartitionedPassive:
 
 
 @contextmanager
-def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPassive]:
+def partitioned_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Iterator[PartitionedPassive]:
     """Check what a passive party's run file brings, on its cluster; nothing is sent.
+
+    With `keeps`, ids are prepared where the run file says so.
 
     Raises
     ------
@@ -140,17 +156,18 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
         check_learnable(whole, run, schema)
         check_cells(whole, mechanisms)
 
-    assert run.dask.folder is not None
+        assert run.dask.folder is not None
+
     with (
         cluster(run.dask) as client,
-        partition_files(run, schema, ignore, needs_label=False, check=check) as paths,
+        partitions_of(run, schema, ignore, needs_label=False, varied=schema.names, check=check, client=client) as found,
         working_folder(run.dask.folder) as folder,
     ):
-        stamps = [stamp_of(path) for path in paths]
-        found = validate_partitions(paths, schema, schema.names if is_folder(run.data) else (), run.data, client=client)
         table, digest = encode_partitions(
-            found.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=stamps, client=client
+            found.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=found.stamps, client=client
         )
+        is_compared = run.align.method_for(run.ids) != "prealigned"
+        ids = all_ids(found, schema.id_columns, client=client) if is_compared else None
         yield PartitionedPassive(
             run=run,
             schema=schema,
@@ -158,6 +175,7 @@ def partitioned_passive(run: PassiveRun, path: Path) -> Iterator[PartitionedPass
             mechanisms=mechanisms,
             table=table,
             digest=digest,
-            words=Aligner.of(run, schema).words,
+            aligner=Aligner.of(run, schema, ids if keeps else None),
+            ids=ids,
             client=client,
         )

@@ -30,7 +30,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster
-from parties.cluster.partitions import Partitions, ids_of, partition_files, validate_partitions, working_folder
+from parties.cluster.partitions import Partitions, ids_of, partitions_of, working_folder
 from parties.cluster.prediction import (
     answer_partitions,
     check_answerable,
@@ -116,10 +116,9 @@ def answerable_partitions(
     of_data = run.model_copy(update={"source": data, "ids": None})
     with (
         cluster(run.dask) as client,
-        partition_files(of_data, schema, ignore, needs_label=False) as paths,
+        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as found,
         working_folder(run.dask.folder) as folder,
     ):
-        found = validate_partitions(paths, schema, (), data, client=client)
         bits = []
         if run.allow_routed:
             bits = answer_partitions(router, found.paths, folder / "bits", client=client)
@@ -130,23 +129,23 @@ def answerable_partitions(
 
 @contextmanager
 def scorable_partitions(
-    run: ActiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], ensemble: Ensemble
+    run: ActiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], ensemble: Ensemble, ids: Path | None
 ) -> Iterator[PartitionScorer]:
-    """The active party's folder, and what asks and scores; opened and checked before the other side is waited for.
+    """The active party's folder, or listed records of it, and what asks and scores; checked before a peer comes.
 
     Raises
     ------
     ConfigError, TableError, DataError
     """
     assert run.dask.folder is not None
-    of_data = run.model_copy(update={"source": data, "ids": None})
+    of_data = run.model_copy(update={"source": data, "ids": ids})
     with (
         cluster(run.dask) as client,
-        partition_files(of_data, schema, ignore, needs_label=False) as paths,
+        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as found,
         working_folder(run.dask.folder) as folder,
     ):
-        check_scorable(schema, paths, client=client)
-        yield PartitionScorer(paths, schema, ensemble, run.reveal, folder, client)
+        check_scorable(schema, found.paths, client=client)
+        yield PartitionScorer(found.paths, schema, ensemble, run.reveal, folder, client)
 
 
 @dataclass(frozen=True, slots=True)

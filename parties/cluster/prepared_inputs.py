@@ -103,7 +103,7 @@ class PassiveInputs(Protocol):
 
 def prepared_active(run: ActiveRun, path: Path) -> AbstractContextManager[ActiveInputs]:
     """Check what an active party's run file brings; nothing is sent or written."""
-    if run.engine != "dask":
+    if run.engine != "dask" or not run.grows_on_cluster:
         return nullcontext(prepare_active(run, path))
     from parties.cluster.active_preparation import partitioned_active
 
@@ -116,4 +116,4 @@ def prepared_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Abs
         return nullcontext(prepare_passive(run, path, keeps=keeps))
     from parties.cluster.passive_preparation import partitioned_passive
 
-    return partitioned_passive(run, path)
+    return partitioned_passive(run, path, keeps=keeps)

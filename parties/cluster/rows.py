@@ -9,17 +9,20 @@
                                          ▲ added by tasks
 
 A state that is lost with the machine that held it is computed again by Dask, from its file and the words since: it is
-the same, because nothing random happens there. Noise is drawn by the worker's process, from the sum, once.
+the same, since the coins of sampled records depend on a key, the record and the round alone. Noise is drawn by the
+worker's process, from the sum, once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opboost.arrays import Sums, Values
 from opboost.errors import OpBoostError
+from opboost.rng import RepeatableWords
 from opboost.trees.tree import Ensemble
 from parties.config.recipes import SummedRecipe
 from parties.errors import PartyError, WorkersLost
@@ -40,7 +43,8 @@ class PartsOnDask:
     files : sequence of PartFile
         On a file system that the cluster's workers share with this process.
     recipe : SummedRecipe
-        Of which every record is in every round.
+    coins : sequence of RepeatableWords, optional
+        Of each partition, where records are sampled.
     client : distributed.Client
         Of this party's own cluster.
 
@@ -55,13 +59,19 @@ class PartsOnDask:
     Privacy: what goes through Dask are rows and exact sums; the cluster must be this party's alone.
     """
 
-    def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, client: Client) -> None:
+    def __init__(
+        self,
+        files: Sequence[PartFile],
+        recipe: SummedRecipe,
+        *,
+        coins: Sequence[RepeatableWords] | None = None,
+        client: Client,
+    ) -> None:
         self._client = client
         self._files = files
         check_ids(self._had(client.map(PartFile.keys, files, pure=False)), files)
-        self._states: list[Future[HeldPart]] = client.map(
-            partial(HeldPart.read, recipe=recipe, coins=None), files, pure=False
-        )
+        of_parts = [None] * len(files) if coins is None else list(coins)
+        self._states: list[Future[HeldPart]] = client.map(partial(_read, recipe), files, of_parts, pure=False)
         self._digests: list[str] = self._had(client.map(_digest, self._states, pure=False))
 
     @property
@@ -95,6 +105,11 @@ class PartsOnDask:
             raise WorkersLost(
                 f"the cluster of `dask` did not finish a task: {type(error).__name__}. Nothing was sent"
             ) from None
+
+
+def _read(recipe: SummedRecipe, file: PartFile, coins: RepeatableWords | None) -> HeldPart:
+    # A task may run again with the same arguments, which must be as they were.
+    return HeldPart.read(file, recipe, coins=copy(coins))
 
 
 def _after(state: HeldPart, calls: Sequence[Call]) -> HeldPart:

@@ -83,7 +83,9 @@ def worker_rows(run: WorkerRun, recipe: SummedRecipe, *, rng: BitSource) -> Iter
         yield parted(PartsHere(files, recipe, coins=rng.fork("coins") if recipe.needs_coins else None))
         return
     with cluster(run.dask) as client:
-        yield parted(PartsOnDask(files, recipe, client=client))
+        lengths = [file.n_rows for file in files]
+        coins = rng.fork_divided("coins", lengths) if recipe.needs_coins else None
+        yield parted(PartsOnDask(files, recipe, coins=coins, client=client))
 
 
 def table_of(run: WorkerRun | OwnerRun) -> Path | None:

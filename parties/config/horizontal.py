@@ -135,11 +135,6 @@ class WorkerRun(_Run):
             raise ValueError(
                 "`engine: dask` goes with a section `dask` that says which `scheduler`, or how many `workers`"
             )
-        if self.engine == "dask" and self.training.recipe == "sgbdt" and self.training.sgbdt.subsample < 1:
-            raise ValueError(
-                "engine: dask has no coins for sampled records, whose stream is one for all rows: leave out `engine`, "
-                "or `subsample`"
-            )
         return self
 
     @model_validator(mode="after")

@@ -137,10 +137,6 @@ class ModelSection(Section):
         held_out = {"early_stopping_rounds", "validation_fraction"} & set(self.model_dump(exclude_none=True))
         if held_out:
             raise ValueError(f"engine: dask holds no rows out: leave model.{' and model.'.join(sorted(held_out))} out")
-        if "engine" in self.model_fields_set and self.engine != "xgboost":
-            raise ValueError(
-                f"engine: dask grows trees with XGBoost: leave model.engine out or say xgboost; found {self.engine}"
-            )
 
     def parameters(self) -> BoostingParameters:
         """The hyperparameters, checked."""

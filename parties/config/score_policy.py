@@ -8,11 +8,13 @@ before the first request. It cannot see what the active party does with the scor
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from opboost.arrays import Values
@@ -92,29 +94,35 @@ class RevealSection(Section):
             With `top`, its rows are in the order of the rank; equal written scores share a rank, and of records with
             equal exact scores those that come first are kept.
         """
-        several = ("probability_", "quantile_", "prediction_")
-        scores = [name for name in predictions.columns if name.startswith(several)] or ["prediction"]
         if self.top is not None:
             predictions = predictions[predictions["status"] == "ok"]
             predictions = predictions.nlargest(self.top, "prediction", keep="first")
-        revealed = predictions.copy()
-        for name in scores:
-            revealed[name] = self._coarse(predictions[name])
+        exact = {name: predictions[name].to_numpy() for name in predictions.columns if name not in ("id", "status")}
+        coarse = self.coarse(exact).items()
+        revealed = predictions.assign(
+            **{name: pd.Series(values, index=predictions.index, dtype=values.dtype) for name, values in coarse}
+        )
         if self.top is None:
             return revealed
         places = self._places(predictions["prediction"].to_numpy(np.float64))
         revealed.insert(revealed.columns.get_loc("prediction"), "rank", _ranks(places))  # type: ignore[arg-type]
         return revealed.sort_values(["rank", "id"], kind="stable", ignore_index=True)
 
-    def _coarse(self, scores: pd.Series) -> pd.Series:
-        values = scores.to_numpy(np.float64)
+    def coarse(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The columns of a table of predictions with coarse scores: the policy but for `top`."""
+        several = ("probability_", "quantile_", "prediction_")
+        scores = [name for name in columns if name.startswith(several)] or ["prediction"]
+        return {name: self._coarse(values) if name in scores else values for name, values in columns.items()}
+
+    def _coarse(self, scores: NDArray[Any]) -> NDArray[Any]:
+        values = scores.astype(np.float64)
         if self.bins is None:
-            return pd.Series(self._places(values), index=scores.index)
+            return self._places(values)
         names = self._interval_names()
         is_scored = ~np.isnan(values)
         texts = np.full(len(values), None, dtype=object)
         texts[is_scored] = np.array(names, dtype=object)[self._places(values[is_scored]).astype(np.int64)]
-        return pd.Series(texts, index=scores.index, dtype=object)
+        return texts
 
     def _places(self, values: Values) -> Values:
         """Coarse scores, as numbers in the same order."""

@@ -135,11 +135,8 @@ class _Run(PartyRun):
             raise ValueError("the section `dask` goes with `engine: dask`")
         if self.engine == "dask" and isinstance(self.source, DataSource):
             raise ValueError("engine: dask reads files that all cluster processes see; `data` must be one, or a folder")
-        if self.engine == "dask" and self.align.method_for(self.ids) != "prealigned":
-            raise ValueError(
-                "engine: dask takes records that all parties have in common already: give `align: {method: prealigned}`"
-                f", which all parties must; found {self.align.method_for(self.ids)}"
-            )
+        if self.engine == "dask" and self.align.keys:
+            raise ValueError("`align.keys` are for a table in memory: leave them or `engine: dask` out")
         return self
 
 
@@ -171,6 +168,11 @@ class ActiveRun(_Run):
     )
 
     @property
+    def grows_on_cluster(self) -> bool:
+        """Whether a Dask cluster grows the trees; asked for by name, the native engine does on one machine."""
+        return self.engine == "dask" and not (self.model.engine == "native" and "engine" in self.model.model_fields_set)
+
+    @property
     def wiring(self) -> Wiring:
         return Wiring(self.passive, {}, self.listen)
 
@@ -195,19 +197,19 @@ class ActiveRun(_Run):
                 "model.early_stopping_rounds needs rows to validate on: model.validation_fraction, or held-out records "
                 "with `answers: cells`"
             )
-        if self.engine == "dask":
+        if self.grows_on_cluster:
             self.model.check_partitions()
         if self.align.prepared is not None:
             raise ValueError("`align.prepared` is a passive party's, which prepares its ids")
         if self.http is not None and self.align.keys:
             raise ValueError("`http` scores records by ids, and `align.keys` compares other columns: leave one out")
-        if self.engine == "dask" and self.continue_from is not None:
+        if self.grows_on_cluster and self.continue_from is not None:
             raise ValueError("continue_from is for a table in memory: leave it or `engine: dask` out")
         if self.label_epsilon is not None and self.continue_from is not None:
             raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
-        is_native = self.engine is None and self.model.engine == "native"
+        is_native = not self.grows_on_cluster and self.model.engine == "native"
         if self.label_epsilon is not None and not (is_native and not any(self.model.monotone_constraints.values())):
             raise ValueError("label_epsilon goes with the native engine, without monotone constraints")
         parties = [self.party, *(peer.name for peer in self.passive)]

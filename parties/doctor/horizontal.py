@@ -1,7 +1,7 @@
 """`opboost doctor` for horizontal training: checks of a coordinator's, a worker's or a chain owner's run.
 
-The protocols of these roles have no handshake that only looks: who joins a waiting run takes part in it. So the terms
-of the others are not asked for. A digest of this party's is shown, which is the same at everybody who agrees.
+Terms are compared with the others that are there (`parties.doctor.horizontal_peer`). A digest of this party's is shown,
+which is the same at everybody who agrees, for those that are not.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import socket
+from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import urlsplit
+
+from pydantic import JsonValue
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.schema import TableSchema
@@ -19,8 +20,9 @@ from parties.cluster.worker_rows import table_of
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
-from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, read_record_run, recipe_of
+from parties.config.record_runs import RecordRecipe, charge_of, read_record_run, recipe_of
 from parties.doctor.check_result import Checklist, Finding, Status
+from parties.doctor.horizontal_peer import compare_terms
 from parties.doctor.run_files import check_folder, check_keys, check_protection
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
@@ -29,10 +31,6 @@ from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
-from parties.session.connections import peer_key
-from protocols.transport.channel import Timing
-from protocols.transport.keys import KeyPair
-from protocols.transport.zmq_listener import Listener
 
 
 def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -61,9 +59,10 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
         if not isinstance(run, CoordinatorRun):
             _check_rows(run, schema, ignore, checks)
             _check_ledger(run, recipe, checks)
+        terms = run.training.terms(schema) if isinstance(run, OwnerRun) else run.terms(schema)
         if are_usable:
-            _check_ports(run, keys, checks, wait_s=wait_s)
-        _note_terms(run, schema, recipe, checks)
+            compare_terms(run, terms, keys, checks, wait_s=wait_s)
+        _note_terms(terms, recipe, checks)
     return checks.findings
 
 
@@ -116,48 +115,14 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
 
 
-def _check_ports(run: RecordRun, keys: KeyPair | None, checks: Checklist, *, wait_s: float) -> None:
-    """Check that this party's address is free, and whether somebody listens where it will connect to."""
-    timing = Timing(timeout_s=min(run.timeout, wait_s), wait_s=wait_s)
-    wiring = run.wiring
-    if wiring.listen is not None:
-        known = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in wiring.peers}
-        with checks.checking("address"):
-            Listener(wiring.listen, known, keys=keys, timing=timing, on_event=lambda event: None).close()
-            checks.add("address", Status.OK, f"{wiring.listen} is free to listen at")
-    for name, address in wiring.calls.items():
-        try:
-            # Opened and closed without a word: one line in the log of whoever waits there, and no disturbance.
-            _connect(address, wait_s).close()
-            checks.add("peer", Status.OK, f"somebody listens at {address}, where {name} is to be")
-        except (OSError, OverflowError, ValueError):
-            sentence = f"nobody listens at {address} now; {name} may be started later, within `wait`"
-            checks.add("peer", Status.SKIPPED, sentence)
-
-
-def _connect(address: str, wait_s: float) -> socket.socket:
-    if address.startswith("ipc://"):
-        local = socket.socket(socket.AF_UNIX)
-        try:
-            local.settimeout(wait_s)
-            local.connect(address.removeprefix("ipc://"))
-        except OSError:
-            local.close()
-            raise
-        return local
-    found = urlsplit(address)
-    return socket.create_connection((found.hostname or "", found.port or 0), timeout=wait_s)
-
-
-def _note_terms(run: RecordRun, schema: TableSchema, recipe: RecordRecipe, checks: Checklist) -> None:
+def _note_terms(terms: Mapping[str, JsonValue], recipe: RecordRecipe, checks: Checklist) -> None:
     """Show a digest of the terms: people may compare it before the run, and the run itself compares the terms."""
-    terms = run.training.terms(schema) if isinstance(run, OwnerRun) else run.terms(schema)
     digest = hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:16]
     n_trees = recipe.settings.n_rounds if isinstance(recipe, InPrivateAmongOwners) else recipe.n_trees
     what = f"{n_trees} trees" + (" per owner" if isinstance(recipe, InPrivateAmongOwners) else "")
     checks.add(
         "terms",
         Status.SKIPPED,
-        f"the others' are not asked for; all agree on `training` ({what}) and columns whose doctor shows {digest}. The "
-        "run itself compares them before anything is asked, and names every difference",
+        f"all agree on `training` ({what}) and columns whose doctor shows {digest}. The run itself compares the terms "
+        "of all before anything is asked, and names every difference",
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from pydantic import JsonValue
@@ -20,7 +21,7 @@ from opboost.trees.tree import Tree
 from parties.errors import ChainBroken, Disagreement
 from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.horizontal.coordinator import SharedModel
-from parties.horizontal.public_randomness import term_differences
+from parties.horizontal.public_randomness import after_looks, term_differences
 from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
@@ -170,11 +171,12 @@ class _Chain:
         self._phase.enter("greeting")
         mine = TakeTurns(party=job.party, run_id=job.run_id, terms=dict(job.terms), n_held=len(self._turns))
         theirs: dict[str, TakeTurns] = {}
+        first_word = partial(after_looks, kind=TakeTurns, mine=mine, callees=job.calls)
         for name in sorted(self._channels, key=lambda name: name not in job.calls):
             if name in job.calls:
                 self._send(name, mine)
         for name in sorted(self._channels, key=lambda name: name in job.calls):
-            if (said := self._meet(name, lambda channel: expect(channel, TakeTurns))) is not None:
+            if (said := self._meet(name, first_word)) is not None:
                 theirs[name] = said
                 if name not in job.calls:
                     self._send(name, mine)

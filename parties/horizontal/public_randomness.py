@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import time
+from collections.abc import Collection, Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +13,16 @@ from pydantic import JsonValue
 
 from opboost.rng import BitSource
 from parties.errors import Disagreement
+from parties.session.handshake import LOOKER_LEAVES_S, MAX_LOOKS
+from protocols.errors import UnexpectedMessage
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import Join, TakeTurns
+from protocols.messages.message import Message
+from protocols.transport.channel import Channel, expected
 from protocols.transport.codec import MAX_NAMED
 from protocols.transport.sanitize import readable
+
+M = TypeVar("M", bound=Message)
 
 
 def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
@@ -24,6 +34,25 @@ def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonVal
         for name in differ[:MAX_NAMED]
     ]
     return found + ([f"{len(differ) - MAX_NAMED} more terms differ"] if len(differ) > MAX_NAMED else [])
+
+
+def after_looks(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, callees: Collection[str]) -> M:
+    """The first word of a peer, after those of its doctor, which only looks; it may do so `MAX_LOOKS` times.
+
+    One of the `callees` was sent this party's word before, and is sent it again after its doctor.
+    """
+    calls = channel.peer in callees
+    for _ in range(MAX_LOOKS):
+        if not isinstance(message := channel.receive(), Compare):
+            return expected(channel.peer, message, kind)
+        if calls:
+            time.sleep(LOOKER_LEAVES_S)
+        else:
+            channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
+        channel.begin_again()
+        if calls:
+            channel.send(mine)
+    raise UnexpectedMessage(f"{channel.peer} only looked, {MAX_LOOKS} times; nothing was sent")
 
 
 def needed(threshold: int, n_workers: int) -> int:

@@ -20,7 +20,7 @@ from opboost.fit_quality import FitQuality, fit_quality
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.metrics import default_metric
-from opboost.rng import BitSource
+from opboost.rng import BitSource, Words
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
 from parties.config.reading import read_schema
@@ -161,7 +161,7 @@ class HeldPart:
     sums: Sums
 
     @classmethod
-    def read(cls, file: PartFile, recipe: SummedRecipe, *, coins: BitSource | None) -> HeldPart:
+    def read(cls, file: PartFile, recipe: SummedRecipe, *, coins: Words | None) -> HeldPart:
         """Read a partition and put its rows into cells."""
         rows = file.read()
         return cls(file, recipe.records(rows.values, rows.labels, coins=coins), rows.digest, np.zeros(0, np.int64))

@@ -16,7 +16,7 @@ from opboost.trees.tree import Tree
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.public_drawing import PublicDrawing
-from parties.horizontal.public_randomness import commitment, needed, term_differences
+from parties.horizontal.public_randomness import after_looks, commitment, needed, term_differences
 from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation
@@ -43,7 +43,7 @@ from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Done
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.worker import SummedWorker
-from protocols.transport.channel import Channel, aborted, expect
+from protocols.transport.channel import Channel, aborted
 from protocols.transport.keys import KeyPair
 
 
@@ -113,18 +113,18 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
         phase.enter("greeting")
         random = job.public_bytes(job.n_drawings)
         summed = SummedWorker(job.party, job.run_id, identity=job.identity)
-        channel.send(
-            Join(
-                party=job.party,
-                run_id=job.run_id,
-                terms=dict(job.terms),
-                key=summed.public_key,
-                commitment=commitment(job.run_id, job.party, random),
-                answered=job.answered.n_trees,
-                is_secure=job.rng.is_secure,
-            )
+        mine = Join(
+            party=job.party,
+            run_id=job.run_id,
+            terms=dict(job.terms),
+            key=summed.public_key,
+            commitment=commitment(job.run_id, job.party, random),
+            answered=job.answered.n_trees,
+            is_secure=job.rng.is_secure,
         )
-        if found := term_differences(job.terms, expect(channel, Welcome).terms, channel.peer):
+        channel.send(mine)
+        welcome = after_looks(channel, kind=Welcome, mine=mine, callees={channel.peer})
+        if found := term_differences(job.terms, welcome.terms, channel.peer):
             raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
         phase.enter("drawing public bits")
         bits, drawing = PublicDrawing(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from parties.session.termination import RETURNING
 from protocols.errors import DecodeError, PeerRestarted, ProtocolError, TooFewWorkers, UnexpectedMessage
+from protocols.messages.comparison import Compare
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Parcel
@@ -71,12 +72,22 @@ class Connections:
         Takes a short name and a sentence for the log.
     return_s : float
         How long a worker that was started again, or may be, is waited for.
+    terms : Compare, optional
+        What a worker that only looks is answered.
     """
 
-    def __init__(self, channels: Sequence[Channel], *, note: Callable[[str, str], None], return_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        channels: Sequence[Channel],
+        *,
+        note: Callable[[str, str], None],
+        return_s: float = 0.0,
+        terms: Compare | None = None,
+    ) -> None:
         self.all = {channel.peer: Connection(channel.peer, channel) for channel in channels}
         self._note = note
         self.return_s = return_s
+        self._terms = terms
         self._n_restarts: Counter[str] = Counter()
 
     def listen(
@@ -124,6 +135,10 @@ class Connections:
             return None
         if isinstance(message, Abort):
             self._lose_connection(worker, aborted(worker.name, message))
+            return None
+        if isinstance(message, Compare) and self._terms is not None:
+            self._note("looked at", f"{worker.name} only looked whether both sides agree")
+            self.send(worker, self._terms)
             return None
         return message
 

@@ -26,6 +26,7 @@ from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
+from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
@@ -83,7 +84,8 @@ class WorkerGroup:
     def __post_init__(self) -> None:
         if not 2 <= len(self.channels) <= MAX_WORKERS:
             raise Disagreement(f"a run has 2 to {MAX_WORKERS} workers; found {len(self.channels)}")
-        self._connections = Connections(self.channels, note=self.note, return_s=self.patience_s)
+        terms = Compare(party="coordinator", run_id=self.run_id, terms=dict(self.terms))
+        self._connections = Connections(self.channels, note=self.note, return_s=self.patience_s, terms=terms)
         self._admission = WorkerAdmission(self._connections, run_id=self.run_id, terms=self.terms, journal=self.journal)
         self._faults = ShareFaults(self._connections, note=self.note)
 

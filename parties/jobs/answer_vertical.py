@@ -12,7 +12,6 @@ from opboost.schema import TableSchema
 from parties.config.align_section import AlignSection
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.jobs.predict_vertical import is_partitioned
 from parties.runs.run_folder import RunFolder
@@ -92,11 +91,6 @@ def serve_until_stopped(
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
     source = data or run.data
-    if is_partitioned(run, source):
-        raise ConfigError(
-            f"{source} is a folder of partitions; --serve answers for one file: give it with --data, or answer one "
-            "batch with `opboost predict`"
-        )
 
     def read() -> AnswerableRecords:
         return read_records(source, schema, ignore, router, run.align)

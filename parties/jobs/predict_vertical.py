@@ -74,12 +74,9 @@ def predict_active(
         check_reasons(model.ensemble, run.reveal)
         evaluate = predicted_and_explained
     source = data or run.data
-    if is_partitioned(run, source):
-        if reasons or overwrite or append:
-            raise ConfigError(
-                f"--reasons, --overwrite and --append are for one file, and {source} is a folder of partitions. "
-                "Nothing was sent"
-            )
+    # What partitions are not scored for by themselves, one machine does.
+    needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
+    if is_partitioned(run, source) and not needs_whole:
         return _predict_partitions(
             run,
             folder,
@@ -88,7 +85,7 @@ def predict_active(
             ignore,
             source=source,
             ids=ids,
-            mode=mode,
+            desensitized=mode == "desensitized",
             out=out,
             insecure=insecure,
             terminal=terminal,
@@ -176,7 +173,7 @@ def _predict_partitions(
     *,
     source: Path,
     ids: Path | None,
-    mode: str,
+    desensitized: bool,
     out: Path | str | None,
     insecure: bool,
     terminal: Terminal,
@@ -184,20 +181,16 @@ def _predict_partitions(
     """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
-    if ids is not None or mode == "local" or run.reveal.top is not None:
-        raise ConfigError(
-            f"{source} is a folder of partitions, each scored by itself: --ids, --mode local and `reveal.top` are for "
-            "one file; give it with --data. Nothing was sent"
-        )
     target = Path(out or folder.path / "predictions")
     if target.exists() or "://" in str(out):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
     with ExitStack() as stack:
-        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble))
+        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble, ids))
         log = stack.enter_context(logged(folder, terminal))
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=mode == "desensitized", progress=log.progress)
+            status = scorer.score(asking, target, desensitized=desensitized, progress=log.progress)
+        mode = "desensitized" if desensitized else "routed"
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target.name)
     return target

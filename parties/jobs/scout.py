@@ -13,14 +13,14 @@ from textwrap import indent
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.uplift import ColumnUse, Uplift
 from parties.config.reading import read_role, read_schema, read_section
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, RunFolderError, naming
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.held_out_section import load_uplift
@@ -81,8 +81,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
         folder = train_active(path, insecure=insecure, terminal=terminal, run=run)
         found = folder.read_json("guarantee.json")
         guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}
-        there = (folder.path / USES_FILE).exists()
-        uses = _USES.validate_python(folder.read_json(USES_FILE)["uses"]) if there else ()
+        uses = load_uses(folder)
         helpful = {peer: one for peer, one in guarantees.items() if len(useless(peer, uses)) < len(one.columns)}
         own = _dump({"passive": [active_lines(peer, one, uses) for peer, one in helpful.items()]})
         lines = {
@@ -104,6 +103,20 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
     folder = train_passive(path, insecure=insecure, terminal=terminal, run=passive)
     numbered = {f"column {i}": name for i, name in enumerate(schema.names)}
     return Scouted(folder=folder, n_records=folder.read_json("meta.json")["n_rows"], numbered=numbered, to_copy={})
+
+
+def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
+    """What columns add, of a scouting that could measure it.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    path = folder.path / USES_FILE
+    try:
+        return _USES.validate_python(folder.read_json(USES_FILE).get("uses")) if path.exists() else ()
+    except ValidationError:
+        raise RunFolderError(f"{path} is malformed") from None
 
 
 def scouting(path: Path, kind: type[R], records: int) -> R:

@@ -183,7 +183,7 @@ class ScoreService:
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:
         for version in self.versions.all:
-            version.scorer.start()
+            version.scorer.start(asyncio.get_running_loop().call_soon_threadsafe)
         tasks = set[asyncio.Task[None]]()
 
         def hang_up() -> None:
@@ -224,7 +224,7 @@ class ScoreService:
         running = {version.scorer for version in before}
         new = [version.scorer for version in (answering, shadow) if version and version.scorer not in running]
         for scorer in new:
-            scorer.start()
+            scorer.start(asyncio.get_running_loop().call_soon_threadsafe)
         deadline = asyncio.get_running_loop().time() + answering.run.wait
         while refusal := answering.scorer.refusal:
             if asyncio.get_running_loop().time() > deadline:

@@ -10,6 +10,7 @@ from opboost.routing import Router
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.ledger.charged_release import Account
 from parties.runs.journal import Journal
@@ -112,7 +113,10 @@ def _seed(run: ActiveRun) -> int | None:
     """The seed that is given, or that of the run that is continued; None to draw one."""
     if run.model.seed is not None or run.continue_from is None:
         return run.model.seed
-    return int(RunFolder(run.continue_from).read_json("meta.json").get("seed", 0))
+    seed = RunFolder(run.continue_from).read_json("meta.json").get("seed", 0)
+    if not isinstance(seed, int):
+        raise RunFolderError(f"{run.continue_from / 'meta.json'} is malformed: its seed is no number. Nothing was sent")
+    return seed
 
 
 def _agree(
@@ -152,7 +156,7 @@ def _train(
     prepared: ActiveInputs, journal: Journal, channels: Sequence[Channel], place: AlignmentPlace, folder: RunFolder
 ) -> int:
     """Align records and train on the common ones; returns their number."""
-    if prepared.run.engine != "dask" and prepared.run.model.engine == "native":
+    if not prepared.run.grows_on_cluster and prepared.run.model.engine == "native":
         if not compiled_before():
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)

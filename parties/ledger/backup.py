@@ -1,7 +1,9 @@
 """Copies of a ledger: its file, with lines, drawn cells and keys, and the head that tells how many lines there are.
 
 A copy is taken at one moment, whoever uses the ledger then. It is put back only where the ledger is lost or damaged:
-an older copy of a sound one would forget what was released since, and release it again.
+an older copy of a sound one would forget what was released since, and release it again. The key of held-out records,
+which lies beside the ledger, goes with it, and is put back where it is lost. Counts of answers do not: an older copy
+would allow once more what was answered since.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ def back_up(path: Path, folder: Path) -> int:
             number, digest = copy.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
             copy.execute("PRAGMA journal_mode = DELETE")
         write_text(_head(target), json.dumps({"lines": number, "digest": digest}))
+    _copy_keys(path.parent, folder)
     return _verified(target)
 
 
@@ -83,7 +86,17 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
         for file in (_head(source), source):
             with replacing(path.with_name(file.name)) as unfinished:
                 unfinished.write_bytes(file.read_bytes())
+    _copy_keys(folder, path.parent)
     return _verified(path)
+
+
+def _copy_keys(source: Path, target: Path) -> None:
+    """Copy the keys of held-out records that the target lacks."""
+    with reporting(target):
+        for file in source.glob("held_out.*.json"):
+            if not (target / file.name).exists():
+                with replacing(target / file.name) as unfinished:
+                    unfinished.write_bytes(file.read_bytes())
 
 
 def _verified(path: Path) -> int:

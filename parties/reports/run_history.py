@@ -23,6 +23,8 @@ _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 
 
 # Steps of the log that are prediction jobs: of A, answered by B, and served by B.
+_COUNTS = ("n_rows", "n_rounds", "received_bytes", "seed", "sent_bytes")
+
 _PREDICTIONS = ("predicted", "answered", "session")
 
 
@@ -124,6 +126,8 @@ def meta_of(folder: RunFolder) -> dict[str, Any]:
     meta: dict[str, Any] = folder.read_json("meta.json")
     if meta.get("finished") is None:
         raise RunFolderError(f"{folder.path} holds no finished run; there is nothing to report yet")
+    if not all(isinstance(meta.get(name, 0), int) for name in _COUNTS):
+        raise RunFolderError(f"{folder.path / 'meta.json'} is malformed: {', '.join(_COUNTS)} are whole numbers")
     return meta
 
 

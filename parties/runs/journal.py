@@ -121,8 +121,8 @@ class Journal:
             with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
                 np.save(file, numbers)
 
-    def rows(self) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
-        """What `note_rows` kept.
+    def rows(self, n_rows: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+        """What `note_rows` kept, of so many records.
 
         Raises
         ------
@@ -130,9 +130,13 @@ class Journal:
         """
         try:
             orders = {path.name.removesuffix(".order.npy"): np.load(path) for path in self.path.glob("*.order.npy")}
-            return np.load(self.path / "rows.npy"), orders
-        except (OSError, ValueError):
-            raise RunFolderError(f"{self.path / 'rows.npy'} cannot be read. Nothing was trained") from None
+            rows = np.load(self.path / "rows.npy")
+            is_whole = len(np.unique(rows)) == len(rows) and ((rows >= 0) & (rows < n_rows)).all()
+            if not is_whole or not all(np.array_equal(np.sort(one), np.arange(len(rows))) for one in orders.values()):
+                raise ValueError
+        except (EOFError, OSError, TypeError, ValueError):
+            raise RunFolderError(f"{self.path}: rows.npy or an order is damaged. Nothing was trained") from None
+        return rows, orders
 
     @property
     def peers(self) -> tuple[str, ...]:

@@ -116,14 +116,15 @@ class Gate:
             await self._app(scope, self._timed(receive), counting)
 
     def _timed(self, receive: Receive) -> Receive:
-        deadline, is_whole = time.monotonic() + self._body_s, False
+        deadline, is_whole = asyncio.get_running_loop().time() + self._body_s, False
 
         async def timed() -> Message:
             nonlocal is_whole
             if is_whole:
                 return await receive()
             try:
-                message = await asyncio.wait_for(receive(), deadline - time.monotonic())
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
             except TimeoutError:
                 late = f"the body did not come within {self._body_s:g} s"
                 raise HTTPException(408, late, {"Connection": "close"}) from None

@@ -67,9 +67,10 @@ def make_app(
 
     @app.get("/ready", responses={503: REFUSALS[503]})
     async def ready() -> Response:
-        """Whether a request would be scored now."""
-        refusal = versions.answering.scorer.refusal
-        return _refusal(503, refusal) if refusal else JSONResponse({"status": "ok"})
+        """Whether a request would be scored now; who is away is for callers with a token alone."""
+        if versions.answering.scorer.refusal:
+            return _refusal(503, "records cannot be scored now; /v1/models says why")
+        return JSONResponse({"status": "ok"})
 
     @app.get("/metrics")
     async def metrics() -> Response:

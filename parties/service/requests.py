@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pandas as pd
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
@@ -24,7 +25,7 @@ MOST_KEYS = 4096
 
 # With a bound, half of a surrogate pair is no text.
 Text = Annotated[str, Field(max_length=10_000)]
-IdPart = Annotated[str, Field(min_length=1, max_length=200)] | int
+IdPart = Annotated[str, Field(min_length=1, max_length=200)] | Annotated[int, Field(gt=-(10**200), lt=10**200)]
 Cell = int | float | Text | None
 
 
@@ -86,12 +87,13 @@ class OwnRecords:
     Attributes
     ----------
     schema : TableSchema
-    ids : Index of str
+    rows : dict of str to int
+        By id.
     values : dict of str to ndarray, each of shape (n_rows,)
     """
 
     schema: TableSchema
-    ids: pd.Index
+    rows: dict[str, int]
     values: dict[str, Values]
 
     @classmethod
@@ -103,7 +105,8 @@ class OwnRecords:
         TableError, DataError
         """
         table = read_table(path, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-        return cls(schema=schema, ids=table.index, values=model_inputs(table, schema))
+        rows = {record_id: row for row, record_id in enumerate(table.index)}
+        return cls(schema=schema, rows=rows, values=model_inputs(table, schema))
 
     def of(self, records: Sequence[RecordBody]) -> tuple[list[str], dict[str, Values], Mask]:
         """Ids and own columns of the records in a request, and which of them are known or came with columns.
@@ -117,7 +120,7 @@ class OwnRecords:
         """
         ids = [self._id(record.id) for record in records]
         brought = [i for i, record in enumerate(records) if record.columns is not None]
-        rows = self.ids.get_indexer(pd.Index(ids, dtype=object))
+        rows = np.fromiter((self.rows.get(one, -1) for one in ids), np.intp, len(ids))
         own = {name: values[rows] for name, values in self.values.items()}
         is_there = rows >= 0
         if brought:

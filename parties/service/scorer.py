@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from queue import Empty, Full, Queue
 
 import numpy as np
@@ -100,8 +101,9 @@ class Scorer:
         # A passive party that hangs holds up this thread, but not the end of the process.
         self._thread = threading.Thread(target=self._run, name="opboost scorer", daemon=True)
 
-    def start(self) -> None:
-        """Begin to connect."""
+    def start(self, deliver: Callable[[Callable[[], None]], object] = lambda call: call()) -> None:
+        """Begin to connect. Scores of a batch are set in one call of `deliver`, which may be another thread's."""
+        self._deliver = deliver
         self._thread.start()
 
     def stop(self, wait_s: float = 5.0) -> None:
@@ -191,7 +193,9 @@ class Scorer:
 
     def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
         ids = tuple(record_id for query in batch for record_id in query.ids)
-        own = {name: np.concatenate([query.own[name] for query in batch]) for name in batch[0].own}
+        own = batch[0].own
+        if len(batch) > 1:
+            own = {name: np.concatenate([query.own[name] for query in batch]) for name in own}
         evaluate = predicted_and_explained if batch[0].explains else Ensemble.predict
         self._asked_at = time.monotonic()
         try:
@@ -202,9 +206,7 @@ class Scorer:
             raise
         finally:
             self._asked_at = None
-        ends = np.cumsum([len(query.ids) for query in batch])[:-1]
-        for query, mine, status in zip(batch, np.split(scores, ends), np.split(statuses, ends), strict=True):
-            query.scored.set_result((mine, status))
+        self._deliver(partial(_set_results, batch, scores, statuses))
         self._pause_s = _PAUSE_S
         self._on_batch(len(ids))
 
@@ -216,3 +218,11 @@ class Scorer:
                 query = self._queue.get_nowait()
                 if query.scored.set_running_or_notify_cancel():
                     query.scored.set_exception(Unavailable(reason))
+
+
+def _set_results(batch: Sequence[ScoreQuery], scores: Values, statuses: Statuses) -> None:
+    start = 0
+    for query in batch:
+        end = start + len(query.ids)
+        query.scored.set_result((scores[start:end], statuses[start:end]))
+        start = end

@@ -10,10 +10,10 @@ import asyncio
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from opboost.arrays import Mask
 from opboost.errors import OpBoostError
@@ -23,7 +23,7 @@ from parties.runs.joint_model import JointModel
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import OwnRecords, RecordBody, ScoresBody
 from parties.service.scorer import Scored, ScoreQuery, Scorer
-from parties.vertical.prediction_output import prediction_table
+from parties.vertical.prediction_output import prediction_columns
 from parties.vertical.reasons import check_reasons, reason_table
 from protocols.messages.prediction import RecordStatus
 
@@ -63,8 +63,10 @@ class Version:
         if explains:
             check_reasons(self.model.ensemble, self.run.reveal)
         ids, own, is_there = self.records.of(records)
-        known = tuple(record_id for record_id, there in zip(ids, is_there, strict=True) if there)
-        return is_there, ScoreQuery(known, {name: values[is_there] for name, values in own.items()}, explains)
+        if not is_there.all():
+            ids = list(compress(ids, is_there.tolist()))
+            own = {name: values[is_there] for name, values in own.items()}
+        return is_there, ScoreQuery(tuple(ids), own, explains)
 
     def rows(self, query: ScoreQuery, scored: Scored, n_reasons: int) -> list[dict[str, Any]]:
         """Scores as they are answered, by the score policy."""
@@ -72,12 +74,9 @@ class Version:
         contributions = None
         if query.explains:
             values, contributions = values[:, 0], values[:, 1:]
-        ids = pd.Index(query.ids, dtype=object)
-        table = self.run.reveal.apply(prediction_table(ids, values, statuses, loss=self.model.ensemble.loss))
-        names, columns = [str(name) for name in table.columns], [table[name].tolist() for name in table.columns]
-        rows = [
-            {name: _plain(cell) for name, cell in zip(names, row, strict=True)} for row in zip(*columns, strict=True)
-        ]
+        columns = self.run.reveal.coarse(prediction_columns(values, statuses, loss=self.model.ensemble.loss))
+        scores = zip(*(column.tolist() for column in columns.values()), strict=True)
+        rows = [{name: _plain(cell) for name, cell in zip(columns, row, strict=True)} for row in scores]
         if contributions is not None:
             reasons = reason_table(self.model.ensemble, contributions, n_reasons).to_numpy(dtype=object)
             for row, cells, status in zip(rows, reasons, statuses.tolist(), strict=True):
@@ -150,6 +149,8 @@ class Versions:
     async def _submit(self, version: Version, query: ScoreQuery) -> Scored:
         if not query.ids:
             return np.empty((0, 1)), np.empty(0, np.uint8)
+        # Requests that were read together are asked for together.
+        await asyncio.sleep(0)
         version.scorer.submit(query)
         return await asyncio.wait_for(asyncio.wrap_future(query.scored), self._timeout_s)
 

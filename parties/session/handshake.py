@@ -16,7 +16,7 @@ from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
 
 # How long a peer that only looked may take to close its port.
-_LOOKER_LEAVES_S = 1.0
+LOOKER_LEAVES_S = 1.0
 
 # Each look lets a peer find out whether the ids are those that it has in mind: so often it may within one run.
 MAX_LOOKS = 8
@@ -81,7 +81,7 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
                     raise _other_ids(said, theirs, channel.peer)
                 return theirs
             _be_looked_at(channel, proof, said, theirs)
-        time.sleep(_LOOKER_LEAVES_S)
+        time.sleep(LOOKER_LEAVES_S)
         channel.begin_again()
 
 

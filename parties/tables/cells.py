@@ -31,10 +31,10 @@ def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataF
     if not schema.format.changes_cells:
         return frame
     read = {name: column_cells(frame[name], schema) for name in schema.names if name in frame.columns}
-    for _, name in schema.of_training:
+    for what, name in schema.of_training:
         if name in frame.columns and name == schema.label and schema.format.positive:
             read[name] = _labels(frame[name], schema.format, path)
-        elif name in frame.columns and _holds_texts(frame[name]):
+        elif name in frame.columns and what != "group" and _holds_texts(frame[name]):
             read[name] = _numbers(frame[name], schema.format)
     return frame.assign(**read)
 

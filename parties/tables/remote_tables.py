@@ -7,6 +7,7 @@ told on its owner's terminal alone.
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -119,8 +120,14 @@ def reaching(uri: str, verb: str, *, password: str | None = None) -> Iterator[No
         state = getattr(error, "sqlstate", None)
         reason = f"{type(error).__name__}{f', SQLSTATE {state}' if state else ''}"
         failed = TableError(f"{readable_uri(uri)} cannot be {verb} ({reason}). Nothing was sent")
-        failed.add_note(str(error).replace(password, "***") if password else str(error))
+        failed.add_note(_without(str(error), password) if password else str(error))
         raise failed from None
+
+
+def _without(text: str, password: str) -> str:
+    """The text with the password hidden, whichever of its characters are percent-encoded."""
+    forms = (f"{re.escape(one)}|(?i:{re.escape(quote(one, safe=''))})" for one in password)
+    return re.sub("".join(f"(?:{form})" for form in forms).replace("%20", r"%20|\+"), "***", text)
 
 
 def connect(uri: str, password: str | None = None, *, writes: bool = False) -> Any:

@@ -70,7 +70,7 @@ def read_kept(run: ActiveRun, path: Path) -> KeptRelease:
         raise RunFolderError(f"{folder.path} holds no ranks; finish the run first. Nothing was trained")
     journal, prepared = Journal.kept(folder.path), prepare_active(run, path)
     journal.note_inputs(prepared.digest)
-    rows, orders = journal.rows()
+    rows, orders = journal.rows(prepared.table.n_rows)
     job = prepared.job(Aligned(prepared.table.take(rows), orders), journal)
     if job.labels.ndim > 1:
         raise ConfigError("tuning is for one label without groups; the schema names more. Nothing was trained")

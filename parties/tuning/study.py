@@ -20,7 +20,7 @@ from opboost.trees.kernels.threads import n_threads
 from opboost.trees.validation import Metric, ValidationPlan
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tuning.kept_release import KeptRelease, read_kept
@@ -214,15 +214,23 @@ def _metric(run: ActiveRun, tuning: Tuning) -> Metric:
 
 
 def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
-    """The study whose trials lie in the folder's journal."""
+    """The study whose trials lie in the folder's journal.
+
+    Raises
+    ------
+    RunFolderError
+    """
     path = folder / "trials.jsonl"
     with open(path, "ab", opener=private_opener):
         pass
-    return optuna.create_study(
-        study_name=f"tuning by {metric.name}",
-        storage=JournalStorage(JournalFileBackend(str(path))),
-        sampler=optuna.samplers.TPESampler(seed=seed % 2**32),
-        pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARM_UP_ROUNDS),
-        direction="maximize" if metric.is_higher_better else "minimize",
-        load_if_exists=True,
-    )
+    try:
+        return optuna.create_study(
+            study_name=f"tuning by {metric.name}",
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            sampler=optuna.samplers.TPESampler(seed=seed % 2**32),
+            pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARM_UP_ROUNDS),
+            direction="maximize" if metric.is_higher_better else "minimize",
+            load_if_exists=True,
+        )
+    except (AssertionError, KeyError, RecursionError, TypeError, ValueError):
+        raise RunFolderError(f"{path} is damaged; remove it to begin the trials anew. Nothing was trained") from None

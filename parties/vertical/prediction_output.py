@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
@@ -24,26 +27,33 @@ def status_word(status: RecordStatus) -> str:
     return _WORDS.get(status, status.name.lower())
 
 
+_STATUS_WORDS = np.array([status_word(one) for one in RecordStatus], dtype=object)
+
+
 def prediction_table(
     ids: pd.Index, predictions: Values, statuses: Statuses, *, loss: Loss | None = None
 ) -> pd.DataFrame:
-    """Keyed by id, with a status each; several classes give a column each beside the most probable one.
+    """Predictions keyed by id, with the columns of `prediction_columns`."""
+    return pd.DataFrame({"id": ids, **prediction_columns(predictions, statuses, loss=loss)})
+
+
+def prediction_columns(predictions: Values, statuses: Statuses, *, loss: Loss | None = None) -> dict[str, NDArray[Any]]:
+    """Predictions and a status each; several classes give a column each beside the most probable one.
 
     Several quantiles give a column each.
     """
-    status = np.array([status_word(one) for one in RecordStatus], dtype=object)[statuses]
+    status = _STATUS_WORDS[statuses]
     if predictions.ndim == 1:
-        return pd.DataFrame({"id": ids, "prediction": predictions, "status": status})
+        return {"prediction": predictions, "status": status}
     if isinstance(loss, Quantiles):
         quantiles = zip(loss.quantile_alpha, predictions.T, strict=True)
-        return pd.DataFrame({"id": ids, **{f"quantile_{a:g}": column for a, column in quantiles}, "status": status})
+        return {**{f"quantile_{a:g}": column for a, column in quantiles}, "status": status}
     if isinstance(loss, Several):
-        labels = {f"prediction_{k}": column for k, column in enumerate(predictions.T)}
-        return pd.DataFrame({"id": ids, **labels, "status": status})
+        return {**{f"prediction_{k}": column for k, column in enumerate(predictions.T)}, "status": status}
     is_scored = statuses == RecordStatus.ANSWERED
     chosen = np.where(is_scored, np.nan_to_num(predictions).argmax(axis=1), np.nan)
     classes = {f"probability_{k}": predictions[:, k] for k in range(predictions.shape[1])}
-    return pd.DataFrame({"id": ids, "prediction": chosen, **classes, "status": status})
+    return {"prediction": chosen, **classes, "status": status}
 
 
 def score(

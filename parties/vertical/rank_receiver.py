@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import RankRows
 from opboost.denoise.channel import ColumnRelease
+from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.vertical import RankColumn
 from parties.errors import ConfigError, Disagreement, RunFolderError
@@ -23,7 +24,7 @@ from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.rank_sender import MORE_EVERY
 from parties.vertical.release_offer import offer_digest, rank_type
-from parties.vertical.shared_codes import releases_of
+from parties.vertical.shared_codes import n_offered, releases_of
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import Held, MoreRanks, Offer, OfferedColumn, RankChunk
@@ -45,7 +46,7 @@ class Receipt:
         What lies there of an earlier attempt is taken up again.
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the records: the first is that of row
-        ``order[0]``. What is kept on disk is as it travelled; `columns` are in the order of the records.
+        ``order[0]``. `columns` are in the order of the records, on disk in ``0.ordered``, ... beside what travelled.
 
     Attributes
     ----------
@@ -150,12 +151,12 @@ class Receipt:
                 )
         try:
             self.guarantee = guarantee_from_dict(offer.guarantee)
-        except ConfigError as error:
-            raise UnexpectedMessage(f"{self.peer} sent an offer that cannot be used: {error}") from None
-        if len(self.guarantee.columns) > len(offer.columns):
+            n_promised = sum(map(n_offered, self.guarantee.columns))
+        except (ConfigError, ParameterError) as error:
+            raise UnexpectedMessage(f"{self.peer} sent a guarantee that cannot be used: {error}") from None
+        if n_promised != len(offer.columns):
             raise UnexpectedMessage(
-                f"{self.peer} sent a guarantee of {len(self.guarantee.columns)} columns with {len(offer.columns)} "
-                "offered ones"
+                f"{self.peer} sent a guarantee of {n_promised} columns of ranks with {len(offer.columns)} offered ones"
             )
         self._releases = releases_of(offer, self.guarantee, peer=self.peer)
         if self.offer is None:
@@ -209,7 +210,12 @@ class Receipt:
         arrived = ranks[:]
         in_order = np.empty(len(arrived), arrived.dtype)
         in_order[self._order] = arrived
-        return in_order
+        if self._folder is None:
+            return in_order
+        place = self._folder / f"{index}.ordered"
+        with replacing(place) as unfinished:
+            in_order.tofile(unfinished)
+        return MappedRanks(place, in_order.dtype, self._n_rows)
 
     def _start_column(self) -> None:
         assert self.offer is not None

@@ -79,7 +79,7 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
     n_held = 0
     try:
         for promise in guarantee.columns:
-            n_members = _whole(promise, "n_categories", 2) if promise.mechanism == RandomisedResponse.name else 1
+            n_members = n_offered(promise)
             members = offer.columns[len(found) : len(found) + n_members]
             if len(members) < n_members:
                 raise ParameterError(f"{len(offer.columns)} columns are fewer than the guarantee's")
@@ -95,6 +95,18 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
     except ParameterError as error:
         raise UnexpectedMessage(f"{peer} shares codes that cannot be used: {error}") from None
     return tuple(found)
+
+
+def n_offered(promise: ColumnGuarantee) -> int:
+    """As how many columns of ranks a column is offered: one for each of its unordered categories.
+
+    Raises
+    ------
+    ParameterError
+        If that is no number of categories.
+    """
+    is_unordered = promise.mechanism == RandomisedResponse.name or "n_categories" in promise.parameters
+    return _whole(promise, "n_categories", 2) if is_unordered else 1
 
 
 def _held(promise: ColumnGuarantee, members: Sequence[OfferedColumn]) -> int:

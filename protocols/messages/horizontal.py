@@ -28,8 +28,8 @@ A worker that was lost may come again with a new `Join` while the run goes on: i
 trees that are grown. A coordinator that was started again asks for the sums that it does not have; a round that failed
 is followed by another one, with the same questions.
 It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
-side may send `Abort` at any time. A worker derives the numbers of children and finished trees itself, so messages have
-neither.
+side may send `Abort` at any time. A `Compare` in place of a `Join` or a `TakeTurns` only looks, and has one for an
+answer. A worker derives the numbers of children and finished trees itself, so messages have neither.
 
 A chain has no coordinator; every two owners talk to each other::
 

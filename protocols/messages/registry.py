@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import HORIZONTAL_MESSAGES
 from protocols.messages.message import Message
 from protocols.messages.vertical import MESSAGES
 
-VOCABULARY: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES}
+VOCABULARY: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare}

@@ -176,11 +176,15 @@ def expect(channel: Channel, kind: type[M]) -> M:
     UnexpectedMessage
         If it is of another kind.
     """
-    message = channel.receive()
+    return expected(channel.peer, channel.receive(), kind)
+
+
+def expected(peer: str, message: Message, kind: type[M]) -> M:
+    """The message of a peer, which must be of this kind; see `expect`."""
     if isinstance(message, Abort):
-        raise aborted(channel.peer, message)
+        raise aborted(peer, message)
     if not isinstance(message, kind):
-        raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where {kind.kind!r} was due")
+        raise UnexpectedMessage(f"{peer} sent {message.kind!r} where {kind.kind!r} was due")
     return message
 
 

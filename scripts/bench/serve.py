@@ -2,10 +2,10 @@
 
 `hey` (Debian's package of that name) must be installed. Cases: single records at a steady rate, requests of many
 records as fast as they are answered, and a long time of the first with the memory of both processes. The machine's
-load average is printed beside each. The callers of `hey` keep step, so requests of a steady rate come as many at once
-as there are callers.
+load average is printed beside each. The callers within one `hey` keep step, so that requests would come as many at once
+as there are callers; a steady rate comes from as many processes of it, which do not.
 
-    python scripts/bench/serve.py [--seconds 30] [--rate 200] [--batch 500] [--soak 600] [--columns]
+    python scripts/bench/serve.py [--seconds 30] [--rate 200] [--batch 500] [--soak 600] [--columns] [--in-step]
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from predict import make_sites, run_all, start
 # Columns of each party.
 N_COLUMNS = 10
 
-# Callers at the same time, each with a connection of its own.
-N_CALLERS = 4
+# Callers of single records, each with a connection of its own.
+N_CALLERS = 8
 
 
 def main() -> None:
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=200, help="requests of one record a second")
     parser.add_argument("--batch", type=int, default=500, help="records of a large request")
     parser.add_argument("--soak", type=int, default=0, help="seconds of single records with a look at memory")
+    parser.add_argument("--in-step", action="store_true", help="all callers of single records come at once")
     parser.add_argument("--columns", action="store_true", help="requests bring A's columns, too")
     options = parser.parse_args()
     if shutil.which("hey") is None:
@@ -60,7 +61,7 @@ def main() -> None:
         )
         run_all(start(folder, "bank", "party-a"), start(folder, "shop", "party-b"))
         with serving(Path(folder)) as (url, token, processes):
-            load = Load(Path(folder) / "body.json", url, token, processes)
+            load = Load(Path(folder) / "body.json", url, token, processes, in_step=options.in_step)
             one, many = (bodies(table, n, with_columns=options.columns) for n in (1, options.batch))
             facts = {"trees": options.trees, "depth": options.depth, "cores": os.cpu_count()}
             load.run(one, seconds=3, rate=options.rate)
@@ -118,20 +119,27 @@ def is_ready(url: str) -> bool:
 class Load:
     """Runs the load generator."""
 
-    def __init__(self, body: Path, url: str, token: str, processes: list[subprocess.Popen[str]]) -> None:
-        self._body, self._url, self._token = body, url, token
+    def __init__(
+        self, body: Path, url: str, token: str, processes: list[subprocess.Popen[str]], *, in_step: bool = False
+    ) -> None:
+        self._body, self._url, self._token, self._in_step = body, url, token, in_step
         self.processes = processes
 
     def run(self, body: dict[str, Any], *, seconds: int, rate: int = 0, callers: int = N_CALLERS) -> dict[str, float]:
         """Latencies and rates; `rate` requests a second, or as many as are answered."""
         self._body.write_text(json.dumps(body))
+        n_processes = callers if rate and not self._in_step else 1
         limit = ["-q", str(rate / callers)] if rate else []
         headers = ["-T", "application/json", "-H", f"Authorization: Bearer {self._token}"]
-        call = ["hey", "-z", f"{seconds}s", "-c", str(callers), *limit, "-m", "POST", "-D", str(self._body), *headers]
+        call = ["hey", "-z", f"{seconds}s", "-c", str(callers // n_processes), *limit, "-m", "POST", *headers]
+        call += ["-D", str(self._body), "-o", "csv", self._url]
         cpu = [cpu_seconds(process.pid) for process in self.processes]
-        done = subprocess.run([*call, "-o", "csv", self._url], capture_output=True, text=True, check=True)
+        started = []
+        for _ in range(n_processes):
+            started.append(subprocess.Popen(call, stdout=subprocess.PIPE, text=True))
+            time.sleep(1 / rate if rate else 0)
+        found = [row for one in started for row in csv.DictReader(io.StringIO(one.communicate()[0]))]
         b, a = (cpu_seconds(p.pid) - before for p, before in zip(self.processes, cpu, strict=True))
-        found = list(csv.DictReader(io.StringIO(done.stdout)))
         taken = np.array([float(row["response-time"]) for row in found]) * 1000
         p50, p99 = np.percentile(taken, [50, 99])
         return {
@@ -143,6 +151,7 @@ class Load:
             "most_ms": round(float(taken.max()), 1),
             "cpu_of_a": round(a / seconds, 3),
             "cpu_of_b": round(b / seconds, 3),
+            "cpu_ms_per_request": round(1000 * (a + b) / len(found), 2),
             "load_average": round(os.getloadavg()[0], 1),
         }
 

@@ -26,6 +26,19 @@ def test_what_names_no_column_is_refused_with_those_there_are(column: Any) -> No
         POSITIONS.of(column)
 
 
+def test_a_name_is_found_behind_the_mark_of_the_transformer_that_it_went_through() -> None:
+    positions = ColumnPositions(("num__age", "cat__sub__job", "a__visits", "b__visits", "visits2", "age"))
+    assert [positions.of(name) for name in ("num__age", "job", "age", "sub__job")] == [0, 1, 5, 1]
+    for name in ("visits", "_job", "ge", ""):
+        with pytest.raises(ParameterError, match="does not exist"):
+            positions.of(name)
+
+
+def test_a_misspelled_name_is_told_the_nearest() -> None:
+    with pytest.raises(ParameterError, match="there are income, visits; did you mean 'income'"):
+        ColumnPositions(("income", "visits")).of("incmoe")
+
+
 @pytest.mark.parametrize(
     ("bounds", "expected"),
     [

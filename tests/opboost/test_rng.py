@@ -236,3 +236,20 @@ def test_a_child_is_refused_and_does_not_wait_where_a_thread_of_its_parent_was_d
 def test_a_source_cannot_be_copied(copied) -> None:
     with pytest.raises(ParameterError, match="cannot be copied"):
         copied(secure())
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(1, 4))
+def test_parts_that_draw_round_by_round_draw_what_one_would(seed: int, lengths: list[int], n_rounds: int) -> None:
+    parts = seeded(seed).fork_divided("coins", lengths)
+    drawn = [part.words(length) for _ in range(n_rounds) for part, length in zip(parts, lengths, strict=True)]
+    assert (np.concatenate(drawn) == seeded(seed).fork("coins").words(n_rounds * sum(lengths))).all()
+    # A copy draws the same, and the stream is nobody else's.
+    again = copy.copy(parts[-1])
+    assert (again.words(lengths[-1]) == parts[-1].words(lengths[-1])).all()
+    assert "key" not in repr(again)
+    with pytest.raises(ParameterError, match="nothing was drawn"):
+        again.words(lengths[-1] + 1)
+    source = seeded(seed)
+    source.fork_divided("coins", lengths)
+    with pytest.raises(ParameterError, match="was opened before"):
+        source.fork("coins")

@@ -24,7 +24,7 @@ from opboost.horizontal.rows.client_rows import ClientHolder, ClientRows, Placed
 from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
-from opboost.rng import BitSource
+from opboost.rng import BitSource, Words
 from opboost.trees.complete import RandomRule
 from opboost.trees.tree import Ensemble, Tree
 
@@ -113,7 +113,7 @@ class FederatedAmongOwners:
         """Whether records are sampled."""
         return False
 
-    def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
+    def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RecordHolder:
         """Holder of records in their first cells with exact answers: all of a worker's records, or a part.
 
         Parameters
@@ -122,7 +122,7 @@ class FederatedAmongOwners:
             Not kept.
         labels : ndarray of float64, shape (n_rows,)
             In their own unit.
-        coins : BitSource or None
+        coins : Words or None
             Not needed.
         """
         return client_records(rows, self.task.scaled(labels), **self._of_records)

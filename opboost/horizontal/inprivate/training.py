@@ -70,6 +70,8 @@ class Owner:
     coins : BitSource, optional
         For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
         same ones, or a record could be in a second tree.
+    initial_score : float
+        Where all scores begin.
     is_by_turn : bool
         Whether a turn's choices and noise come from a stream of their own: an owner that comes back in another process
         with the same bits draws the same tree.
@@ -85,6 +87,7 @@ class Owner:
         gradients: Gradients,
         rng: BitSource,
         coins: BitSource | None = None,
+        initial_score: float = 0.0,
         is_by_turn: bool = False,
     ) -> None:
         self._settings = settings
@@ -99,7 +102,12 @@ class Owner:
 
         def holder(rule: Gradients) -> RecordHolder:
             return RecordHolder(
-                table, labels, gradients=rule, clipping=settings.clipping, initial_score=0.0, admit=self._admit
+                table,
+                labels,
+                gradients=rule,
+                clipping=settings.clipping,
+                initial_score=initial_score,
+                admit=self._admit,
             )
 
         def counted(scores: Values, truth: Values) -> tuple[Values, Values]:

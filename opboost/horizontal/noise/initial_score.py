@@ -7,7 +7,7 @@ not even be private, since the number is a function of the data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.special import logit
@@ -36,8 +36,7 @@ def score_of_numbers(labels: Values, rng: BitSource, *, noise: NoiseOnGrid) -> f
     -----
     Privacy: one release of L1 and L2 sensitivity 1 under `noise`.
     """
-    high, low = half_sums((1 + np.clip(labels, -1, 1)) / 2, noise=noise, rng=rng)
-    return min(max((high - low) / max(1.0, high + low), -1.0), 1.0)
+    return score_of_owners([labels], [rng], noise=noise, is_classification=False)
 
 
 def score_of_classes(labels: Values, rng: BitSource, *, noise: NoiseOnGrid) -> float:
@@ -47,7 +46,24 @@ def score_of_classes(labels: Values, rng: BitSource, *, noise: NoiseOnGrid) -> f
     -----
     Privacy: one release of L1 and L2 sensitivity 1 under `noise`.
     """
-    ones, zeros = (max(count, 0.0) for count in half_sums(labels, noise=noise, rng=rng))
+    return score_of_owners([labels], [rng], noise=noise, is_classification=True)
+
+
+def score_of_owners(
+    labels: Sequence[Values], rngs: Sequence[BitSource], *, noise: NoiseOnGrid, is_classification: bool
+) -> float:
+    """The score of all owners' labels, each of whom draws noise of its own.
+
+    Notes
+    -----
+    Privacy: one release of L1 and L2 sensitivity 1 under `noise` for every owner's records.
+    """
+    shares = labels if is_classification else [(1 + np.clip(own, -1, 1)) / 2 for own in labels]
+    sums = [half_sums(own, noise=noise, rng=rng) for own, rng in zip(shares, rngs, strict=True)]
+    high, low = np.sum(sums, axis=0).tolist()
+    if not is_classification:
+        return min(max((high - low) / max(1.0, high + low), -1.0), 1.0)
+    ones, zeros = max(high, 0.0), max(low, 0.0)
     share = ones / (ones + zeros) if ones + zeros else 0.5
     return float(logit(min(max(share, _LEAST_SHARE), 1 - _LEAST_SHARE)))
 

@@ -12,7 +12,7 @@ from opboost.errors import ParameterError
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.privacy.renyi import ChargeTable
 from opboost.privacy.renyi_filter import RenyiFilter
-from opboost.rng import BitSource
+from opboost.rng import Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PayingRecords:
     n_records : int
     accounts : RenyiFilter or None
     prices : table or None
-    coins : BitSource or None
+    coins : Words or None
         Not needed if all records are in every round.
     """
 
@@ -33,7 +33,7 @@ class PayingRecords:
     n_records: int
     accounts: RenyiFilter | None
     prices: ChargeTable | None
-    coins: BitSource | None
+    coins: Words | None
 
     def __call__(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
         noise, is_in = self.noise, np.ones(self.n_records, np.bool_)
@@ -45,7 +45,7 @@ class PayingRecords:
         return is_in & (self.coins.words(self.n_records) < np.uint64(min(int(noise.rate * 2.0**64), 2**64 - 1)))
 
 
-def admission(noise: LeafNoise, n_records: int, *, coins: BitSource | None) -> PayingRecords:
+def admission(noise: LeafNoise, n_records: int, *, coins: Words | None) -> PayingRecords:
     """Make the record filter of a training, with nothing spent."""
     if coins is None and noise.rate != 1:
         raise ParameterError("records that are sampled need coins; nothing was released")

@@ -25,7 +25,7 @@ from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, random_rule,
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import SkellamRounds
-from opboost.rng import BitSource
+from opboost.rng import BitSource, Words
 from opboost.trees.complete import RandomRule
 from opboost.trees.holder import ForwardingHolder, RowHolder
 from opboost.trees.tree import Ensemble, Tree
@@ -109,7 +109,7 @@ class SGBDTAmongOwners:
         """Whether records are sampled."""
         return self.noise.rate != 1
 
-    def records(self, rows: Values, labels: Values, *, coins: BitSource | None) -> RecordHolder:
+    def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RecordHolder:
         """Holder of records in cells with exact answers: all of a worker's records, or a part.
 
         Parameters
@@ -118,7 +118,7 @@ class SGBDTAmongOwners:
             Not kept.
         labels : ndarray of float64, shape (n_rows,)
             In their own unit.
-        coins : BitSource or None
+        coins : Words or None
             For `needs_coins`. Parts that are asked one after the other may share it.
         """
         return record_rows(

@@ -23,7 +23,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Gradients, WalkingHolder
 from opboost.horizontal.sgbdt.admission import admission
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
-from opboost.rng import BitSource
+from opboost.rng import BitSource, Words
 from opboost.trees.complete import ColumnTurns, LeafValues, RandomRule, drawn_columns, grow_complete_tree
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Tree
@@ -232,7 +232,7 @@ def record_rows(
     gradients: Gradients,
     noise: LeafNoise,
     initial_score: float,
-    coins: BitSource | None,
+    coins: Words | None,
 ) -> WalkingHolder:
     """Record holder of one owner, with an individual privacy filter and Poisson sampling as the noise has them."""
     return WalkingHolder(

@@ -6,7 +6,7 @@ saves a sixth of a second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,10 @@ from opboost.trees.losses.grid import GradientGrid
 
 # Squares of gradients must not overflow.
 MAX_LABEL = 1e100
+
+
+WriteGradients = Callable[[Scores, NDArray[np.int64]], None]
+"""Takes scores, and where to write packed gradients and Hessians; both have shape ``(n_outputs, n_rows)``."""
 
 
 class Loss:
@@ -85,7 +89,14 @@ class Loss:
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
     ) -> None:
         """Write packed gradients and Hessians to `out`; it and `scores` have shape ``(n_outputs, n_rows)``."""
-        raise NotImplementedError
+        self.gradients_of(labels, weights, grid)(scores, out)
+
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
+        """The same as a function of the scores; what depends on the rows alone is computed once.
+
+        A loss defines this or `gradients`.
+        """
+        return lambda scores, out: self.gradients(scores, labels, weights, grid, out=out)
 
     def predictions(self, scores: Scores) -> Values:
         """Raw scores of shape ``(n_rows, n_outputs)`` to what users expect: probabilities or values."""

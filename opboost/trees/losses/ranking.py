@@ -6,7 +6,7 @@ ranked against each other. Scores order the rows of a group and say nothing acro
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.gradients import pack_gradients
 from opboost.trees.kernels.pairs import pair_gradients
 from opboost.trees.losses.grid import GradientGrid
-from opboost.trees.losses.loss import Loss
+from opboost.trees.losses.loss import Loss, WriteGradients
 
 # Degrees of relevance, whose gain is ``2^degree - 1``.
 MAX_DEGREE = 31
@@ -97,32 +97,31 @@ class LambdaRank(Loss):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for four times the largest terms at the start; what exceeds it saturates."""
-        grad, hess = self._pairs(np.full(len(labels), initial_scores[0]), labels, weights)
+        grad, hess = self._pairs_of(labels, weights)(np.full(len(labels), initial_scores[0]))
         largest = (4 * max(float(np.abs(each).max()), 1e-100) for each in (grad, hess))
         return GradientGrid.for_bounds(next(largest), next(largest))
 
-    def gradients(
-        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
-    ) -> None:
-        grad, hess = self._pairs(scores[0], labels, weights)
-        pack_gradients(grad, hess, np.ones(len(grad)), *grid.rounding, out[0])
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
+        pairs_of, ones = self._pairs_of(labels, weights), np.ones(len(labels))
+        return lambda scores, out: pack_gradients(*pairs_of(scores[0]), ones, *grid.rounding, out[0])
 
-    def _pairs(self, scores: Scores, labels: Values, weights: Values) -> tuple[Values, Values]:
-        groups = Groups.of(labels[:, 1])
+    def _pairs_of(self, labels: Values, weights: Values) -> Callable[[Scores], tuple[Values, Values]]:
+        """Takes scores of the rows; gives their gradients and Hessians."""
+        degrees, places, begins = _ranked(labels, labels[:, 0])
+        groups, discounts = Groups.of(labels[:, 1]), 1 / np.log2(places + 1)
+        best = (places <= self.lambdarank_num_pair_per_sample) * (2.0**degrees - 1) * discounts
+        ideals = np.add.reduceat(best, begins) * (not self.is_pairwise)
+        of_places = 1 / np.log2(2.0 + np.arange(np.diff(groups.begins).max()))
         of_groups = groups.weights(weights)
-        grad, hess = np.empty((2, len(labels)))
-        pair_gradients(
-            scores,
-            np.ascontiguousarray(labels[:, 0]),
-            groups.rows,
-            groups.begins,
-            of_groups / of_groups.mean(),
-            self.lambdarank_num_pair_per_sample,
-            self.is_pairwise,
-            grad,
-            hess,
-        )
-        return grad, hess
+        shared = 2.0 ** labels[groups.rows, 0] - 1, ideals, of_places, groups.rows, groups.begins
+        share, n_pairs = of_groups / of_groups.mean(), self.lambdarank_num_pair_per_sample
+
+        def pairs(scores: Scores) -> tuple[Values, Values]:
+            grad, hess = np.empty((2, len(labels)))
+            pair_gradients(scores, *shared, share, n_pairs, grad, hess)
+            return grad, hess
+
+        return pairs
 
 
 @dataclass(frozen=True, slots=True)

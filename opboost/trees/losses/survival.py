@@ -6,21 +6,22 @@ take bounds, too: labels of shape ``(n_rows, 2)``, whose upper one is 0 or infin
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Scores, Values
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.gradients import MIN_HESS, pack_gradients
+from opboost.trees.kernels.gradients import pack_gradients
+from opboost.trees.kernels.survival import MAX_AFT, hazard_gradients, pack_failure_gradients
 from opboost.trees.losses.grid import GradientGrid
+from opboost.trees.losses.loss import WriteGradients
 from opboost.trees.losses.numbers import MAX_MEAN, LogMean
 
-# XGBoost's bound of the gradients and Hessians of accelerated failure times.
-MAX_AFT = 15.0
+# In the order of the kernel's numbers.
+NOISES = "normal", "logistic", "extreme"
 
 
 def check_times(name: str, labels: Values) -> None:
@@ -70,28 +71,26 @@ class Cox(LogMean):
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for twice the largest terms at the start; what exceeds it saturates."""
-        grad, hess = self._pairs(np.full(len(labels), initial_scores[0]), labels)
+        grad, hess = self._pairs_of(labels)(np.full(len(labels), initial_scores[0]))
         return GradientGrid.for_weights(
             2 * max(float(np.abs(grad).max()), 1.0), 2 * max(float(hess.max()), 1.0), weights
         )
 
-    def gradients(
-        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
-    ) -> None:
-        pack_gradients(*self._pairs(scores[0], labels), weights, *grid.rounding, out[0])
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
+        pairs_of = self._pairs_of(labels)
+        return lambda scores, out: pack_gradients(*pairs_of(scores[0]), weights, *grid.rounding, out[0])
 
-    def _pairs(self, scores: Scores, labels: Values) -> tuple[Values, Values]:
-        times = np.abs(labels)
-        order = np.argsort(times, kind="stable")
-        times, is_event = times[order], labels[order] > 0
-        hazards = np.exp(scores[order] - scores.max())
-        first = np.searchsorted(times, times)
-        at_risk = np.cumsum(hazards[::-1])[::-1][first]
-        once, twice = np.cumsum(is_event / at_risk), np.cumsum(is_event / at_risk**2)
-        grad, hess = np.empty((2, len(labels)))
-        grad[order] = hazards * once - is_event
-        hess[order] = np.maximum(hazards * once - hazards**2 * twice, 0.0)
-        return grad, hess
+    def _pairs_of(self, labels: Values) -> Callable[[Scores], tuple[Values, Values]]:
+        """Takes scores of the rows; gives their gradients and Hessians."""
+        order = np.argsort(np.abs(labels), kind="stable")
+        times, is_event = np.abs(labels)[order], labels[order] > 0
+
+        def pairs(scores: Scores) -> tuple[Values, Values]:
+            grad, hess = np.empty((2, len(labels)))
+            hazard_gradients(scores, order, times, is_event, grad, hess)
+            return grad, hess
+
+        return pairs
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,7 @@ class AcceleratedFailure(LogMean):
     aft_loss_distribution_scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.aft_loss_distribution not in ("normal", "logistic", "extreme"):
+        if self.aft_loss_distribution not in NOISES:
             raise ParameterError(
                 f"aft_loss_distribution must be normal, logistic or extreme; got {self.aft_loss_distribution!r}"
             )
@@ -155,57 +154,9 @@ class AcceleratedFailure(LogMean):
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         return GradientGrid.for_weights(MAX_AFT, MAX_AFT, weights, are_never_exceeded=True)
 
-    def gradients(
-        self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
-    ) -> None:
-        lower, upper = bounds_of(labels)
-        low = np.clip((np.log(lower) - scores[0]) / self.aft_loss_distribution_scale, -700.0, 700.0)
-        is_between = (lower < upper) & (upper < np.inf)
-        if not is_between.any():
-            slope, curvature = self._slopes(low, lower == upper)
-        else:
-            slope, curvature = np.empty((2, len(lower)))
-            alone, between = np.flatnonzero(~is_between), np.flatnonzero(is_between)
-            slope[alone], curvature[alone] = self._slopes(low[alone], (lower == upper)[alone])
-            high = np.clip((np.log(upper[between]) - scores[0, between]) / self.aft_loss_distribution_scale, -700, 700)
-            slope[between], curvature[between] = self._slopes_between(low[between], high)
-        grad = np.clip(slope / self.aft_loss_distribution_scale, -MAX_AFT, MAX_AFT)
-        hess = np.clip(curvature / self.aft_loss_distribution_scale**2, MIN_HESS, MAX_AFT)
-        pack_gradients(grad, hess, weights, *grid.rounding, out[0])
-
-    def _slopes_between(self, low: Values, high: Values) -> tuple[Values, Values]:
-        """Derivatives by the score of a scale of 1: of the negative log probability of an interval."""
-        from scipy.special import expit, ndtr
-
-        ends = np.stack([low, high])
-        match self.aft_loss_distribution:
-            case "normal":
-                density = np.exp(-(ends**2) / 2) / np.sqrt(2 * np.pi)
-                bend, (above, below) = -ends * density, (ndtr(-ends), ndtr(ends))
-            case "logistic":
-                above, below = expit(-ends), expit(ends)
-                density = above * below
-                bend = density * (above - below)
-            case _:
-                powers = np.exp(np.minimum(ends, 7.0))
-                above, below = np.exp(-powers), -np.expm1(-powers)
-                density = powers * above
-                bend = density * (1 - powers)
-        # Of the two tails the shorter one keeps its precision.
-        inside = np.maximum(np.where(low > 0, above[0] - above[1], below[1] - below[0]), 1e-12)
-        slope = (density[1] - density[0]) / inside
-        return slope, slope**2 - (bend[1] - bend[0]) / inside
-
-    def _slopes(self, z: Values, is_event: NDArray[np.bool_]) -> tuple[Values, Values]:
-        """Derivatives by the score of a scale of 1: of the log density's negative, or of the log survival's."""
-        from scipy.special import expit, log_ndtr
-
-        match self.aft_loss_distribution:
-            case "normal":
-                hazard = np.exp(-(z**2) / 2 - log_ndtr(-z)) / np.sqrt(2 * np.pi)
-                return np.where(is_event, -z, -hazard), np.where(is_event, 1.0, hazard * (hazard - z))
-            case "logistic":
-                share = expit(z)
-                return np.where(is_event, 1 - 2 * share, -share), (1.0 + is_event) * share * (1 - share)
-            case _:
-                return is_event - np.exp(z), np.exp(z)
+    def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
+        lower, upper = (np.log(np.ascontiguousarray(one)) for one in bounds_of(labels))
+        noise = NOISES.index(self.aft_loss_distribution), self.aft_loss_distribution_scale
+        return lambda scores, out: pack_failure_gradients(
+            scores[0], lower, upper, weights, *noise, *grid.rounding, out[0]
+        )

@@ -68,3 +68,13 @@ def test_other_losses_are_refused() -> None:
     ensemble, _ = trained(Logistic(), n_rounds=1)
     with pytest.raises(ParameterError, match="predictions of ordinal:logistic"):
         to_sql(replace(ensemble, trees=(), base_scores=np.zeros(2), loss=Ordinal(3)), table="records")
+
+
+@pytest.mark.parametrize("word", ["a\\", "a\0b", "a\nb", "a\x7f"])
+def test_words_that_databases_read_in_different_ways_are_refused(word: str) -> None:
+    """A backslash escapes the closing quote in MySQL and BigQuery."""
+    ensemble, _ = trained(Logistic())
+    given: list[dict[str, Any]] = [{"table": word}, {"keep": [word]}, {"categories": {"kind": [*KINDS[1:], word]}}]
+    for one in given:
+        with pytest.raises(ParameterError, match="backslash or a control character"):
+            to_sql(ensemble, **{"table": "records", **one})

@@ -7,6 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from opboost import OpBoostClassifier, OpBoostRegressor
@@ -494,15 +497,58 @@ def test_without_an_eval_set_there_are_no_scores() -> None:
 
 
 def test_rounds_are_reported_and_the_caller_may_end_them() -> None:
-    seen: list[int] = []
+    seen: list[tuple[int, list[str]]] = []
 
-    def on_round(report: RoundReport) -> bool:
-        seen.append(report.finished)
+    def after_third(report: RoundReport) -> bool:
         return report.finished == 3
 
-    model = OpBoostRegressor(n_estimators=50).fit(_frame(), _numbers(_frame()), on_round=on_round)
-    assert seen == [1, 2, 3]
-    assert model.model_.ensemble.n_rounds == 3
+    def note(report: RoundReport) -> None:
+        seen.append((report.finished, list(report.scores)))
+
+    model = OpBoostRegressor(n_estimators=50, callbacks=[after_third, note])
+    clone(model).fit(_frame(), _numbers(_frame()), eval_set=[_held_out()])
+    assert seen == [(1, ["rmse"]), (2, ["rmse"]), (3, ["rmse"])]
+    assert model.fit(_frame(), _numbers(_frame())).model_.ensemble.n_rounds == 3
+
+
+@pytest.mark.parametrize(("verbose", "rounds"), [(False, []), (True, [1, 2, 3, 4, 5]), (2, [1, 3, 5]), (9, [1, 5])])
+def test_verbose_prints_scores_every_so_many_rounds(
+    capsys: pytest.CaptureFixture[str], verbose: bool | int, rounds: list[int]
+) -> None:
+    model = OpBoostRegressor(n_estimators=5, max_depth=2)
+    model.fit(_frame(), _numbers(_frame()), eval_set=[_held_out()], verbose=verbose)
+    scores = model.evals_result_["rmse"]
+    assert capsys.readouterr().out.splitlines() == [f"[{one}/5]  rmse: {scores[one - 1]:.5f}" for one in rounds]
+
+
+@pytest.mark.parametrize("verbose", [-1, 0.5, "yes", None])
+def test_what_verbose_cannot_be_is_said(verbose: Any) -> None:
+    with pytest.raises(ParameterError, match="verbose is true, false or a number of rounds; got"):
+        OpBoostRegressor(**SMALL).fit(_frame(), _numbers(_frame()), verbose=verbose)
+
+
+@pytest.mark.parametrize("prefixed", [False, True])
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_bounds_by_name_go_through_a_pipeline(container: str, prefixed: bool) -> None:
+    pytest.importorskip(container)
+    table = _frame().assign(job=np.where(_frame()["age"] > 40, "nurse", "clerk"))
+    columns = ColumnTransformer(
+        [("numbers", SimpleImputer(), ["age", "income"]), ("words", "passthrough", ["job"])],
+        remainder="drop",
+        verbose_feature_names_out=prefixed,
+    )
+    bounds = {"age": (0, 100), "job": ["clerk", "nurse"]}
+    last = OpBoostRegressor(**SMALL, bounds=bounds, monotone_constraints={"age": 1})
+    model = make_pipeline(columns, last).set_output(transform=container).fit(table, _numbers(table))
+    marks = ("numbers__", "words__") if prefixed else ("", "")
+    assert [one.column for one in model[-1].guarantee_.columns] == [f"{marks[0]}age", f"{marks[1]}job"]
+    assert model.predict(table).shape == (len(table),)
+
+
+def test_without_names_a_pipeline_is_told_how_to_keep_them() -> None:
+    model = make_pipeline(SimpleImputer(), OpBoostRegressor(**SMALL, bounds={"age": (0, 100)}))
+    with pytest.raises(ParameterError, match=r"an array has no names: .*set_output\(transform='pandas'\)"):
+        model.fit(_frame(), _numbers(_frame()))
 
 
 @pytest.mark.parametrize("bounds", [None, BOUNDS], ids=["plain", "joint"])

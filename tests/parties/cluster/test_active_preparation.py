@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -9,8 +10,10 @@ from parties.cluster import active_preparation
 from parties.cluster.active_preparation import partitioned_active
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import ConfigError, TableError
+from parties.errors import ConfigError, Disagreement, TableError
+from parties.runs.journal import Journal
 from parties.tables.record_ids import digest_of_ids
+from parties.vertical.alignment import Aligned
 from tests.support.inline_client import inline_cluster
 from tests.support.sites import Sites
 
@@ -52,3 +55,22 @@ def test_a_constant_column_is_refused(sites: Sites) -> None:
     sites.bank.table["age"] = 30
     with pytest.raises(TableError, match="constant columns age"):
         prepared(sites)
+
+
+def test_a_saved_run_is_taken_up_with_the_records_that_were_common(sites: Sites) -> None:
+    sites.bank.run |= {"engine": "dask", "dask": {}, "align": {"method": "psi"}}
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    with partitioned_active(read_run(path, ActiveRun), path) as found:
+        assert found.job().id_digest is None
+        journal = Journal(sites.bank.run_folder, seed=1)
+        found.begin(journal)
+        assert found.ids is not None
+        common = found.ids.take(np.arange(0, 400, 4))
+        found._note(journal, Aligned(common))
+        again = found.take_up(Journal(sites.bank.run_folder, seed=1))
+        assert (again.n_rows, again.n_trained) == (100, 100)
+        assert again.ids is not None
+        assert again.ids.frame["row"].tolist() == list(range(0, 400, 4))
+        with pytest.raises(Disagreement):
+            found._note(journal, Aligned(found.ids))

@@ -25,12 +25,13 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
-from parties.jobs.answer_vertical import serve_passive, serve_until_stopped
+from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.vertical.held_out import places_of
-from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerLost
+from protocols.transport.keys import generate_shared
+from tests.support.parquet_folders import in_a_folder
 from tests.support.partitioned_sites import MODEL, SILENT, Outcomes, divide, predict_both, train_both
 from tests.support.processes import Command
 
@@ -161,12 +162,11 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
     found = predict_both(parties, outcomes, mode="desensitized", out=parties.bank.path / "noised")
     assert pd.read_parquet(found["bank"])["status"].tolist() == ["ok"] * 400
 
-    for changes in ({"mode": "local"}, {"ids": parties.bank.path / "ids.txt"}):
-        asked = {"data": None, "ids": None, "mode": "routed", "out": None} | changes
-        with pytest.raises(ConfigError, match=r"--ids, --mode local and `reveal.top` are for one file"):
-            predict_active(parties.bank.write(), insecure=False, terminal=SILENT, **asked)
-    with pytest.raises(ConfigError, match="--serve answers for one file"):
-        serve_until_stopped(parties.shop.write(), data=None, insecure=False, terminal=SILENT, signals=StopSignals())
+    listed = parties.bank.path / "some.txt"
+    listed.write_text("\n".join(mine["id"].sample(50, random_state=1)))
+    some = pd.read_parquet(predict_both(parties, outcomes, ids=listed, out=parties.bank.path / "some")["bank"])
+    pd.testing.assert_frame_equal(some, mine[mine["id"].isin(some["id"])].reset_index(drop=True))
+    assert len(some) == 50
     n_charged = charges(parties.shop)["charge"]
 
     # A second run: the bank in one piece, the shop with the release of the first, whose files were written again.
@@ -211,6 +211,51 @@ def test_held_out_records_of_partitions_are_left_out_and_answered(
     assert list((parties.shop.path / "runs").rglob("work.*")) == []
 
 
+@pytest.mark.parametrize(("method", "bank_is"), [("psi", "partitioned"), ("psi-dh", "whole"), ("hashed", "native")])
+def test_records_in_any_order_are_compared_on_a_cluster_as_on_one_machine(
+    parties: Any, outcomes: Outcomes, method: str, bank_is: str
+) -> None:
+    """The model is that of the same records sorted by hand, and known to be common."""
+    bank, shop = parties.bank, parties.shop
+    model = MODEL if bank_is == "partitioned" else {**MODEL, "engine": "xgboost" if bank_is == "whole" else "native"}
+    if bank_is == "whole":
+        bank.run = {key: value for key, value in bank.run.items() if key not in ("engine", "dask")} | {
+            "data": "data.csv"
+        }
+    bank.table, shop.table = bank.table.sort_values("id").iloc[60:], shop.table.sort_values("id").iloc[:370]
+    common = sorted(set(bank.table["id"]) & set(shop.table["id"]))
+    both = (bank, shop)
+    if method == "hashed":
+        generate_shared(bank.path / "keys", "both")
+        (shop.path / "keys" / "both.shared").write_text((bank.path / "keys" / "both.shared").read_text())
+        (shop.path / "keys" / "both.shared").chmod(0o600)
+    models = []
+    for run_id in ("listed", "compared"):
+        for site in both:
+            site.run |= {"run_id": run_id, "held_out": 0.2, "answers": "cells"}
+            rows = site.table[site.table["id"].isin(common)] if run_id == "listed" else site.table
+            site.run["data"] = run_id if site.run.get("engine") else "data.csv"
+            in_a_folder(rows.sample(frac=1, random_state=3), site.path / run_id, 3)
+            align = {"method": method, "duplicates": "drop"} | (
+                {"secret": "keys/both.shared"} if method == "hashed" else {}
+            )
+            site.run["align"] = {"method": "prealigned", "duplicates": "drop"} if run_id == "listed" else align
+        if method == "psi-dh":
+            shop.run["align"] |= {"prepared": "ids.prepared"} if run_id == "compared" else {}
+        bank.run["model"] = model
+        kept, bank.table = bank.table, bank.table[bank.table["id"].isin(common)] if run_id == "listed" else bank.table
+        assert train_both(parties, outcomes) == {}
+        bank.table = kept
+        models.append((bank.path / "runs" / run_id / "model.json").read_text())
+        meta = json.loads((shop.path / "runs" / run_id / "meta.json").read_text())
+        told = [line for line in log_lines(shop, run_id) if line["event"] == "held out"]
+        assert meta["n_rows"] + told[0]["records"] == len(common) == 310
+    assert models[0] == models[1]
+    assert [line["n_reused"] for line in log_lines(shop, "compared") if line["event"] == "released"] == [2]
+    # One machine answers for the folder until it is told to stop.
+    assert list((bank.path / "runs").rglob("work.*")) == []
+
+
 @pytest.mark.parametrize("changed_values", ["keep", "redraw"])
 def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
     parties: Any, outcomes: Outcomes, changed_values: str
@@ -235,9 +280,8 @@ def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
 
 
 REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
-    "alignment": ("bank", {"align": {"method": "psi"}}, "take.* records .* in common already.*found psi"),
+    "keys": ("bank", {"align": {"keys": ["id"]}}, "`align.keys` are for a table in memory"),
     "rows-held-out": ("bank", {"model": {"validation_fraction": 0.2}}, "holds no rows out: leave model.validation_fra"),
-    "own-engine": ("bank", {"model": {"engine": "native"}}, "grows trees with XGBoost.*found native"),
     "two-clusters": ("shop", {"dask": {"scheduler": "tcp://h:1", "workers": 2}}, "either the address of a scheduler"),
     "section-alone": ("shop", {"engine": None, "dask": {"workers": 2}}, "goes with `engine: dask`"),
 }
@@ -262,15 +306,13 @@ def test_tables_that_are_no_partitions_are_refused_before_anybody_is_asked(parti
     shop.run["data"] = "empty"
     with pytest.raises(TableError, match="that holds no Parquet files"):
         train(shop)
-    shop.run.update(data="parts", align={"method": "prealigned", "duplicates": "first"})
-    with pytest.raises(TableError, match="choose records of one file only"):
-        train(shop)
-    shop.run["align"] = {"method": "prealigned"}
+    shop.run["data"] = "parts"
     first, second = sorted((shop.path / "parts").iterdir())
-    first.rename(shop.path / "parts" / "2.parquet")
-    with pytest.raises(TableError, match="ascending order of their ids as text") as found:
+    pd.read_parquet(first).to_parquet(shop.path / "parts" / "2.parquet", index=False)
+    with pytest.raises(TableError, match="repeats an id in 200 of 600 rows") as found:
         train(shop)
     assert "k0" not in str(found.value)
+    first.unlink()
     pd.read_parquet(second).assign(spend=5.0).to_parquet(second, index=False)
     (shop.path / "parts" / "2.parquet").unlink()
     with pytest.raises(TableError, match="constant columns spend"):

@@ -11,11 +11,10 @@ from opboost.errors import DataError
 from opboost.routing import Router, SplitTests
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError, RunFolderError
-from parties.jobs import answer_vertical
-from parties.jobs.answer_vertical import read_records, serve_passive, serve_until_stopped
+from parties.errors import RunFolderError
+from parties.jobs.answer_vertical import read_records, serve_passive
 from parties.jobs.life_cycle import Terminal
-from parties.vertical.prediction_service import StopSignals
+from tests.support.parquet_folders import in_a_folder
 from tests.support.sites import Sites
 
 SILENT = Terminal()
@@ -25,7 +24,7 @@ def records(sites: Sites) -> Any:
     run = read_run(sites.shop.write(), PassiveRun)
     schema, ignore = read_schema(run.table_schema)
     router = Router(run.mechanisms(schema)[:1], SplitTests((("spend", None),), np.array([30.5]), np.array([True])))
-    return read_records(run.data, schema, ignore, router, "refuse")
+    return read_records(run.data, schema, ignore, router, run.align)
 
 
 def test_every_record_of_the_file_can_be_asked_for(sites: Sites) -> None:
@@ -43,9 +42,11 @@ def test_without_a_trained_run_nothing_is_answered(sites: Sites) -> None:
         serve_passive(sites.shop.write(), data=None, insecure=False, terminal=SILENT)
 
 
-def test_a_service_answers_for_one_file(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_vertical.RunFolder, "load_router", lambda self: None)
-    (sites.shop.path / "parts").mkdir()
+def test_a_service_reads_a_folder_as_one_table(sites: Sites) -> None:
+    whole = records(sites)
+    in_a_folder(sites.shop.table, sites.shop.path / "parts", 3)
     sites.shop.run |= {"engine": "dask", "dask": {}, "data": "parts"}
-    with StopSignals() as signals, pytest.raises(ConfigError, match="--serve answers for one file"):
-        serve_until_stopped(sites.shop.write(), data=None, insecure=False, terminal=SILENT, signals=signals)
+    found = records(sites)
+    assert found.ids.tolist() == whole.ids.tolist()
+    for (_, one), (_, other) in zip(found.columns, whole.columns, strict=True):
+        assert (one.codes == other.codes).all()

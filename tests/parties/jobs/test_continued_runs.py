@@ -15,7 +15,7 @@ import pytest
 from opboost.trees.losses import LambdaRank, Several, SquaredError
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
@@ -68,6 +68,11 @@ def test_a_run_continues_an_earlier_one_on_its_release_at_no_cost(sites: Any, ou
     for ours, before in zip(more.ensemble.trees, begun.ensemble.trees, strict=False):
         np.testing.assert_array_equal(ours.values, before.in_levels().values)
     assert (sites.bank.path / "runs" / "more" / "held_out.json").exists()
+    folder = RunFolder(sites.bank.path / "runs" / "begun")
+    folder.write_json("meta.json", {**folder.read_json("meta.json"), "seed": [1]})
+    sites.bank.run |= {"run_id": "third", "folder": "runs/third"}
+    with pytest.raises(RunFolderError, match="its seed is no number"):
+        train_active(sites.bank.write(), insecure=False, terminal=SILENT)
 
 
 def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes: Outcomes, tmp_path: Path) -> None:

@@ -14,9 +14,10 @@ from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.uplift import ColumnUse, Uplift
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.jobs.life_cycle import Terminal
-from parties.jobs.scout import active_lines, passive_lines, scout, scouting, split
+from parties.jobs.scout import active_lines, load_uses, passive_lines, scout, scouting, split
+from parties.runs.run_folder import RunFolder
 
 SCHEMA = TableSchema(
     columns=(
@@ -80,6 +81,13 @@ def test_a_scouting_run_has_a_name_a_folder_and_a_number_of_its_own(sites: Any) 
     assert (run.most_records, run.report) == (150, False)
     sites.bank.run["folder"] = "elsewhere"
     assert scouting(sites.bank.write(), ActiveRun, 150).run_folder == sites.bank.path / "elsewhere-scout"
+
+
+@pytest.mark.parametrize("content", ["{}", '{"uses": [1]}', '{"uses": [{"owner": "shop"}]}'])
+def test_damaged_uses_are_told(tmp_path: Path, content: str) -> None:
+    (tmp_path / "uses.json").write_text(content)
+    with pytest.raises(RunFolderError, match=r"uses\.json is malformed"):
+        load_uses(RunFolder(tmp_path))
 
 
 def test_what_cannot_be_scouted_is_refused(sites: Any, tmp_path: Path) -> None:

@@ -22,7 +22,8 @@ def test_while_the_passive_party_hangs_or_is_away_callers_are_told_and_afterward
     run_file = trained.serving_run("spring", listen=place(), timeout=0.4)
     with serving(run_file) as service:
         service.wait_for("/health", 200)
-        until(lambda: service.get("/ready") == (503, {"detail": "waiting for shop"}))
+        until(lambda: service.get("/ready") == (503, {"detail": "records cannot be scored now; /v1/models says why"}))
+        assert service.get("/v1/models")[1]["answering"]["away"] == "waiting for shop"
         away = service.score("k0001")
         assert (away.status_code, away.headers["retry-after"]) == (503, "1")
         assert away.json() == {"detail": "waiting for shop. No score was computed"}
@@ -30,7 +31,8 @@ def test_while_the_passive_party_hangs_or_is_away_callers_are_told_and_afterward
             service.wait_for("/ready", 200, shop)
             shop.send_signal(signal.SIGSTOP)
             assert service.score("k0001").status_code == 504
-            assert "has not answered" in service.wait_for("/ready", 503)["detail"]
+            service.wait_for("/ready", 503)
+            assert "has not answered" in service.get("/v1/models")[1]["answering"]["away"]
             assert service.score("k0001").status_code == 503
             shop.send_signal(signal.SIGCONT)
             service.wait_for("/ready", 200, shop)

@@ -13,6 +13,7 @@ from parties.errors import LedgerError
 from parties.ledger import due_cells
 from parties.ledger.backup import back_up, restore
 from parties.ledger.release_ledger import Ledger
+from parties.storage.atomic_files import write_json
 from tests.support.released_cells import SPRING, kinds, lines, n_keys, on_account, order_of, predict, same, train
 
 
@@ -136,3 +137,24 @@ def test_a_copy_is_not_overwritten_and_a_damaged_one_not_used(path: Path, tmp_pa
     with pytest.raises(LedgerError):
         restore(tmp_path / "copy", path)
     assert not path.exists()
+
+
+def test_the_key_of_held_out_records_is_copied_with_the_ledger_and_put_back_where_it_is_lost(
+    path: Path, tmp_path: Path
+) -> None:
+    on_account(path, train())
+    key = path.with_name("held_out.0123456789abcdef.json")
+    write_json(key, {"own": "00" * 32})
+    counts = path.with_suffix(".served.sqlite")
+    counts.touch()
+    back_up(path, tmp_path / "copy")
+    lose_all(path)
+    restore(tmp_path / "copy", path, older=True)
+    assert key.read_text() == (tmp_path / "copy" / key.name).read_text()
+    assert {one.stat().st_mode & 0o777 for one in (key, tmp_path / "copy" / key.name)} == {0o600}
+    # An older copy of these would allow what was answered since once more.
+    assert not counts.exists()
+    write_json(key, {"own": "11" * 32})
+    lose(path)
+    restore(tmp_path / "copy", path, older=True)
+    assert "11" in key.read_text()

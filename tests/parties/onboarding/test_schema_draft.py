@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, TableError
+from parties.errors import ConfigError
 from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
@@ -214,13 +214,6 @@ def test_lines_of_separators_are_no_records(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught, showing_misfits(path, schema):
         raise DataError("column 'amount' holds a cell that is no number")
     assert "line 122" in str(caught.value.__notes__)
-
-
-def test_a_title_above_the_header_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text("Visits\n\n" + table(amount=1, town="a").to_csv(index=False))
-    with pytest.raises(TableError, match=r"the header seems to be line 3; remove the lines above it"):
-        read_raw(path)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,11 @@ def test_a_run_that_is_not_finished_or_whose_log_is_damaged_is_refused(run: Acti
         meta_of(folder)
     with pytest.raises(RunFolderError, match="are malformed"):
         history(run, {"event": "sent"})
+    meta = folder.read_json("meta.json")
+    folder.write_json("meta.json", {**meta, "n_rows": "x"})
+    with pytest.raises(RunFolderError, match=r"n_rows, .* are whole numbers"):
+        meta_of(folder)
+    folder.write_json("meta.json", meta)
     (folder.path / "log.jsonl").unlink()
     with pytest.raises(RunFolderError, match=r"log\.jsonl cannot be read"):
         log_lines(folder)

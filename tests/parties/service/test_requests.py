@@ -149,3 +149,10 @@ def test_ids_of_several_columns_come_in_parts(tmp_path: Path) -> None:
     _, values, is_there = own.of(parsed({"id": ["ab", 2]}, {"id": ["ab", "1"]}))
     assert is_there.tolist() == [True, False]
     assert values["age"][0] == 2
+
+
+def test_an_id_that_is_a_number_has_no_more_characters_than_a_text() -> None:
+    assert parsed({"id": 10**199})[0].id == 10**199
+    for one in (10**200, -(10**200)):
+        with pytest.raises(ValidationError):
+            parsed({"id": one})

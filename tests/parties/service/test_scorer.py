@@ -210,3 +210,17 @@ def test_a_defect_ends_the_scorer_and_is_told(service: Service) -> None:
         broken.scored.result(WAIT_S)
     until(lambda: not service.scorer.is_alive)
     assert service.scorer.refusal == "the scorer has stopped with KeyError"
+
+
+def test_scores_of_a_batch_are_set_in_one_call_of_whoever_delivers_them() -> None:
+    """The event loop is woken once for a batch, not once for a request."""
+    found, calls = Service(), list[Callable[[], None]]()
+    found.scorer.start(calls.append)
+    found.come()
+    asked = query(1, 2)
+    found.scorer.submit(asked)
+    until(lambda: calls)
+    assert not asked.scored.done()
+    calls[0]()
+    assert scores(asked) == [1.0, 2.0]
+    found.scorer.stop()

@@ -6,6 +6,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import numpy as np
 import pandas as pd
@@ -13,12 +14,13 @@ import pytest
 
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
-from parties.tables.remote_tables import connect, fetch, holds_secret, readable_uri
+from parties.tables.remote_tables import connect, fetch, holds_secret, reaching, readable_uri
 from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
 
 N_ROWS = 3000
+SECRET = "a b/é{x"
 FRAME = pd.DataFrame({"id": np.arange(N_ROWS), "spend": np.arange(N_ROWS) / 4, "town": ["x", "y", None] * 1000})
 ROWS = [(i, s, t) for i, s, t in zip(range(N_ROWS), FRAME["spend"].tolist(), ["x", "y", None] * 1000, strict=True)]
 
@@ -164,3 +166,10 @@ def test_no_database_is_made_where_one_is_to_be_read(uri: str, tmp_path: Path) -
     with pytest.raises(TableError, match="cannot be read"):
         fetch(place, tmp_path, query="SELECT 1")
     assert not list(tmp_path.glob("crm*"))
+
+
+@pytest.mark.parametrize("shown", [quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET).lower(), "a b/%C3%a9{x"])
+def test_a_password_is_hidden_in_whatever_form_a_driver_shows_it(shown: str) -> None:
+    with pytest.raises(TableError) as failed, reaching("postgresql://host/crm", "read", password=SECRET):
+        raise ValueError(f"invalid dsn: 'postgresql://host/crm?password={shown}'")
+    assert notes_on(failed.value) == ["invalid dsn: 'postgresql://host/crm?password=***'"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,21 @@ def test_runs_that_cannot_be_tuned_on_are_refused(
     other.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | change))
     with pytest.raises((ConfigError, RunFolderError), match=words):
         read_kept(read_run(other, ActiveRun), other)
+
+
+@pytest.mark.parametrize("name", ["rows", "shop.order"])
+@pytest.mark.parametrize("damage", [lambda old: b"", lambda old: old[:-7], lambda old: old[:-4] + b"\1" + old[-3:]])
+def test_damaged_numbers_of_records_are_told(
+    tuned_bank: Any, run_file: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
+    path = tuned_bank.run_folder / "received" / f"{name}.npy"
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    try:
+        with pytest.raises(RunFolderError, match=r"rows\.npy or an order is damaged"):
+            read_kept(read_run(run_file, ActiveRun), run_file)
+    finally:
+        path.write_bytes(whole)
 
 
 def test_other_records_and_damaged_ranks_are_refused(tuned_bank: Any, run_file: Path, tmp_path: Path) -> None:

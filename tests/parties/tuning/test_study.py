@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from opboost.errors import ParameterError
 from parties.cli import app
+from parties.errors import RunFolderError
 from parties.tuning.study import Tuned, Tuning, tune_parameters
 
 
@@ -39,6 +40,20 @@ def test_the_journal_is_gone_on_with_and_for_its_owner_alone(tuned: Tuned, tuned
     assert again.scores[:4] == tuned.scores
     assert len(again.scores) == 5
     assert path.read_text().startswith(before)
+
+
+@pytest.mark.parametrize(
+    "damage", [b'{"op_code": 4, "worker_id', b"\xff\xfe\x00\x80\n", b"[" * 100_000 + b"\n", b"[1]\n"]
+)
+def test_a_damaged_journal_is_told(tuned: Tuned, tuned_bank: Any, run_file: Path, damage: bytes) -> None:
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(damage + whole)
+    try:
+        with pytest.raises(RunFolderError, match=r"trials\.jsonl is damaged; remove it"):
+            tune_parameters(Tuning(run_file=run_file, n_trials=5, rounds=12))
+    finally:
+        path.write_bytes(whole)
 
 
 def test_nothing_of_it_reaches_a_log_or_a_ledger(tuned: Tuned, tuned_bank: Any) -> None:

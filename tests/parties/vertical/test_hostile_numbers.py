@@ -141,6 +141,9 @@ def test_the_release_that_is_varied_below_is_taken(trial: Any) -> None:
         (["columns", 0, "parameters"], {str(i): 1.0 for i in range(1000)}),
         (["columns"], [{}] * 10_000),
         (["columns", 0, "parameters"], {str(i): "x" for i in range(10_000)}),
+        # A report names the categories of a column one by one.
+        *((["columns", 0, "parameters"], {"n_categories": n}) for n in (0.0, 1.5, 2.0, 1e9, 1e30, "inf")),
+        (["columns", 0, "mechanism"], "randomised_response"),
     ],
     ids=lambda value: str(value)[:40],
 )

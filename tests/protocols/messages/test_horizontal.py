@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from protocols.messages import horizontal as horizontal_messages
+from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import (
     HORIZONTAL_MESSAGES,
     AddUp,
@@ -93,7 +94,7 @@ def test_every_message_is_in_the_vocabulary_under_a_kind_of_its_own() -> None:
         if issubclass(found, Message) and found is not Message
     }
     assert set(HORIZONTAL_MESSAGES.values()) == declared == {type(example) for example in EXAMPLES}
-    assert {**MESSAGES, **HORIZONTAL_MESSAGES} == VOCABULARY
+    assert {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare} == VOCABULARY
     assert not set(MESSAGES) & set(HORIZONTAL_MESSAGES)
 
 

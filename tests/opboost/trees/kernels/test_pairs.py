@@ -50,7 +50,11 @@ def test_every_group_has_the_sums_over_its_pairs(seed: int, n_pairs: int, is_pai
     degrees, groups = rng.integers(0, 4, 30).astype(float), Groups.of(numbers)
     weights = rng.uniform(0.5, 2, len(groups.begins) - 1)
     grad, hess = np.empty((2, 30))
-    pair_gradients(scores, degrees, groups.rows, groups.begins, weights, n_pairs, is_pairwise, grad, hess)
+    discounts, gains = 1 / np.log2(np.arange(2, 32)), 2.0**degrees - 1
+    best = [np.sort(gains[numbers == number])[::-1][:n_pairs] for number in np.unique(numbers)]
+    ideals = np.array([0.0 if is_pairwise else float(one @ discounts[: len(one)]) for one in best])
+    at = groups.rows, groups.begins
+    pair_gradients(scores, gains[groups.rows], ideals, discounts, *at, weights, n_pairs, grad, hess)
     for number, weight in zip(np.unique(numbers), weights, strict=True):
         mine = numbers == number
         expected = slow(scores[mine], degrees[mine], n_pairs, is_pairwise=is_pairwise)

@@ -1,0 +1,164 @@
+"""Parquet files with records in any order as partitions in ascending order of their ids.
+
+::
+
+    cluster processes   ids ──►                          ──► places: read, choose, one row group per partition ──► merge
+    driver                     sort, choose by id, number
+
+The driver holds the number of every row, and sorts ids on disk. The cells of the partitions are read: numbers, and the
+schema's categories, as those of a file that one machine divides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+
+from opboost.arrays import Mask
+from opboost.preprocess import read_numbers
+from opboost.schema import TableSchema
+from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import TableError
+from parties.storage.atomic_files import make_folder, replacing
+from parties.tables.cells import read_cells
+from parties.tables.labels import read_labels
+from parties.tables.parquet_files import read_stored, stored_names
+from parties.tables.party_table import PartyTable, select
+from parties.tables.record_ids import Ids, ids_to_keep, read_ids, split
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+# What no column of a file is called.
+_PLACE = "\0place"
+
+
+def arranged(
+    paths: Sequence[Path],
+    run: ActiveRun | PassiveRun,
+    schema: TableSchema,
+    folder: Path,
+    *,
+    needs_label: bool,
+    client: Client,
+) -> tuple[Path, ...]:
+    """Write the records of some files that a run uses as partitions in the order of their ids.
+
+    Raises
+    ------
+    TableError, DataError
+        If an id is repeated and that is to be refused, a listed one is absent, or a cell does not fit the schema.
+    """
+    look = partial(_look, schema=schema, needs_label=needs_label)
+    lengths: list[int] = []
+    labelled: list[Mask] = []
+
+    def pieces() -> Iterator[pd.Index]:
+        for future in client.map(look, list(paths), pure=False):
+            ids, is_labelled = future.result()
+            future.release()
+            lengths.append(len(ids))
+            labelled.append(is_labelled)
+            yield ids
+
+    kept = ids_to_keep(pieces(), run.align.duplicates, schema.id_columns, run.data)
+    rows = kept.rows[:]
+    found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
+    if run.ids is not None:
+        found = select(found, run.ids, run.data)
+    places = np.full(sum(lengths), -1, np.int64)
+    places[rows_of(found)] = np.arange(found.n_rows)
+    n_each = run.dask.partition_rows
+    scatter = partial(_scatter, schema=schema, n_each=n_each)
+    sources = [(folder / f"{number}.places.npy", folder / f"{number}.rows") for number in range(len(paths))]
+    for (file, _), own in zip(sources, np.split(places, np.cumsum(lengths)[:-1]), strict=True):
+        with replacing(file) as unfinished, unfinished.open("wb") as opened:
+            np.save(opened, own)
+    groups: list[list[int]] = client.gather(client.map(scatter, list(paths), *zip(*sources, strict=True), pure=False))
+    parts: list[list[tuple[Path, int]]] = [[] for _ in range(-(-found.n_rows // n_each))]
+    for (_, source), numbers in zip(sources, groups, strict=True):
+        for group, number in enumerate(numbers):
+            parts[number].append((source, group))
+    make_folder(folder / "arranged")
+    targets = [folder / "arranged" / f"{number:06d}.parquet" for number in range(len(parts))]
+    client.gather(client.map(_merge, parts, targets, pure=False))
+    for file, source in sources:
+        file.unlink()
+        source.unlink()
+    return tuple(targets)
+
+
+def numbered(ids: Ids, rows: np.ndarray) -> PartyTable:
+    """Ids with the numbers of their rows, which go along when records are chosen."""
+    return PartyTable(ids, pd.DataFrame({"row": rows}))
+
+
+def rows_of(table: PartyTable) -> np.ndarray:
+    """The numbers of the rows of chosen records."""
+    return table.frame["row"].to_numpy()
+
+
+def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+    """Rows of a partition: ids as texts, and columns and labels as they were read."""
+    texts = [[one] if len(schema.id_columns) == 1 else split(one) for one in ids]
+    frame = pd.DataFrame(texts, columns=list(schema.id_columns), dtype=object)
+    kept = [name for name in (*schema.names, *schema.labels) if name in cells and name not in frame]
+    return pd.concat([frame, cells[kept].reset_index(drop=True)], axis=1)
+
+
+def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Index, Mask]:
+    """The ids of a file, and which of its records stay where those without a label are to be left out."""
+    ids = read_ids(read_stored(part, list(dict.fromkeys(schema.id_columns))), schema.id_columns, part)
+    if not (needs_label and schema.format.drops_unlabelled and schema.label is not None):
+        return ids, np.ones(len(ids), np.bool_)
+    cells = read_cells(read_stored(part, [schema.label]), schema, part)
+    return ids, np.isfinite(read_labels(part, cells[schema.label], schema.label, may_miss=True))
+
+
+def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n_each: int) -> list[int]:
+    """Write the chosen rows of a file with a row group for each partition that has some; the numbers of these."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = dict.fromkeys([*schema.id_columns, *schema.names, *schema.labels])
+    frame = read_stored(part, [name for name in names if name in stored_names(part)])
+    places = np.load(places_file)
+    if len(frame) != len(places):
+        raise TableError(f"{part.name} was changed while it was in use. Nothing was sent")
+    ids = read_ids(frame, schema.id_columns, part)
+    cells = read_cells(frame, schema, part)
+    # Texts that could not be read are told by their number, before anything is made of them.
+    for column in schema.columns:
+        read_numbers(cells[column.name], column, clip=False)
+    order = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
+    whole = partition_frame(ids, cells, schema).assign(**{_PLACE: places}).iloc[order]
+    table = pa.Table.from_pandas(whole, preserve_index=False)
+    numbers, starts = np.unique(places[order] // n_each, return_index=True)
+    ends = [*starts[1:].tolist(), len(order)]
+    with (
+        replacing(target, writer=f".{uuid4().hex}") as unfinished,
+        pq.ParquetWriter(unfinished, table.schema) as writer,
+    ):
+        for start, end in zip(starts.tolist(), ends, strict=True):
+            writer.write_table(table.slice(start, end - start), row_group_size=end - start)
+    return [int(number) for number in numbers]
+
+
+def _merge(pieces: Sequence[tuple[Path, int]], target: Path) -> None:
+    """Write a partition from the row groups that belong to it."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    groups = [pq.ParquetFile(path).read_row_group(group) for path, group in pieces]
+    try:
+        table = pa.concat_tables(groups, promote_options="permissive").sort_by(_PLACE)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        raise TableError("the files of the folder have columns of texts and of numbers. Nothing was sent") from None
+    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
+        pq.write_table(table.drop_columns([_PLACE]), unfinished)

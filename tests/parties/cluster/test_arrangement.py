@@ -1,0 +1,103 @@
+"""Files with records in any order become the partitions that one machine would make of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opboost.errors import DataError
+from parties.cluster.partitions import all_ids, partitions_of
+from parties.config.reading import read_run, read_schema
+from parties.config.vertical import ActiveRun
+from parties.errors import TableError
+from tests.support.inline_client import InlineClient
+from tests.support.parquet_folders import in_a_folder
+from tests.support.sites import Sites
+
+CLIENT: Any = InlineClient()
+
+
+def partitions(site: Any, **changes: Any) -> tuple[Any, pd.DataFrame]:
+    """What a run finds in its data, and all rows of it."""
+    site.run |= {"engine": "dask", "dask": {"partition_rows": 70}, **changes}
+    run = read_run(site.write(), ActiveRun)
+    with partitions_of(run, *read_schema(run.table_schema), needs_label=True, client=CLIENT) as found:
+        assert all_ids(found, ("id",), client=CLIENT).index.tolist() == sorted(
+            all_ids(found, ("id",), client=CLIENT).ids
+        )
+        return found, pd.concat([pd.read_parquet(path) for path in found.paths], ignore_index=True)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1), st.integers(1, 7), st.sampled_from(["refuse", "first", "last", "drop"]), st.booleans()
+)
+def test_any_order_division_repetition_and_list_give_the_rows_of_one_file(
+    tmp_path_factory: Any, seed: int, n_parts: int, duplicates: str, is_listed: bool
+) -> None:
+    site = Sites(tmp_path_factory.mktemp("sites")).bank
+    draw = np.random.default_rng(seed)
+    if duplicates != "refuse":
+        again = site.table.iloc[draw.integers(0, 400, 30)].assign(age=50.0)
+        site.table = pd.concat([site.table, again])
+    site.table = site.table.sample(frac=1, random_state=draw.integers(2**31))
+    in_a_folder(site.table, site.path / "parts", n_parts)
+    changes: dict[str, Any] = {"align": {"method": "prealigned", "duplicates": duplicates}}
+    if is_listed:
+        once = site.table["id"].drop_duplicates(keep=False)
+        (site.path / "ids.txt").write_text("\n".join(once.sample(90, random_state=1)))
+        changes["ids"] = "ids.txt"
+    found, rows = partitions(site, data="parts", **changes)
+    whole, expected = partitions(site, data="data.csv", **changes)
+    pd.testing.assert_frame_equal(rows, expected, check_dtype=False)
+    assert (found.rows, found.firsts, found.id_digest) == (whole.rows, whole.firsts, whole.id_digest)
+    assert not (site.path / "runs" / "partitions").exists()
+
+
+def test_cells_of_any_format_are_read_as_of_one_file(sites: Sites) -> None:
+    site = sites.bank
+    site.table = site.table.assign(
+        y=site.table["y"].map({0: "no", 1: "yes"}).where(site.table.index % 10 > 0),
+        since="31.12.2" + (site.table.index % 20 + 100).astype(str).str[1:].str.zfill(3),
+        town=np.where(site.table.index % 2, " North", "south"),
+    )
+    site.schema |= {
+        "positive": True,
+        "missing_label": "drop",
+        "reader": {"strip": True, "ignore_case": True},
+        "columns": {
+            "age": {"lower": 18, "upper": 90},
+            "since": {"kind": "date", "format": "%d.%m.%Y", "lower": "2000-01-01", "upper": "2030-01-01"},
+            "town": {"kind": "ordered", "categories": ["south", "north"]},
+        },
+    }
+    in_a_folder(site.table, site.path / "parts", 3)
+    _, rows = partitions(site, data="parts")
+    _, expected = partitions(site, data="data.csv")
+    assert len(rows) == 360
+    pd.testing.assert_frame_equal(rows[list(expected)], expected, check_dtype=False)
+    parts = site.path / "parts"
+    pd.read_parquet(parts / "0.parquet").assign(since="soon").to_parquet(parts / "0.parquet")
+    with pytest.raises(DataError, match="since"):
+        partitions(site, data="parts")
+
+
+def test_repeated_ids_and_columns_of_two_types_are_refused(sites: Sites, tmp_path: Path) -> None:
+    site = sites.bank
+    folder = in_a_folder(pd.concat([site.table, site.table.iloc[:3]]), site.path / "parts", 2)
+    with pytest.raises(TableError, match="repeats an id in 3 of 403 rows"):
+        partitions(site, data="parts")
+    in_a_folder(site.table.iloc[::-1], site.path / "others", 2)
+    other = site.path / "others" / "1.parquet"
+    pd.read_parquet(other).assign(age=lambda table: table["age"].astype(str)).to_parquet(other)
+    with pytest.raises(TableError, match="columns of texts and of numbers"):
+        partitions(site, data="others")
+    assert yaml.safe_load((site.path / "run.yaml").read_text())["data"] == "others"
+    assert folder.exists()

@@ -1,0 +1,74 @@
+"""Doctors of horizontal roles compare terms over the wire: with each other, and with runs that wait, which go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from parties.doctor.check_result import Finding, Status
+from parties.doctor.horizontal import examine_rows
+from parties.horizontal.public_randomness import after_looks
+from parties.runs.run_folder import RunFolder
+from parties.session.handshake import MAX_LOOKS
+from protocols.errors import UnexpectedMessage
+from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import TakeTurns
+from protocols.transport.memory import memory_pair
+from tests.support.clinics import Clinics
+
+
+def peers(path: Path, wait_s: float = 8.0) -> list[Finding]:
+    return [one for one in examine_rows(path, wait_s=wait_s) if one.check == "peer"]
+
+
+def beside(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(work()), daemon=True)
+    thread.start()
+    return thread, found
+
+
+def test_doctors_of_both_sides_find_what_differs(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["w1"]["training"] = {**clinics.training, "epsilon": 1.5}
+    hub = clinics.write("hub")
+    thread, of_hub = beside(lambda: peers(hub, wait_s=2.0))
+    agrees, differs = beside(lambda: peers(clinics.write("w0"))), beside(lambda: peers(clinics.write("w1")))
+    for one in (thread, agrees[0], differs[0]):
+        one.join(30)
+    assert [one.status for one in agrees[1][0]] == [Status.OK]
+    assert [one.status for one in differs[1][0]] == [Status.PROBLEM]
+    assert "epsilon: hub has 2.0, this party 1.5" in differs[1][0][0].sentence
+    assert sorted(one.status for one in of_hub[0]) == sorted([Status.OK, Status.PROBLEM, Status.SKIPPED])
+
+
+def test_runs_that_wait_answer_doctors_of_the_other_side_and_go_on(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    ends = [clinics.in_thread("w0")]
+    assert next(one.status for one in peers(clinics.write("hub"), wait_s=1.0)) is Status.OK
+    ends.append(clinics.in_thread("hub"))
+    assert [one.status for one in peers(clinics.write("w1"))] == [Status.OK]
+    for end in (*ends, *(clinics.in_thread(name) for name in ("w1", "w2"))):
+        assert isinstance(found := end.get(timeout=60), RunFolder), found
+
+
+def test_a_run_that_looks_without_end_is_left() -> None:
+    near, far = memory_pair("hub", "w0")
+    mine = TakeTurns(party="w0", run_id="spring", terms={}, n_held=0)
+    for _ in range(MAX_LOOKS + 1):
+        near.send(Compare(party="hub", run_id="spring", terms={}))
+    with pytest.raises(UnexpectedMessage, match="only looked"):
+        after_looks(far, kind=TakeTurns, mine=mine, callees=())
+
+
+def test_a_run_that_is_under_way_is_not_disturbed(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    path = clinics.write("w0")
+    with RunFolder(clinics.folder("w0")).locked():
+        (found,) = peers(path)
+    assert found.status is Status.PROBLEM
+    assert "another process works on the run" in found.sentence
