@@ -28,6 +28,7 @@ from parties.commands.console import (
     terminal_of_command,
 )
 from parties.commands.exit_codes import retrying
+from parties.commands.explain import explain
 from parties.commands.export import export
 from parties.commands.onboarding import init, schema
 from parties.commands.scorecard import scorecard
@@ -254,7 +255,7 @@ def demo(
 
 
 _DATA = (schema, init, doctor, ledger, backup, restore)
-for other in (compile_loops, keygen, *_DATA, scout, report, status, serve, export, tune, scorecard):
+for other in (compile_loops, keygen, *_DATA, scout, report, status, serve, export, explain, tune, scorecard):
     app.command()(other)
 
 
@@ -287,8 +288,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         )
         raise
     finally:
-        # Everything is closed by now. Looking for cycles among all modules before the end would take another third of
-        # a second, and the memory goes back to the system anyway.
+        # Everything is closed by now; to look for cycles among all modules would take another third of a second.
         gc.freeze()
 
 

@@ -95,6 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
     "opboost.credit": (*STEPS, "opboost.vertical", "opboost.credit"),
     "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),
+    "opboost.explanation": (*GROUND, "opboost.trees", "opboost.explanation"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),
     "opboost.fitting": (*GROUND, "opboost.trees", "opboost.denoise", "opboost.fitting"),
     "opboost.fit_quality": (*STEPS, "opboost.vertical"),
@@ -110,6 +111,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         f"parties.{package}": (
             *STEPS,
             "opboost.credit",
+            "opboost.explanation",
             "opboost.export",
             "opboost.fit_quality",
             "opboost.split_tests",

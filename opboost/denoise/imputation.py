@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from opboost.arrays import Values
 from opboost.denoise.mixture import LatentClasses, Observed, States
@@ -121,6 +122,20 @@ class Imputation:
             else:
                 states[:, :, rows] = blind.draw(_without_label(seen), n_draws, seed=seed, first_row=first)
         return states
+
+    def label_densities(self, evidence: Evidence, states: States) -> Values:
+        """Density of each row's label given its own numbers and true states of `states`, shape ``(n_sources, n_rows)``.
+
+        What was released says nothing of the label beyond these.
+        """
+        blind = self.without_label()
+        exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
+        seen = _without_label(_observed(self.sources, evidence, slice(None)))
+        classes = exact.classes(replace(seen, released=np.ascontiguousarray(states.T)))
+        if evidence.n_classes:
+            return np.asarray((classes * self.classes.exact_laws[0][evidence.label_states[:, 0]]).sum(axis=1))
+        means, deviations = self.classes.means[0], self.classes.deviations[0]
+        return np.asarray((classes * norm.pdf(evidence.label_numbers, means, deviations)).sum(axis=1))
 
     def without_label(self) -> LatentClasses:
         """The mixture's law of everything but the label."""

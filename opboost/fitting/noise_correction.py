@@ -16,6 +16,7 @@ from opboost.fitting.choice import MOST_BINS, N_DRAWS, choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
+from opboost.fitting.refinement import can_refine, refined
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows
 
@@ -70,6 +71,7 @@ def fill(
     noised = Noised(table, tuple(sources), tuple(sources.values()))
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, max_bin = np.flatnonzero(is_trained), recipe.parameters.max_bin
+    most = min(max_bin, MOST_BINS)
     if choice is None:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
@@ -85,5 +87,9 @@ def fill(
     if len(held_out):
         hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), N_DRAWS, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
-    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=min(max_bin, MOST_BINS))
+    if can_refine(recipe, len(trained)):
+        behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)
+        first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
+        states[:, :, trained] = refined(*first, recipe, max_bin=most, rng=rng)
+    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates)

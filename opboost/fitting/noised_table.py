@@ -150,6 +150,17 @@ def versions_of(
     return columns, Alternates(np.array(noised.numbers, np.int64), versions, turns)
 
 
+def in_bins(
+    noised: Noised, sources: Sequence[Source], binned: Sequence[BinnedColumn], states: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Other draws of the noised columns, of any rows, in the same bins, shape ``(n_draws, n_columns, n_rows)``."""
+    found = np.empty((len(states), len(binned), states.shape[2]), np.uint8)
+    for place, source, member in places(sources):
+        of_state = bins_of_ranks(source.rank_of_state[member], noised.columns[place].n_ranks, binned[place].cuts)
+        found[:, place] = of_state[states[:, source.number]]
+    return found
+
+
 def bins_of_ranks(ranks: Ranks, n_ranks: int, cuts: Values) -> NDArray[np.uint8]:
     """Bins of ranks between these cuts; rank `n_ranks` is missing."""
     return np.where(ranks == n_ranks, len(cuts) + 1, np.searchsorted(cuts, ranks)).astype(np.uint8)

@@ -56,13 +56,17 @@ class FlatTrees(NamedTuple):
         for tree, (root, depth) in enumerate(zip(self.roots, self.depths, strict=True)):
             nodes = np.full(len(features), root, np.int64)
             for _ in range(depth):
-                cells = features[rows, self.columns[nodes]]
-                goes_left = np.where(np.isnan(cells), self.missing_left[nodes], cells <= self.thresholds[nodes])
-                of_set = np.flatnonzero((self.sets[nodes] >= 0) & ~np.isnan(cells))
-                goes_left[of_set] = self._are_members(nodes[of_set], cells[of_set])
+                goes_left = self.goes_left(nodes, features[rows, self.columns[nodes]])
                 nodes = (self.lefts[nodes] + ~goes_left).astype(np.int64)
             out[:, tree] = nodes - root
         return out
+
+    def goes_left(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
+        """Whether cells go left at nodes, one of each."""
+        found = np.where(np.isnan(cells), self.missing_left[nodes], cells <= self.thresholds[nodes])
+        of_set = np.flatnonzero((self.sets[nodes] >= 0) & ~np.isnan(cells))
+        found[of_set] = self._are_members(nodes[of_set], cells[of_set])
+        return found
 
     def _are_members(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
         """Whether categories are in the sets of nodes; what is no category of theirs is not."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -73,6 +74,9 @@ def init(
     label: LabelOption = None,
     positive: PositiveOption = None,
     bounds: BoundsOption = None,
+    parameters: Annotated[
+        Path | None, typer.Option(help="JSON or YAML of parameters in the names of XGBoost, FATE or SecretFlow.")
+    ] = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Make a party's keys, schema and run file from its data file; asks for what no option says.
@@ -88,20 +92,24 @@ def init(
         peer = _asked(peer, "--peer", "Name of the other party")
         address = _asked(address, "--address", "Address between the two, such as tcp://HOST:5555")
     with terminal_of_command():
+        from parties.onboarding.other_systems import OtherParameters
         from parties.onboarding.project import Part, make_party, make_project
 
+        other = OtherParameters({}) if parameters is None else OtherParameters.read(parameters)
         hints = _hints(id_column, label, positive, bounds)
-        send: dict[str, str] = {}
+        send: dict[str, object] = {}
         if project or peer is None or address is None:
-            made = make_project(data[0], data[1], folder, hints)
+            made = make_project(data[0], data[1], folder, hints, other.model)
             runs = (folder / party / "run.yaml" for party in made)
             then = " & ".join(f"opboost party-{side} {run}" for side, run in zip("ab", runs, strict=True))
         else:
             party = name or data[0].name.split(".")[0]
             part = Part(role=own.value, party=party, peer=peer, folder=folder, address=address, run_id=run_id)
-            one = make_party(data[0], part, hints)
+            one = make_party(data[0], replace(part, model=other.model), hints)
             made, then = {party: one}, f"opboost doctor {folder / 'run.yaml'}"
-            send = {"send": f"{one.to_send} to {peer}, whose own goes to {folder / 'keys'}"}
+            send |= {"send": f"{one.to_send} to {peer}, whose own goes to {folder / 'keys'}"}
+        if parameters is not None:
+            send["without_counterpart"] = _listed(list(other.dropped), form)
         files = [str(path) for one in made.values() for path in one.files]
         found = {
             "left_out": [f"{party}: {name}" for party, one in made.items() for name in one.ignored],

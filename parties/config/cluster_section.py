@@ -25,7 +25,7 @@ class DaskSection(Section):
         Takes partitions, on a file system that driver and cluster processes share; by default ``partitions`` beside the
         run folder.
     partition_rows : int
-        Rows of a partition, where the data is one file that is still to be divided.
+        Rows of a partition, where the data is one file, or a folder whose records are in another order.
     """
 
     scheduler: SchedulerAddress | None = Field(
@@ -35,7 +35,7 @@ class DaskSection(Section):
     folder: Path = Field(
         Path("partitions"), description="Shared folder for partitions; by default `partitions` beside the run folder."
     )
-    partition_rows: int = Field(1_000_000, ge=1, description="Rows of a partition, where one file is to be divided.")
+    partition_rows: int = Field(1_000_000, ge=1, description="Rows of a partition that has to be made.")
 
     @model_validator(mode="after")
     def _check_workers(self) -> Self:

@@ -31,7 +31,8 @@ class Answered:
         How many of them, the last ones, were the last sum. It may be asked for again.
     survivors : tuple of str
         The workers in that sum, if this worker has given its shares of it: it is opened over nobody else again, because
-        the difference of two sums would be the answer of a single worker.
+        the difference of two sums would be the answer of a single worker. Two openings have an honest worker in common
+        if ``2 threshold > n_workers + c``, for c workers that help the coordinator.
     """
 
     n_trees: int = 0

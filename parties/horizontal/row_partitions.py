@@ -28,9 +28,8 @@ from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
-from parties.tables.blocks import id_keys
+from parties.tables.blocks import Names, record_names
 from parties.tables.data_files import Stamp, stamp_of
-from parties.tables.key_sets import RecordKeys, distinct
 from parties.tables.parquet_files import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
@@ -68,12 +67,12 @@ class PartFile:
         rows.check_labels(self.objective, self.path)
         return rows
 
-    def keys(self) -> RecordKeys:
-        """Digests of the partition's record ids, each once; errors as of `read`."""
+    def names(self) -> Names:
+        """Digests of the partition's record ids; errors as of `read`."""
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return id_keys(ids)
+        return record_names(ids)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""
@@ -126,14 +125,14 @@ def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     return paths
 
 
-def check_ids(keys: Sequence[RecordKeys], files: Sequence[PartFile]) -> None:
+def check_ids(names: Sequence[Names], files: Sequence[PartFile]) -> None:
     """Refuse partitions in which an id comes twice: that record would contribute twice.
 
     Raises
     ------
     TableError
     """
-    n_ids, n_rows = len(distinct(np.concatenate(keys))), sum(file.n_rows for file in files)
+    n_ids, n_rows = len(np.unique(np.concatenate(names))), sum(file.n_rows for file in files)
     if n_ids < n_rows:
         raise TableError(
             f"the partitions have {n_rows} rows and {n_ids} different ids; every record must be in one row. "
@@ -214,7 +213,7 @@ class PartsHere:
     """Partitions in this process, read one after the other."""
 
     def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, coins: BitSource | None) -> None:
-        check_ids([file.keys() for file in files], files)
+        check_ids([file.names() for file in files], files)
         self._parts = [HeldPart.read(file, recipe, coins=coins) for file in files]
 
     @property

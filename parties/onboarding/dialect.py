@@ -29,6 +29,9 @@ _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), 
 
 _SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "zł", "%", "°C", "°F")
 
+# Endings of files that hold tables in other forms.
+_OTHER_FORMS = {".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"}
+
 # Texts that stand for an empty cell.
 _EMPTY = {"?", "-", "--", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "(null)", "\\n"}
 
@@ -49,6 +52,8 @@ def read_raw(path: Path) -> RawTable:
     TableError
         If it is no table.
     """
+    if path.suffix.casefold() in _OTHER_FORMS:
+        raise TableError(f"{path} is no table of text: save it as CSV or Parquet. Nothing was made")
     if is_stored(path):
         frame = read_stored(path)
         return RawTable(frame, with_marks(frame, TableFormat()))
@@ -59,7 +64,13 @@ def read_raw(path: Path) -> RawTable:
         frame = read_csv(path, _header(path, lines, found.sep), found)
     if frame.empty:
         raise TableError(f"{path} has no rows")
-    return RawTable(frame, with_marks(frame, found))
+    form = with_marks(frame, found)
+    texts = {str(name): column.dropna().astype("string").unique() for name, column in frame.items()}
+    numbers = [name for name, unique in texts.items() if reads_numbers(unique, form)]
+    # Columns may be named after years.
+    if reads_numbers(numbers, form) and not all(re.fullmatch(r"(19|20)\d\d", name) for name in numbers):
+        raise TableError(f"{path}: the first line seems to be a record: write names above it. Nothing was made")
+    return RawTable(frame, form)
 
 
 def _header(path: Path, lines: Iterable[str], sep: str) -> list[str]:
@@ -68,8 +79,9 @@ def _header(path: Path, lines: Iterable[str], sep: str) -> list[str]:
     rows = [(reader.line_num, row) for row in reader if row]
     widths = [len(row) for _, row in rows]
     usual = max(set(widths), key=widths.count)
-    if widths[0] < usual and widths.count(usual) > len(widths) / 2:
-        line = rows[widths.index(usual)][0]
+    is_mark = rows[0][1][0].casefold() == "sep="
+    if is_mark or (widths[0] < usual and widths.count(usual) > len(widths) / 2):
+        line = rows[1 if is_mark else widths.index(usual)][0]
         raise TableError(f"{path}: the header seems to be line {line}; remove the lines above it. Nothing was made")
     return rows[0][1]
 
@@ -120,13 +132,13 @@ def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
     return all((found := pattern.fullmatch(text.strip())) and found["digits"] for text in texts)
 
 
-def why_text(present: pd.Series, form: TableFormat) -> str:
-    """Why a column of many texts is left out; where most have no letter, with the shape of one that is odd."""
+def why_text(present: pd.Series, form: TableFormat, why: str) -> str:
+    """Why a column of texts is left out; where most have no letter, with the shape of one that is odd."""
     unique = present.drop_duplicates()
     is_odd = ~(unique.map(lambda text: reads_numbers([text], form)) | are_times(unique))
     if is_odd.any() and unique.str.fullmatch(r"[\W\d_]*\d[\W\d_]*").mean() > 0.5:
         return f"neither numbers nor dates throughout: cells such as {masked(unique[is_odd].iloc[0])}"
-    return "text, or a key: more different values than categories can have"
+    return why
 
 
 def _has_digits(text: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,7 +40,11 @@ _FORMS: dict[str, Callable[[str], str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A party's part in a run: its role, name and folder, its peer, the address between them, the name of the run."""
+    """A party's part in a run.
+
+    Its role, name and folder, its peer, the address between them, the name of the run; and what the `model` section of
+    an active party says in place of its defaults.
+    """
 
     role: Literal["active", "passive"]
     party: str
@@ -48,6 +52,7 @@ class Part:
     folder: Path
     address: str
     run_id: str = "first"
+    model: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,9 @@ def make_party(data: Path, part: Part, hints: Hints) -> Made:
     return _make(draft, raw, ids, data, part, duplicates="first" if ids.has_duplicates else "refuse")
 
 
-def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dict[str, Made]:
+def make_project(
+    active: Path, passive: Path, folder: Path, hints: Hints, model: Mapping[str, Any] | None = None
+) -> dict[str, Made]:
     """Make both parties' folders on one machine, with each other's public keys; returns what was made, by party.
 
     Some records of the active party are kept for prediction.
@@ -112,7 +119,9 @@ def make_project(active: Path, passive: Path, folder: Path, hints: Hints) -> dic
         replace(_hints_of(raws[1], raws[0], hints), label=None, positive=None),
     )
     address = f"tcp://127.0.0.1:{free_port()}"
-    first = Part(role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address)
+    first = Part(
+        role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address, model=model or {}
+    )
     second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
     for part, own in zip((first, second), of_party, strict=True):
         _check(part, own)
@@ -179,7 +188,8 @@ def _make(
         "answers": "cells",
     }
     if is_active:
-        given |= {"listen": part.address, "passive": [peer], "model": {"objective": draft.objective, **MODEL}}
+        model = {"objective": draft.objective, **MODEL, **part.model}
+        given |= {"listen": part.address, "passive": [peer], "model": model}
     else:
         given |= {"connect": part.address, "active": peer, "desensitize": DESENSITIZE}
     if held_out:

@@ -160,6 +160,8 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
     for name in names:
         if name not in (draft.id, draft.label):
             cleaning |= _describe(draft, name, texts[name], raw.format, hints.bounds.get(name))
+    if not draft.columns:
+        raise ConfigError(f"{path} has no column that may serve beside {draft.id!r}. Nothing was made")
     form = replace(raw.format, strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
     if reader := _reader(form):
         draft.keys["reader"] = reader
@@ -245,9 +247,14 @@ def _describe(
     elif times := times_of(present):
         found = times | _bounds(draft, name, bounds)
     elif plain.nunique() > LISTABLE:
-        _leave_out(draft, name, why_text(present, form))
+        _leave_out(
+            draft, name, why_text(present, form, "text, or a key: more different values than categories can have")
+        )
     else:
         found, cleaning = _categories_of(present)
+        if not found["categories"]:
+            _leave_out(draft, name, why_text(present, form, f"no category of {LEAST_RECORDS} records"))
+            found, cleaning = {}, set()
     if bounds is not None and "lower" not in found:
         why = draft.notes.get(name, "it holds categories")
         raise ConfigError(

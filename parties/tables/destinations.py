@@ -21,6 +21,7 @@ from parties.tables.remote_tables import (
     reaching,
     readable_uri,
     scheme_of,
+    store_at,
 )
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Destination:
             if self._is_table:
                 with closing(connect(self.place, writes=True)) as database:
                     return has_table(database, *self._table)
-            store, place = fs.FileSystem.from_uri(self.place)
+            store, place = store_at(self.place)
             return bool(store.get_file_info(place).type != fs.FileType.NotFound)
 
     def write(self, rows: pd.DataFrame) -> None:
@@ -128,7 +129,7 @@ class Destination:
                     cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
                     database.commit()
                 return
-            store, place = fs.FileSystem.from_uri(self.place)
+            store, place = store_at(self.place)
             _write_file(rows, own := Path(folder, Path(place).name))
             fs.copy_files(str(own), place, destination_filesystem=store)
 

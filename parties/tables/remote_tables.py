@@ -14,6 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, urlsplit
+from warnings import catch_warnings
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
@@ -31,6 +32,9 @@ _FILES = ("sqlite", "duckdb")
 # SQLite's driver takes the types of columns from the rows that it reads first.
 RESULT_ROWS = 1 << 16
 COPIED_BYTES = 1 << 23
+
+# Arrow tries for a quarter of an hour to reach Google's store.
+STORE_RETRY_S = 20
 
 _SECRETS = {"password", "passwd", "pwd", "access_key", "secret_key", "session_token", "token", "sslpassword"}
 
@@ -147,10 +151,21 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
         case "grpc" | "grpc+tls":
             from adbc_driver_flightsql import dbapi as flightsql
 
-            return flightsql.connect(place)
+            # Of servers without transactions, which it is of no use to tell.
+            with catch_warnings(action="ignore"):
+                return flightsql.connect(place)
     from adbc_driver_postgresql import dbapi as postgresql
 
     return postgresql.connect(place)
+
+
+def store_at(uri: str) -> tuple[Any, str]:
+    """An object store and the path in it."""
+    from pyarrow import fs
+
+    if scheme_of(uri) == "gs" and "retry_limit_seconds" not in uri:
+        uri += f"{'&' if '?' in uri else '?'}retry_limit_seconds={STORE_RETRY_S}"
+    return fs.FileSystem.from_uri(uri)
 
 
 def has_table(database: Any, schema: str | None, name: str) -> bool:
@@ -200,7 +215,7 @@ def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
 def _copied(uri: str, folder: Path) -> Path:
     from pyarrow import fs
 
-    store, place = fs.FileSystem.from_uri(uri)
+    store, place = store_at(uri)
     found = store.get_file_info(place)
     files, target = [found], folder / found.base_name
     if found.type == fs.FileType.Directory:

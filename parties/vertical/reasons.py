@@ -1,14 +1,22 @@
-"""Reason codes: the columns that raised a record's score most, by their exact contributions."""
+"""Reason codes, by exact contributions, and explanations in the words of the passive party whose columns they name."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from opboost.arrays import Values
+from opboost.desensitize import ColumnMechanism
+from opboost.routing import Router
+from opboost.schema import Kind
 from opboost.trees.tree import Ensemble
 from parties.config.score_policy import RevealSection
 from parties.errors import ConfigError
+from parties.vertical.release_offer import rank_names
 
 
 def check_reasons(ensemble: Ensemble, reveal: RevealSection) -> None:
@@ -43,3 +51,65 @@ def reason_table(ensemble: Ensemble, contributions: Values, n_reasons: int) -> p
     chosen = np.array(names, dtype=object)[order]
     chosen[~(np.take_along_axis(contributions, order, axis=1) > 0)] = None
     return pd.DataFrame(chosen, columns=[f"reason_{k + 1}" for k in range(chosen.shape[1])])
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWords:
+    """What a passive party's columns are called in its own schema, for explanations that name them otherwise.
+
+    Attributes
+    ----------
+    party : str
+    router : Router
+        Its share of the model.
+    opaque_names : bool
+        Whether it offered its columns under numbers.
+    """
+
+    party: str
+    router: Router
+    opaque_names: bool
+
+    @property
+    def columns(self) -> dict[str, tuple[str, ColumnMechanism]]:
+        """Name and mechanism of each released column, by the name that it was offered under."""
+        own = [(name, one) for one in self.router.mechanisms for name in rank_names(one.schema)]
+        return {f"c{i}" if self.opaque_names else name: (name, one) for i, (name, one) in enumerate(own)}
+
+    def reasons(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A table of predictions whose reasons name the party's columns in its own words."""
+        names = {f"{self.party}: {offered}": name for offered, (name, _) in self.columns.items()}
+        return table.assign(**{of: table[of].replace(names) for of in table.columns if of.startswith("reason_")})
+
+    def dependence(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        """A column's partial dependence, with name and thresholds in the party's own words where it is one of its.
+
+        Raises
+        ------
+        ConfigError
+            If it is of another model.
+        """
+        if told.get("owner") != self.party:
+            return dict(told)
+        tests = self.router.tests
+        try:
+            name, mechanism = self.columns[told["column"]]
+            if "ranks" in told:
+                asked = [tests.thresholds[range(tests.n_tests)[test]] for test in told["tests"]]
+            else:
+                sources = zip(tests.sources, tests.thresholds.tolist(), strict=True)
+                asked = [cut for (source, _), cut in sources if source == mechanism.schema.name and np.isfinite(cut)]
+        except (KeyError, IndexError, TypeError):
+            raise ConfigError("the explanation is of another model than this run's. Nothing was written") from None
+        thresholds = [_in_own_unit(mechanism, cut) for cut in asked]
+        return {**told, "column": name, "thresholds": thresholds}
+
+
+def _in_own_unit(mechanism: ColumnMechanism, cut: float) -> float | str | None:
+    """A threshold on codes in the column's own unit; None if it asks whether there is a value, or for one category."""
+    schema, steps = mechanism.schema, cut - mechanism.settings.domain.lo
+    if schema.kind is Kind.UNORDERED or not np.isfinite(cut):
+        return None
+    if schema.kind is Kind.ORDERED:
+        return schema.categories[int(np.clip(steps, 0, len(schema.categories) - 1))]
+    return float(schema.bounds[0] + steps * mechanism.point)

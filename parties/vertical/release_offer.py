@@ -169,7 +169,7 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
     ParameterError
         If there are more than an offer can have, or one is not fit to travel.
     """
-    names = [name for mechanism in mechanisms for name in _names(mechanism.schema)]
+    names = [name for mechanism in mechanisms for name in rank_names(mechanism.schema)]
     if len(names) > MAX_COLUMNS:
         raise ParameterError(
             f"{len(names)} columns of ranks would be released, one for every category of an unordered column; at most "
@@ -231,8 +231,8 @@ def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
     return replace(guarantee, columns=tuple(columns))
 
 
-def _names(schema: ColumnSchema) -> list[str]:
-    """A column of unordered categories is released as one indicator for each (`opboost.ranking.rank`)."""
+def rank_names(schema: ColumnSchema) -> list[str]:
+    """Names of the columns of ranks that a column is released as: of unordered categories one indicator for each."""
     if schema.kind is not Kind.UNORDERED:
         return [schema.name]
     return [f"{schema.name}={category}" for category in schema.categories]

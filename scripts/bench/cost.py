@@ -2,7 +2,7 @@
 
 One thing is doubled at a time around a base case, every point in a process of its own, all parties in that process over
 memory channels, with the messages of a real run. A slope is the exponent of a power law: 1 means that doubling the one
-doubles the other.
+doubles the other. `scripts/figures/growth.py` makes a table and a figure of the lines.
 
     python scripts/bench/cost.py [--axes rows,columns] [--turns 3]
 """
@@ -65,7 +65,7 @@ def main() -> None:
             turns = [_in_own_process(case) for _ in range(arguments.turns)]
             points[value] = {name: statistics.median(turn[name] for turn in turns) for name in turns[0]}
             say(bench="cost", axis=axis, **asdict(case), **points[value])
-        slopes = {f"{name}_slope": slope(points, name) for name in ("train_seconds", "growth_mb", "sent_mb")}
+        slopes = {f"{name}_slope": slope(points, name) for name in points[AXES[axis][0]]}
         say(bench="cost", axis=axis, point="slope", **slopes)
 
 
@@ -74,10 +74,11 @@ def measure(case: Case) -> dict[str, float]:
     _run(replace(case, rows=1000, trees=2), _data(replace(case, rows=1000)))
     data = _data(case)
     before = peak_bytes(reset=True)
-    started = time.perf_counter()
+    started, used = time.perf_counter(), time.process_time()
     sent = _run(case, data)
     seconds = time.perf_counter() - started
     return {
+        "cpu_seconds": round(time.process_time() - used, 3),
         "train_seconds": round(seconds, 3),
         "growth_mb": round((peak_bytes() - before) / 1e6, 1),
         "sent_mb": round(sent / 1e6, 3),
@@ -109,7 +110,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     from opboost.trees.losses import Logistic
     from opboost.vertical import OwnColumn
     from parties.vertical import party_a, party_b
-    from parties.vertical.simulation import simulate
+    from parties.vertical.simulation import drawn_from, simulate
 
     columns, labels = data
     settings = MechanismSettings(epsilon=0.1, domain_size=case.domain)
@@ -121,7 +122,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
             party=f"b{i}",
             features=pd.DataFrame({f"x{c}": columns[c] for c in part}),
             rng=bits,
-            release=party_b.drawn_from(bits),
+            release=drawn_from(bits),
             **common,
             mechanisms=tuple(ColumnMechanism(ColumnSchema(name=f"x{c}", lower=0, upper=1), settings) for c in part),
         )

@@ -16,6 +16,7 @@ import os
 import resource
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -56,9 +57,25 @@ def table(place: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return X, (X[:, 0] + X[:, 1] > 1).astype(float)
 
 
-def be_worker(
-    place: int, n_workers: int, keys: KeyPair, hub: bytes, loaded: Barrier, used: Queue[tuple[float, float]]
+def be_workers(
+    places: list[int],
+    n_workers: int,
+    keys: list[KeyPair],
+    hub: bytes,
+    loaded: Barrier,
+    used: Queue[tuple[float, float]],
 ) -> None:
+    """Several workers in a process of threads, as far as they are more than processes."""
+    of = recipe(n_workers)
+    in_one_process(of, *(part[:2] for part in table(places[0])), n_trees=1)
+    loaded.wait()
+    before = time.process_time()
+    with ThreadPoolExecutor(len(places)) as threads:
+        list(threads.map(lambda place, own: be_worker(place, n_workers, own, hub), places, keys))
+    used.put((time.process_time() - before, time.process_time()))
+
+
+def be_worker(place: int, n_workers: int, keys: KeyPair, hub: bytes) -> None:
     of, bits = recipe(n_workers), rng.secure()
     X, y = table(place)
     job = WorkerJob(
@@ -70,15 +87,11 @@ def be_worker(
         rng=bits,
         make_rows=lambda: of.rows(X, y, rng=bits.fork("rows")),
     )
-    in_one_process(of, X[:2], y[:2], n_trees=1)
-    loaded.wait()
-    before = time.process_time()
     channel = ConnectedChannel(
         f"tcp://127.0.0.1:{PORT}", name=job.party, peer="hub", keys=keys, peer_key=hub, timing=TIMING
     )
     run_worker(job, channel)
     channel.close()
-    used.put((time.process_time() - before, time.process_time()))
 
 
 def in_one_process(
@@ -94,7 +107,8 @@ def in_one_process(
     return time.perf_counter() - start
 
 
-def measure(n_workers: int) -> dict[str, Any]:
+def measure(n_workers: int, n_processes: int | None = None) -> dict[str, Any]:
+    """Run so many workers in so many processes; by default each in one of its own."""
     of = recipe(n_workers)
     X, y = (np.concatenate(parts) for parts in zip(*map(table, range(n_workers)), strict=True))
     in_one_process(of, X[:2], y[:2], n_trees=1)
@@ -102,11 +116,12 @@ def measure(n_workers: int) -> dict[str, Any]:
     names = ["hub", *(f"w{place}" for place in range(n_workers))]
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: read_secret(generate(Path(folder), name)[0]) for name in names}
-    context = multiprocessing.get_context("spawn")
-    loaded, used = context.Barrier(n_workers + 1), context.Queue()
+    context, hub = multiprocessing.get_context("spawn"), keys["hub"].public
+    shares = [list(range(n_workers))[i :: n_processes or n_workers] for i in range(n_processes or n_workers)]
+    loaded, used = context.Barrier(len(shares) + 1), context.Queue()
     processes = [
-        context.Process(target=be_worker, args=(place, n_workers, keys[f"w{place}"], keys["hub"].public, loaded, used))
-        for place in range(n_workers)
+        context.Process(target=be_workers, args=(places, n_workers, [keys[f"w{i}"] for i in places], hub, loaded, used))
+        for places in shares
     ]
     first, first_cpu = time.perf_counter(), time.process_time()
     for process in processes:
@@ -130,6 +145,7 @@ def measure(n_workers: int) -> dict[str, Any]:
     return {
         "bench": "horizontal",
         "workers": n_workers,
+        "processes": len(shares),
         "rows_each": N_ROWS,
         "trees": N_TREES,
         "rounds": workers.n_rounds,

@@ -4,9 +4,11 @@
   how many are at another column or cut, by how much of the gain these differ, and the largest difference of leaves,
   as a share of the largest leaf.
 - ``time``: CPU seconds of training on binned rows by turns in one process, and the median of the turns' ratios.
-- ``loss``: the objective's metric on rows that nobody trained on, with LightGBM where it has the objective.
+- ``loss``: the objective's metric on rows that nobody trained on, with LightGBM where it has the objective: means over
+  several tables, and the mean of "ours / theirs - 1" with its standard error.
 
-    python scripts/bench/objectives.py [--parts splits,time,loss] [--rows 100000] [--trees 50] [--turns 3] [--threads 1]
+    python scripts/bench/objectives.py [--parts splits,time,loss] [--objectives quantile,...] [--rows 20000]
+        [--trees 60] [--turns 3] [--threads 1] [--tables 8]
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numba
@@ -73,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default="splits,time,loss")
     parser.add_argument("--objectives", default=",".join(name for name, _ in LOSSES))
-    for option, default in (("rows", 100_000), ("trees", 50), ("turns", 3), ("threads", 1)):
+    for option, default in (("rows", 20_000), ("trees", 60), ("turns", 3), ("threads", 1), ("tables", 8)):
         parser.add_argument(f"--{option}", type=int, default=default)
     options = parser.parse_args()
     numba.set_num_threads(options.threads)
@@ -162,10 +165,10 @@ def both(mine: Tree, theirs: Tree) -> Iterator[tuple[int, int]]:
             waiting += [(mine.lefts[a], theirs.lefts[b]), (mine.rights[a], theirs.rights[b])]
 
 
-def trainers(name: str, loss: Loss, n_rows: int, options: argparse.Namespace) -> dict[str, Callable[[int], Any]]:
+def trainers(name: str, loss: Loss, options: argparse.Namespace, *, seed: int) -> dict[str, Callable[[int], Any]]:
     """Training by us and by XGBoost, on rows in bins, of so many rounds; both give what predicts bins."""
-    table, labels = make_data(name, loss, n_rows, seed=0)
-    rows, weights = np.ascontiguousarray(table.bins.T, np.float32), np.ones(n_rows)
+    table, labels = make_data(name, loss, options.rows, seed=seed)
+    rows, weights = np.ascontiguousarray(table.bins.T, np.float32), np.ones(options.rows)
     settings = {"objective": loss.name, **loss.settings, "max_depth": 6, "eta": 0.1, "tree_method": "hist"}
     settings |= {"max_bin": N_BINS + 1, "nthread": options.threads, "disable_default_eval_metric": True}
     if isinstance(loss, Softmax):
@@ -187,7 +190,7 @@ def trainers(name: str, loss: Loss, n_rows: int, options: argparse.Namespace) ->
 
 def times(name: str, loss: Loss, options: argparse.Namespace) -> dict[str, Any]:
     """CPU seconds of both by turns."""
-    contestants, seconds = trainers(name, loss, options.rows, options), []
+    contestants, seconds = trainers(name, loss, options, seed=0), []
     for train in contestants.values():
         train(1)
     for _ in range(options.turns):
@@ -203,28 +206,40 @@ def times(name: str, loss: Loss, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def losses(name: str, loss: Loss, options: argparse.Namespace) -> dict[str, Any]:
-    """The objective's metric on rows that nobody trained on."""
-    test, truth = make_data(name, loss, 100_000, seed=1)
-    rows, metric = np.ascontiguousarray(test.bins.T, np.float64), metric_by_name(default_metric(loss), loss)
-    contestants = trainers(name, loss, options.rows, options)
-    found = {who: metric.of(truth, train(options.trees)(rows).astype(np.float64)) for who, train in contestants.items()}
-    if loss.name in LIGHTGBM and loss.n_outputs == 1:
-        found["lightgbm"] = metric.of(truth, by_lightgbm(name, loss, options)(rows))
-    return {"metric": metric.name, **{who: round(score, 6) for who, score in found.items()}}
+    """The objective's metric on rows that nobody trained on, over several tables, and how far ours is from others'."""
+    metric, found = metric_by_name(default_metric(loss), loss), []
+    for seed in range(options.tables):
+        test, truth = make_data(name, loss, 50_000, seed=2 * seed + 1)
+        rows, contestants = np.ascontiguousarray(test.bins.T, np.float64), trainers(name, loss, options, seed=2 * seed)
+        if loss.name in LIGHTGBM and loss.n_outputs == 1:
+            contestants["lightgbm"] = partial(by_lightgbm, name, loss, options, 2 * seed)
+        found.append(
+            [metric.of(truth, np.asarray(train(options.trees)(rows), float)) for train in contestants.values()]
+        )
+    scores = np.array(found)
+    facts: dict[str, Any] = {"metric": metric.name, "tables": options.tables}
+    for rival, of in zip(contestants, scores.T, strict=True):
+        apart = scores[:, 0] / of - 1
+        error = apart.std(ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else float("nan")
+        facts[rival] = round(float(of.mean()), 5)
+        facts |= {} if rival == "ours" else {f"ours_over_{rival}": [round(float(apart.mean()), 5), round(error, 5)]}
+    return facts
 
 
-def by_lightgbm(name: str, loss: Loss, options: argparse.Namespace) -> Callable[[np.ndarray], np.ndarray]:
+def by_lightgbm(
+    name: str, loss: Loss, options: argparse.Namespace, seed: int, n_rounds: int
+) -> Callable[[np.ndarray], np.ndarray]:
     """LightGBM on the same bins, leaf by leaf up to a full tree of the same depth."""
     import lightgbm
 
-    table, labels = make_data(name, loss, options.rows, seed=0)
+    table, labels = make_data(name, loss, options.rows, seed=seed)
     settings = {"objective": LIGHTGBM[loss.name], "num_leaves": 64, "max_depth": 6, "learning_rate": 0.1, "verbose": -1}
     settings |= {"lambda_l2": 1.0, "min_data_in_leaf": 0, "min_sum_hessian_in_leaf": 1.0, "max_bin": N_BINS + 1}
     settings |= {"num_threads": options.threads, "tweedie_variance_power": 1.5, "alpha": 0.8, "min_data_in_bin": 1}
     group = np.full(options.rows // GROUP, GROUP) if isinstance(loss, LambdaRank) else None
     label = labels[:, 0] if labels.ndim == 2 else labels
     data = lightgbm.Dataset(table.bins.T.astype(np.float32), label, group=group, params=settings)
-    return lightgbm.train(settings, data, options.trees).predict
+    return lightgbm.train(settings, data, n_rounds).predict
 
 
 if __name__ == "__main__":

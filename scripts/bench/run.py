@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"compare", "measuring", "run", "slow_link"}
+NOT_BENCHMARKS = {"compare", "headlines", "measuring", "run", "slow_link"}
 PACKAGES = ("numpy", "numba", "scipy", "pyzmq", "xgboost-cpu", "lightgbm", "scikit-learn", "opendp")
 
 

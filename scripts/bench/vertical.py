@@ -57,6 +57,12 @@ class Case:
     n_passive: int
     model: dict[str, Any]
     repeat: int = 3
+    n_parties: int = 1
+
+    @property
+    def passive(self) -> list[str]:
+        """Names of the passive parties, each of which has `n_passive` columns."""
+        return ["b", *(f"b{i}" for i in range(1, self.n_parties))]
 
 
 CASES = (
@@ -114,12 +120,13 @@ def measure(case: Case, *, link: str, align: str, is_plain: bool) -> None:
 
 def prepare(root: Path, case: Case, align: str) -> dict[str, Path]:
     """Both parties' folders with tables, keys and schemas."""
-    folders = {"a": root / "a", "b": root / "b"}
+    folders = {party: root / party for party in ("a", *case.passive)}
     for party, folder in folders.items():
         folder.mkdir(parents=True)
         generate(folder, party)
-    for party, peer in (("a", "b"), ("b", "a")):
-        (folders[party] / f"{peer}.public").write_bytes((folders[peer] / f"{peer}.public").read_bytes())
+    for party in folders:
+        for peer in case.passive if party == "a" else ["a"]:
+            (folders[party] / f"{peer}.public").write_bytes((folders[peer] / f"{peer}.public").read_bytes())
         names = columns_of(party, case)
         schema: dict[str, Any] = {"id": "id", "columns": {name: {"lower": -4, "upper": 4} for name in names}}
         if party == "a":
@@ -145,7 +152,8 @@ def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
         "report": False,
     }
     if party == "a":
-        return {**common, "role": "active", "passive": [{"name": "b", "public_key": "b.public"}], "model": case.model}
+        passive = [{"name": name, "public_key": f"{name}.public"} for name in case.passive]
+        return {**common, "role": "active", "passive": passive, "model": case.model}
     return {
         **common,
         "role": "passive",
@@ -156,20 +164,21 @@ def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
 
 def columns_of(party: str, case: Case) -> list[str]:
     """Names of a party's columns."""
-    return [f"{party}{i}" for i in range(case.n_own if party == "a" else case.n_passive)]
+    return [f"{party}_{i}" for i in range(case.n_own if party == "a" else case.n_passive)]
 
 
 def write_table(path: Path, case: Case, party: str) -> None:
-    """Normal columns, one group of rows at a time; labels depend on the first two columns of either party."""
+    """Normal columns, one group of rows at a time; labels depend on the first two columns of `a` and of `b`."""
     names = columns_of(party, case)
     writer = None
     for group, start in enumerate(range(0, case.n_rows, GROUP_ROWS)):
         n_rows = min(GROUP_ROWS, case.n_rows - start)
-        drawn = {owner: np.random.default_rng([group, i]) for i, owner in enumerate("aby")}
+        drawn = {owner: np.random.default_rng([group, i]) for i, owner in enumerate(["a", "b", "y", *case.passive[1:]])}
         leading = {owner: drawn[owner].normal(size=(n_rows, 2)) for owner in "ab"}
         columns: dict[str, Any] = {"id": np.arange(start, start + n_rows)}
         for i, name in enumerate(names):
-            columns[name] = (leading[party][:, i] if i < 2 else drawn[party].normal(size=n_rows)).round(4)
+            is_leading = i < 2 and party in leading
+            columns[name] = (leading[party][:, i] if is_leading else drawn[party].normal(size=n_rows)).round(4)
         if party == "a":
             score = leading["a"].sum(axis=1) + leading["b"][:, 0] * leading["b"][:, 1] + leading["b"][:, 0]
             columns["y"] = (score + drawn["y"].normal(size=n_rows) > 0).astype(np.int8)
@@ -188,14 +197,14 @@ def run_once(folders: dict[str, Path], run_id: str, *, link: str) -> dict[str, A
     for party, folder in folders.items():
         document = json.loads((folder / "run.json").read_text())
         document |= {"run_id": run_id, "listen" if party == "a" else "connect": address(at_a if party == "a" else at_b)}
-        if party == "b":
+        if party != "a":
             document["ledger"] = {"path": f"{run_id}.sqlite"}
         (folder / "run.yaml").write_text(yaml.safe_dump(document))
     load = os.getloadavg()[0]
     started = time.monotonic()
     processes = {
         party: subprocess.Popen(
-            [sys.executable, "-m", "parties.cli", f"party-{party}", str(folder / "run.yaml")],
+            [sys.executable, "-m", "parties.cli", f"party-{party[0]}", str(folder / "run.yaml")],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -234,7 +243,9 @@ def ended(party: str, process: subprocess.Popen[str]) -> Iterator[tuple[str, flo
 def from_logs(folders: dict[str, Path], run_id: str) -> dict[str, float]:
     """Bytes and times as the parties' own logs have them."""
     lines = [json.loads(line) for line in (folders["a"] / "runs" / run_id / "log.jsonl").read_text().splitlines()]
-    of_b = [json.loads(line) for line in (folders["b"] / "runs" / run_id / "log.jsonl").read_text().splitlines()]
+    passive = [folder for party, folder in folders.items() if party != "a"]
+    logs = [(folder / "runs" / run_id / "log.jsonl").read_text().splitlines() for folder in passive]
+    of_b = sorted((json.loads(line) for log in logs for line in log), key=lambda line: line["time"])
     times = {
         word: moment(lines, *word.split(" ", 1)) for word in ("received hello", "received offer", "sent split ranks")
     }
@@ -246,7 +257,8 @@ def from_logs(folders: dict[str, Path], run_id: str) -> dict[str, float]:
     both = sent + sum(line["bytes"] for line in lines if line["event"] == "sent")
     document = json.loads((folders["b"] / "runs" / run_id / "meta.json").read_text())
     # Every generated column has more than 256 ranks and fewer than 65,536.
-    packed = 2 * document["n_rows"] * len(yaml.safe_load((folders["b"] / "schema.yaml").read_text())["columns"])
+    schemas = [yaml.safe_load((folder / "schema.yaml").read_text()) for folder in passive]
+    packed = 2 * document["n_rows"] * sum(len(schema["columns"]) for schema in schemas)
     return {
         "ready_seconds": round(end - ready, 3),
         "until_offer": round(offered - ready, 3),

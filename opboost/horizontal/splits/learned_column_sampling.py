@@ -7,6 +7,8 @@ tells nobody apart are the same release as the others, and are wasted.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,9 @@ from opboost.trees.complete import Uniforms
 
 # A column without any merit is drawn as if it stood out by so many variances of the noise on one sum.
 _LEAST_MERIT = 2.0
+
+# Columns are kept whose merit is so many deviations of what noise and chance alone make of it.
+_LEAST_DEVIATIONS = 2.0
 
 # How much of what is known of a column remains when it is asked again: gradients change.
 _MEMORY = 0.5
@@ -41,6 +46,7 @@ class LearntColumns:
         self._uniforms = uniforms
         self._merits = np.zeros(n_columns)
         self._is_known = np.zeros(n_columns, np.bool_)
+        self._is_open = np.ones(n_columns, np.bool_)
         self._drawn: NDArray[np.int64] = np.arange(0)
         self._variance = 0.0
 
@@ -57,8 +63,29 @@ class LearntColumns:
         # The first to come, of arrivals at these rates, are drawn in proportion to the weights.
         with np.errstate(divide="ignore", invalid="ignore"):
             arrivals = np.where(weights > 0, waits / weights, np.inf)
-        self._drawn = np.lexsort((waits, arrivals, self._is_known))[:n_drawn]
+        order = np.lexsort((waits, arrivals, self._is_known))
+        self._drawn = order[self._is_open[order]][:n_drawn]
         return self._drawn
+
+    def keep_best(self, *, std: float, energy: float, n_sums: int) -> int:
+        """Draw no more columns whose sums did not stand out; returns how many are left, at least a root of all.
+
+        Parameters
+        ----------
+        std : float
+            Deviation of the noise on each sum that was learned from.
+        energy : float
+            Sum of the squared gradients of all records, about: so large are the squares of sums of chance.
+        n_sums : int
+            Per tree.
+        """
+        variance = std**2 + energy / n_sums
+        if variance == 0:
+            return len(self._merits)
+        stands_out = (self._merits - energy) / (variance * math.sqrt(2 * n_sums))
+        least = np.sort(stands_out)[-math.ceil(math.sqrt(len(stands_out)))]
+        self._is_open = stands_out >= min(_LEAST_DEVIATIONS, float(least))
+        return int(self._is_open.sum())
 
     def learn(self, sums: Values, std: float) -> None:
         """Update the weights with the noisy gradient sums of the tree whose columns were drawn last.

@@ -102,8 +102,14 @@ def wait_for(happened: Callable[[], Any], process: Command) -> None:
 def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
     parties: Any, outcomes: Outcomes, client: Client
 ) -> None:
-    """The shop has a cluster of its own, and is killed while its ranks are drawn; then the bank loses a worker."""
-    parties.shop.run["dask"] = {"workers": 1}
+    """The shop has a cluster of its own, and is killed while its ranks are drawn; then the bank loses a worker.
+
+    Records lie in any order, and are compared again by whoever is started again.
+    """
+    parties.shop.run["dask"] = {"workers": 1, "partition_rows": 250}
+    for site in (parties.bank, parties.shop):
+        site.run |= {"data": "shuffled", "align": {"method": "psi"}}
+        in_a_folder(site.table.sample(frac=1, random_state=5), site.path / "shuffled", 3)
     # Two processes and a cluster start meanwhile.
     for site in (parties.bank, parties.shop):
         site.run["wait"] = 90
@@ -126,7 +132,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
                 train_active(run, insecure=False, terminal=SILENT)
 
         def kill_the_shop() -> None:
-            wait_for(lambda: list(blocks.glob("work.*/*/0.orders.npy")), shop)
+            wait_for(lambda: list(blocks.rglob("0.orders.npy")), shop)
             shop.kill()
             shop.communicate()
 

@@ -31,7 +31,7 @@ def test_a_schema_names_the_bounds_that_are_to_be_written(table: Path, tmp_path:
     target = tmp_path / "schema.yaml"
     code, out, _ = run("schema", table, "--out", target, "--bounds", "age=0:120", "--format", "json")
     assert code == 0
-    assert json.loads(out) == {"schema": str(target), "columns": 2, "bounds_to_write": ["debt"]}
+    assert json.loads(out) == {"schema": str(target), "columns": 2, "left_out": [], "bounds_to_write": ["debt"]}
     code, _, error = run("schema", table, "--out", target)
     assert code == 1
     assert str(target) in error
@@ -51,7 +51,8 @@ def test_a_partys_folder_is_made_and_the_next_step_told(table: Path, tmp_path: P
     found = json.loads(out)
     assert code == 0
     assert found["next"] == f"opboost doctor {tmp_path / 'made' / 'run.yaml'}"
-    assert found["bounds_to_write"] == ["shop: debt"]
+    assert found["bounds_to_write"] == [f"{tmp_path / 'made' / 'schema.yaml'}: debt"]
+    assert (found["left_out"], found["repeated_ids"]) == ([], [])
     assert all(Path(path).exists() for path in found["made"])
     assert found["send"].startswith(str(tmp_path / "made" / "keys" / "shop"))
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import random
+from collections.abc import Sequence
+from contextlib import suppress
 
+import numpy as np
 import pytest
 
 from parties.horizontal.answered_questions import Answered, AnsweredQuestions
+from parties.horizontal.public_randomness import needed
 from protocols.errors import UnexpectedMessage
 
 
@@ -84,3 +89,49 @@ def test_a_sum_that_was_opened_is_opened_over_the_same_workers_alone() -> None:
     again.now = again.asked("b")
     again.answered = again.summed(1)
     again.opened_over(("w0", "w1"))
+
+
+WORKERS = tuple(f"w{i}" for i in range(6))
+
+
+def openings(threshold: int, n_colluders: int, draw: random.Random) -> list[tuple[str, ...]]:
+    """Sets of workers over which a coordinator has one sum opened, among ever other workers, with some that help it."""
+    own = Answered(n_trees=1, n_questions=1, n_summed=1)
+    asked = {name: AnsweredQuestions(own, batch_size=1) for name in WORKERS[n_colluders:]}
+    opened = []
+    for _ in range(60):
+        epoch = draw.sample(WORKERS, draw.randint(threshold, len(WORKERS)))
+        n_needed = needed(threshold, len(epoch))
+        survivors = tuple(sorted(draw.sample(epoch, draw.randint(n_needed, len(epoch)))))
+        willing: dict[str, Answered] = {}
+        for name in draw.sample(survivors, len(survivors)):
+            with suppress(KeyError, UnexpectedMessage):
+                willing[name] = asked[name].opened_over(survivors)
+        n_asked = n_needed - sum(name not in asked for name in survivors)
+        if len(willing) >= n_asked:
+            for name in [*willing][: max(0, n_asked)]:
+                asked[name].answered = willing[name]
+            opened.append(survivors)
+    return opened
+
+
+def tells_one(opened: Sequence[tuple[str, ...]], n_colluders: int) -> bool:
+    """Whether an honest worker's answer follows from these sums and the answers of those that help."""
+    known = np.array(
+        [[name in one for name in WORKERS] for one in (*opened, *zip(WORKERS[:n_colluders], strict=True))], float
+    )
+    rank = np.linalg.matrix_rank(known)
+    units = np.eye(len(WORKERS))[n_colluders:]
+    return any(np.linalg.matrix_rank(np.vstack([known, unit])) == rank for unit in units)
+
+
+@pytest.mark.parametrize(
+    ("threshold", "n_colluders", "is_safe"), [(2, 0, True), (4, 1, True), (5, 2, True), (3, 1, False), (4, 2, False)]
+)
+def test_sums_that_workers_open_tell_no_single_answer_if_twice_the_threshold_is_over_all_workers_and_helpers(
+    threshold: int, n_colluders: int, is_safe: bool
+) -> None:
+    """The twins have one helper too many: it may be the only one in two openings of a sum."""
+    draw = random.Random(threshold)
+    found = [tells_one(openings(threshold, n_colluders, draw), n_colluders) for _ in range(60)]
+    assert any(found) is not is_safe

@@ -19,7 +19,7 @@ from parties.cluster.rows import PartsOnDask
 from parties.config.cluster_section import DaskSection
 from parties.config.recipes import SummedRecipe
 from parties.errors import TableError, WorkersLost
-from parties.horizontal.row_partitions import PartsHere, part_files
+from parties.horizontal.row_partitions import PartsHere, check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from tests.support.row_partitions import SMALL, TRAININGS, TRUSTED, files, parted, recipe_of, write_rows
 
@@ -191,3 +191,16 @@ def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"named \*.parquet"):
         part_files([schema], schema, objective=objective)
     assert len(part_files(tmp_path / "parts" / "*.parquet", schema, objective=objective)) == 3
+
+
+def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_rows(tmp_path)
+    found = files(tmp_path)
+    names = [file.names() for file in found]
+    halves = [
+        np.frombuffer(b"".join(b"same" * 2 + one.ljust(16, b"\0")[8:] for one in part.tolist()), "S16")
+        for part in names
+    ]
+    check_ids(halves, found)
+    with pytest.raises(TableError, match="different ids"):
+        check_ids([np.frombuffer(b"same" * 4 * len(part), "S16") for part in names], found)

@@ -29,6 +29,7 @@ from parties.ledger.cell_store import CellStore
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.tables import blocks
 from tests.support.released_cells import (
     IDS,
     N_ROWS,
@@ -525,3 +526,26 @@ def test_tests_and_answers_are_counted_over_all_runs(path: Path) -> None:
     on_account(path, predict([1, 2, 3]), occasion=replace(SPRING, task="predict"))
     with Ledger(path) as ledger:
         assert ledger.n_answered == {"spend": 3, "visits": 3, "town": 3}
+
+
+def test_records_that_share_the_accounts_key_are_drawn_apart_and_never_charged_too_little(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two of 10^9 ids may by accident: the account knows records by half of their names."""
+    whole = blocks.record_names
+
+    def sharing(ids: Any) -> Any:
+        names = [one.ljust(blocks.NAME_BYTES, b"\0") for one in whole(ids).tolist()]
+        return np.frombuffer(b"".join(b"same key" + name[8:] for name in names), blocks.NAME)
+
+    monkeypatch.setattr(blocks, "record_names", sharing)
+    path, odd = tmp_path / "ledger.sqlite", pd.Index(IDS[1::2])
+    first = on_account(path, train(ids=odd, data=table().iloc[1::2]))
+    all_of_them = on_account(path, train())
+    # Draws are found by whole names: the first ones stay, and the others are new.
+    for one, other in zip(all_of_them, first, strict=True):
+        assert (one.marked[1::2] == other.marked).all()
+    assert len(np.unique(all_of_them[0].codes)) > 10
+    with Ledger(path) as ledger:
+        # Each record was charged once; the shared account counts both charges.
+        assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)

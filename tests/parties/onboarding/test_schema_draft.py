@@ -179,6 +179,7 @@ def test_labels_of_words_are_described(
         (table(y=cycle("a", "b", "c")), Hints(label="y"), "3 different words: give the positive one with --positive"),
         (table(), Hints(label="colour"), "no column 'colour'; its columns are id"),
         (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "neither numbers nor dates"),
+        (table(note="same"), Hints(), "has no column that may serve beside 'id'"),
         (table(x=[f"{row}-" for row in range(N_ROWS)]), Hints(bounds={"x": (0, 1)}), "cells such as 9-. Nothing"),
         (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
         (table(**{"a\nb": cycle(1, 2)}), Hints(), "the name of column 2 holds a line break or a control character"),
@@ -187,6 +188,23 @@ def test_labels_of_words_are_described(
 def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hints: Hints, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         drafted(tmp_path, frame, hints)
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ([f"({row}.50)" for row in range(N_ROWS)], "cells such as (9.99)"),
+        ([f"({row % 30}.50)" for row in range(N_ROWS)], "cells such as (9.99)"),
+        ([f"word {row % 30}" for row in range(N_ROWS)], "no category of 10 records"),
+    ],
+)
+def test_the_reason_why_a_column_is_left_out_shows_the_shape_of_a_cell(
+    tmp_path: Path, cells: list[str], why: str
+) -> None:
+    table(x=cells, town=cycle("a", "b")).to_csv(tmp_path / "data.csv", index=False)
+    draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
+    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
+    assert why in draft.notes["x"]
 
 
 @pytest.mark.parametrize("cells", [["31/01/2020", "01/31/2020"], ["31/01/2020", "2020-01-31", "soon"]])
@@ -228,7 +246,7 @@ def test_lines_of_separators_are_no_records(tmp_path: Path) -> None:
 )
 def test_the_record_key_is_found(tmp_path: Path, frame: pd.DataFrame, beside: set[str], found: str) -> None:
     path = tmp_path / "data.csv"
-    frame.to_csv(path, index=False)
+    frame.assign(place=cycle("a", "b")).to_csv(path, index=False)
     assert draft_schema(read_raw(path), path, Hints(beside=frozenset(beside))).id == found
 
 

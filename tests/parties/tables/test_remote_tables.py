@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
-from parties.tables.remote_tables import connect, fetch, holds_secret, reaching, readable_uri
+from parties.tables.remote_tables import STORE_RETRY_S, connect, fetch, holds_secret, reaching, readable_uri
 from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
@@ -166,6 +167,93 @@ def test_no_database_is_made_where_one_is_to_be_read(uri: str, tmp_path: Path) -
     with pytest.raises(TableError, match="cannot be read"):
         fetch(place, tmp_path, query="SELECT 1")
     assert not list(tmp_path.glob("crm*"))
+
+
+@pytest.mark.parametrize(
+    "uri", ["gs://lake/a/x.csv", "gs://lake/a/x.csv?endpoint_override=host", "hdfs://nn:8020/a/x.csv"]
+)
+def test_other_stores_are_read_by_arrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str) -> None:
+    from pyarrow import fs
+
+    asked: list[str] = []
+    (tmp_path / "x.csv").write_text("id\n1\n")
+
+    class Stores:
+        @staticmethod
+        def from_uri(place: str) -> tuple[fs.FileSystem, str]:
+            asked.append(place)
+            return fs.LocalFileSystem(), str(tmp_path / "x.csv")
+
+    monkeypatch.setattr(fs, "FileSystem", Stores)
+    (own := tmp_path / "own").mkdir()
+    assert fetch(uri, own).read_text() == "id\n1\n"
+    limit = f"{'&' if '?' in uri else '?'}retry_limit_seconds={STORE_RETRY_S}" if uri.startswith("gs") else ""
+    assert asked == [uri + limit]
+
+
+def test_a_store_without_its_library_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARROW_LIBHDFS_DIR", str(tmp_path))
+    with pytest.raises(TableError) as found:
+        fetch("hdfs://nn:8020/x.csv", tmp_path)
+    assert str(found.value) == "hdfs://nn/x.csv cannot be read (OSError). Nothing was sent"
+    assert "Unable to load" in "".join(notes_on(found.value))
+
+
+@pytest.mark.parametrize(
+    ("uri", "module"),
+    [
+        ("grpc+tls://host:443", "adbc_driver_flightsql"),
+        ("duckdb:///crm.duckdb", "adbc_driver_duckdb"),
+        ("odbc:DSN=crm", "arrow_odbc"),
+        ("postgresql://host/crm", "adbc_driver_postgresql"),
+    ],
+)
+def test_each_scheme_asks_for_its_own_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uri: str, module: str
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(ConfigError, match=f"needs {module}, which is not installed"):
+        fetch(uri, tmp_path, query="SELECT 1")
+
+
+# In a process of its own: the driver brings a runtime that handles signals.
+FLIGHT = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+import pyarrow.flight as flight
+from parties.tables.parquet_files import read_stored
+from parties.tables.remote_tables import fetch
+
+rows = pa.table({"id": [1, 2, 3], "spend": [0.5, 1.5, None]})
+kinds = {"text": pa.utf8(), "truth": pa.bool_(), "number": pa.int64(), "bits": pa.int32(), "texts": pa.list_(pa.utf8()),
+         "lists": pa.map_(pa.int32(), pa.list_(pa.int32()))}
+parts = [pa.array([], kind) for kind in kinds.values()]
+values = pa.UnionArray.from_dense(pa.array([], pa.int8()), pa.array([], pa.int32()), parts, list(kinds))
+about = pa.table([pa.array([], pa.uint32()), values], ["info_name", "value"])
+
+class Server(flight.FlightServerBase):
+    def get_flight_info(self, context, descriptor):
+        name = b"about" if b"GetSqlInfo" in descriptor.command else descriptor.command
+        table = about if name == b"about" else rows
+        return flight.FlightInfo(table.schema, descriptor, [flight.FlightEndpoint(name, [])], -1, -1)
+    def do_get(self, context, ticket):
+        assert ticket.ticket == b"about" or b"SELECT * FROM t" in ticket.ticket
+        return flight.RecordBatchStream(about if ticket.ticket == b"about" else rows)
+    def do_action(self, context, action):
+        raise NotImplementedError(action.type)
+
+with Server("grpc://127.0.0.1:0") as server:
+    path = fetch(f"grpc://127.0.0.1:{server.port}", Path(sys.argv[1]), query="SELECT * FROM t")
+    assert read_stored(path).equals(rows.to_pandas())
+"""
+
+
+def test_a_query_of_flight_sql_is_a_parquet_file(tmp_path: Path) -> None:
+    pytest.importorskip("adbc_driver_flightsql")
+    words = [sys.executable, "-W", "error", "-c", FLIGHT, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 @pytest.mark.parametrize("shown", [quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET).lower(), "a b/%C3%a9{x"])

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from opboost import DPBoostingClassifier, DPBoostingRegressor
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.recommended import training
 from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
 from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
@@ -20,6 +22,7 @@ from opboost.horizontal.splits import noisy_cells
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, noisy_counts
 from opboost.privacy.accounting import by_gaussian, total_mu
 from opboost.privacy.additive import RoundedGaussian
+from opboost.privacy.releases import gaussian
 from opboost.rng import seeded
 from opboost.trees.losses import Softmax
 
@@ -114,7 +117,9 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: l
     if n_classes:
         model = DPBoostingClassifier(classes=range(n_classes), **common).fit(X, (n_classes * X[:, 0]).astype(int))
         steps = [(plan.score_std, 2**16, n_classes)]
-        ratio, norm = (2.0, 1.0) if n_classes == 2 else (1.0, SOFTMAX_NORM)
+        bound = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
+        assert bound == pytest.approx(math.hypot(0.7, 0.21 / 2), rel=1e-3)
+        ratio, norm = (2.0, bound) if n_classes == 2 else (1.0, SOFTMAX_NORM)
         scales = (2.0**22, 2.0**19)
     else:
         model = DPBoostingRegressor(label_bounds=(-4, 5), **common).fit(X, y)
@@ -132,6 +137,41 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: l
             assert drawn / scale == pytest.approx(std, rel=1e-3)
     assert model.guarantee_.certified
     assert 0.9999 < model.guarantee_.epsilon <= 1.0
+
+
+def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]) -> None:
+    """All noise of trees that is drawn costs what the account has; a tree more would not be paid for."""
+    X = np.random.default_rng(0).random((300, 60))
+    model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
+    model.fit(X, X[:, 0] > 0.5)
+    assert len(model.model_.trees) == 64
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60), n_columns=60)
+    norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
+    stds = [std / 2.0**22 for std, _ in draws[4::2]]
+    assert stds == pytest.approx([plan.screen_std(norm)] * 60 + [plan.sums_std(norm, 4)] * 4)
+    spent = [(1.0, plan.score_std), (plan.counted, plan.cells_std), *((norm, std) for std in stds)]
+    assert by_gaussian([gaussian(*each) for each in spent], DELTA) == pytest.approx(model.guarantee_.epsilon)
+    assert 0.9999 < model.guarantee_.epsilon <= 1.0
+    assert by_gaussian([gaussian(*each) for each in (*spent, spent[-1])], DELTA) > 1.0
+
+
+@pytest.mark.parametrize("n_columns", [3, 40, 41, 200])
+def test_first_trees_of_many_columns_and_all_others_spend_the_budget(n_columns: int) -> None:
+    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0, n_columns=n_columns)
+    assert (plan.n_screened > 0) == (n_columns > 40)
+    assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
+
+
+def test_columns_of_noise_cost_little() -> None:
+    X, y = table(6000)
+    wide = np.column_stack([X, np.random.default_rng(1).random((6000, 60))])
+    alone, among = (
+        DPBoostingClassifier(epsilon=1.0, delta=1e-4, bounds=(0, 1), random_state=0)
+        .fit(rows[:5000], y[:5000] > 1)
+        .predict_proba(rows[5000:])[:, 1]
+        for rows in (X, wide)
+    )
+    assert roc_auc_score(y[5000:] > 1, among) > roc_auc_score(y[5000:] > 1, alone) - 0.04
 
 
 def test_one_record_is_in_one_count_of_a_column_and_round() -> None:

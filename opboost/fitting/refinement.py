@@ -1,0 +1,103 @@
+"""Draws of the exact codes made anew by what trees grown on the first draws make of the label.
+
+The mixture is a coarse model of the label: what a column does only beside others escapes it. Trees grown on its draws
+know better. Proposals from the mixture are drawn again by weights: the density of the label that the trees give, over
+the one that the mixture gives. No tree has seen the rows that it weighs. This is one step of stochastic expectation and
+maximisation (Celeux and Diebolt, 1985) by importance resampling (Rubin, 1987).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.stats import norm
+
+from opboost.arrays import Values
+from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
+from opboost.denoise.mixture import States
+from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
+from opboost.fitting.recipe import Recipe, raw_scores
+from opboost.trees.alternating import Alternates
+from opboost.trees.losses import SquaredError
+
+# Rows up to which draws are made anew: a row costs as much as some hundred rounds of training.
+REFINED_ROWS = 50_000
+
+# Proposals of each row, and rows whose proposals are held at a time.
+N_PROPOSALS, _PIECE_ROWS = 40, 1 << 14
+
+# Groups of equally many predictions, in each of which a number's variance is its own.
+_VARIANCES = 10
+
+# Least density of a label.
+_LEAST = 1e-6
+
+
+def can_refine(recipe: Recipe, n_rows: int) -> bool:
+    """Whether predictions give a density of the label, and rows are not too many."""
+    return n_rows <= REFINED_ROWS and (recipe.n_classes > 0 or isinstance(recipe.loss, SquaredError))
+
+
+def refined(
+    noised: Noised,
+    labels: Values,
+    weights: Values,
+    imputation: Imputation,
+    evidence: Evidence,
+    states: States,
+    recipe: Recipe,
+    *,
+    max_bin: int,
+    rng: np.random.Generator,
+) -> States:
+    """Draws in place of `states`; all rows are trained on, and `imputation` and `evidence` are about them."""
+    found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
+    binned, alternates = versions_of(noised, imputation.sources, states, NoiseChoice.CORRECTED, max_bin=max_bin)
+    table = noised.filled(binned)
+    for k in range(2):
+        others = np.sort(rng.permutation(np.flatnonzero(fold != k))[:FITTED_ROWS])
+        some = alternates.of_rows(others)
+        trees, base_scores = recipe.brief().grow(table.of_rows(others), labels[others], weights[others], some)
+        here = np.flatnonzero(fold == k)
+        for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
+            behind, of_rows = imputation.of_rows(rows), evidence.rows(rows)
+            proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
+            given = np.stack([behind.label_densities(of_rows, one) for one in proposals])
+            both = np.concatenate([states[:, :, rows], proposals])
+            versions = Alternates(
+                alternates.columns, in_bins(noised, imputation.sources, binned, both), tuple(range(len(both)))
+            )
+            scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)
+            predictions = np.stack([recipe.loss.predictions(one.T).reshape(len(rows), -1) for one in scores])
+            densities = _label_densities(labels[rows], predictions, recipe, n_known=len(states))
+            ratios = densities[len(states) :] / np.maximum(given, _LEAST)
+            found[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
+    return found
+
+
+def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_known: int) -> Values:
+    """Density of each row's label, shape ``(n_versions, n_rows)``.
+
+    A number is normal around its prediction, with the variance of the residuals of `n_known` first versions, which were
+    drawn given the label, between predictions that are about as high.
+    """
+    if recipe.n_classes:
+        shares = predictions if recipe.n_classes > 2 else np.concatenate([1 - predictions, predictions], axis=2)
+        return np.asarray(np.maximum(shares[:, np.arange(len(labels)), labels.astype(np.int64)], _LEAST))
+    means = predictions[..., 0]
+    known = means[:n_known].ravel()
+    squares = ((labels - means[:n_known]) ** 2).ravel()
+    group = np.searchsorted(np.quantile(known, np.linspace(0, 1, _VARIANCES + 1)[1:-1]), known)
+    sizes = np.bincount(group, minlength=_VARIANCES)
+    is_there = sizes > 0
+    middles, variances = (np.bincount(group, of, _VARIANCES)[is_there] / sizes[is_there] for of in (known, squares))
+    spread = np.sqrt(np.maximum(np.interp(means, middles, variances), 1e-12))
+    return np.asarray(norm.pdf(labels, means, spread))
+
+
+def _resampled(proposals: States, weights: Values, n_draws: int, *, rng: np.random.Generator) -> States:
+    """Draws among each row's proposals by their weights, of shape ``(n_proposals, n_rows)``: systematic resampling."""
+    reached = np.cumsum(weights, axis=0)
+    wanted = (np.arange(n_draws)[:, None] + rng.random(reached.shape[1])) / n_draws * reached[-1]
+    chosen = np.minimum((reached[None] < wanted[:, None]).sum(axis=1), len(proposals) - 1)
+    chosen = rng.permuted(chosen, axis=0)
+    return np.take_along_axis(proposals, chosen[:, None], axis=0)

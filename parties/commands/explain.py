@@ -1,0 +1,75 @@
+"""`opboost explain`: importance and partial dependence of a joint model, and what names in them mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from parties.commands.console import Format, FormatOption, RunFile, print_result, terminal_of_command
+from parties.errors import ConfigError
+
+EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
+
+
+def explain(
+    run_file: RunFile,
+    of: Annotated[
+        Path | None, typer.Option(help="On a passive party's host: the active party's explanation or reasons.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; by default one in the run folder.")] = None,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Write what a finished run's model makes of every column; as a passive party, put it in own words.
+
+    The active party's explanation has the importance and the partial dependence of every column, by the trees' own
+    statistics: nobody is asked. Passive parties' columns have the names that they were offered under.
+    """
+    from parties.config.reading import read_role, read_run
+    from parties.config.vertical import ActiveRun, PassiveRun
+    from parties.runs.run_folder import RunFolder
+    from parties.storage.atomic_files import write_json
+
+    with terminal_of_command():
+        if (role := read_role(run_file)) == "active":
+            from opboost.explanation.partial_dependence import dependences
+
+            active = read_run(run_file, ActiveRun)
+            found = dependences(RunFolder(active.run_folder).load_joint_model().ensemble)
+            target = out or active.run_folder / EXPLANATION_FILE
+            columns = [one.to_dict() for one in found]
+            write_json(target, {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "columns": columns})
+            names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
+            shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
+            print_result(form, share_of_gain=shares, explanation=str(target))
+        elif role == "passive" and of is not None:
+            run = read_run(run_file, PassiveRun)
+            target = out or run.run_folder / of.name
+            _in_own_words(run, of, target)
+            print_result(form, explanation=str(target))
+        else:
+            raise ConfigError(f"{run_file} is of role {role}: explanations are an active party's, or --of one")
+
+
+def _in_own_words(run: Any, of: Path, target: Path) -> None:
+    """Write an explanation, or a table of reasons, with the passive party's own names."""
+    import pandas as pd
+
+    from parties.runs.run_folder import RunFolder
+    from parties.storage.atomic_files import write_json, write_text
+    from parties.storage.csv_cells import as_text
+    from parties.vertical.reasons import OwnWords
+
+    words = OwnWords(run.party, RunFolder(run.run_folder).load_router(), run.opaque_names)
+    try:
+        if of.suffix == ".csv":
+            table = pd.read_csv(of, dtype=str, keep_default_na=False)
+            write_text(target, words.reasons(table).map(as_text).to_csv(index=False))
+            return
+        document = json.loads(of.read_text())
+        columns = [words.dependence(column) for column in document["columns"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{of} is no explanation or table: {type(error).__name__}. Nothing was written") from None
+    write_json(target, {**document, "columns": columns})

@@ -1,0 +1,56 @@
+"""`opboost explain`: the active party's explanation of a run, and the passive party's reading of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from typer.testing import CliRunner
+
+from parties.cli import app
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+
+
+def _explain(*words: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["explain", *map(str, words), "--format", "json"])
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    bank, shop = sites.bank.write(), sites.shop.write()
+    parties = {"bank": (train_active, bank), "shop": (train_passive, shop)}
+    calls = {
+        name: lambda call=call, path=path: call(path, insecure=False, terminal=Terminal())
+        for name, (call, path) in parties.items()
+    }
+    outcomes(40, calls)
+    code, out, err = _explain(bank)
+    assert code == 0, err
+    shares = json.loads(out)["share_of_gain"]
+    assert set(shares) == {"age", "shop: c0", "shop: c1"}
+    told = sites.bank.run_folder / "explanation.json"
+    assert json.loads(out)["explanation"] == str(told)
+    code, out, err = _explain(shop, "--of", told)
+    assert code == 0, err
+    read = {one["column"]: one for one in json.loads((sites.shop.run_folder / told.name).read_text())["columns"]}
+    assert set(read) == {"age", "spend", "visits"}
+    spend = read["spend"]
+    assert spend["thresholds"] == sorted(spend["thresholds"])
+    assert 0 < spend["thresholds"][0] < spend["thresholds"][-1] < 100
+    assert len(spend["scores"]) == len(spend["thresholds"]) + 1
+    assert spend["scores"][-1][0] > spend["scores"][0][0]
+
+    reasons = tmp_path / "reasons.csv"
+    pd.DataFrame({"id": ["k1"], "reason_1": ["shop: c0"], "reason_2": ["age"]}).to_csv(reasons, index=False)
+    assert _explain(shop, "--of", reasons, "--out", tmp_path / "own.csv")[0] == 0
+    assert pd.read_csv(tmp_path / "own.csv").iloc[0].tolist() == ["k1", "spend", "age"]
+    (tmp_path / "bad.json").write_text("[1]")
+    for words in ((shop,), (shop, "--of", tmp_path / "none.csv"), (shop, "--of", tmp_path / "bad.json")):
+        code, _, err = _explain(*words)
+        assert code == 1
+        assert "explanation" in err
