@@ -13,7 +13,8 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.metrics import main_metric
-from opboost.trees.losses import Loss
+from opboost.trees.losses import LambdaRank, Loss
+from opboost.trees.losses.ranking import ndcg_of_groups
 from opboost.trees.tree import Ensemble
 
 N_RESAMPLES = 500
@@ -103,7 +104,8 @@ def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, 
     is_scored : ndarray of bool, shape (n_rows,)
         Which records have a joint prediction.
     seed : int
-        Of the bootstrap: records are drawn with replacement, the same for both models.
+        Of the bootstrap: records, or the groups in which they are ranked, are drawn with replacement, the same for
+        both models.
     """
     metric, n_scored = main_metric(loss), int(is_scored.sum())
     sign = 1 if metric.is_higher_better else -1
@@ -113,9 +115,15 @@ def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, 
     if not n_scored:
         return replace(found, alone=metric.of(labels, alone))
     labels, alone, joint = labels[is_scored], alone[is_scored], joint[is_scored]
-    rng = np.random.default_rng(seed)
-    samples = [np.arange(n_scored), *(rng.integers(0, n_scored, n_scored) for _ in range(N_RESAMPLES))]
-    scores = np.array([[metric.of(labels[rows], model[rows]) for rows in samples] for model in (alone, joint)])
+    rng, models = np.random.default_rng(seed), (alone, joint)
+    # Rows of a group belong together: groups are drawn, and a metric is the mean of theirs.
+    of_groups = [ndcg_of_groups(labels, model) for model in models] if isinstance(loss, LambdaRank) else None
+    n_drawn = n_scored if of_groups is None else len(of_groups[0])
+    samples = [np.arange(n_drawn), *(rng.integers(0, n_drawn, n_drawn) for _ in range(N_RESAMPLES))]
+    if of_groups is not None:
+        scores = np.array([[each[drawn].mean() for drawn in samples] for each in of_groups])
+    else:
+        scores = np.array([[metric.of(labels[rows], model[rows]) for rows in samples] for model in models])
     uplifts = sign * (scores[1] - scores[0])
     low, high = np.quantile(uplifts[1:], _ENDS).tolist()
     return replace(found, alone=scores[0, 0], joint=scores[1, 0], uplift=uplifts[0], low=low, high=high)

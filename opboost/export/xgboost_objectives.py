@@ -13,8 +13,10 @@ from opboost.trees.losses import (
     AcceleratedFailure,
     Cox,
     Gamma,
+    LambdaRank,
     Logistic,
     Loss,
+    PairwiseRank,
     Poisson,
     PseudoHuber,
     Quantiles,
@@ -37,6 +39,8 @@ SECTIONS: dict[str, str | None] = {
     PseudoHuber.name: "pseudo_huber_param",
     Cox.name: None,
     AcceleratedFailure.name: "aft_loss_param",
+    LambdaRank.name: "lambdarank_param",
+    PairwiseRank.name: "lambdarank_param",
 }
 
 
@@ -67,6 +71,9 @@ def read_objective(objective: dict[str, Any], n_classes: int) -> Loss:
     if name not in SECTIONS:
         raise ModelFileError(f"its objective is {name!r}; an ensemble can have {', '.join(SECTIONS)}")
     plain = loss_by_name(name, n_classes)
+    if isinstance(plain, LambdaRank):
+        # XGBoost chooses pairs in other ways, too; predictions do not depend on them.
+        return plain
     written = objective.get(SECTIONS[name] or "", {})
     return loss_by_name(name, n_classes, **{key: _setting(written[key]) for key in plain.settings if key in written})
 

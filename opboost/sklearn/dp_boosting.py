@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,9 @@ from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature
+
+# Records times mu, per output, below which AUC is about .6 and R^2 below .1 on inner folds.
+_LEAST_SIGNAL = 30.0
 
 _PARAMETERS = """
     Parameters
@@ -44,6 +47,9 @@ _PARAMETERS = """
     Attributes
     ----------
     guarantee_ : RecordGuarantee
+    remarks_ : tuple of str
+        What released counts tell of the bounds and the budget: columns or labels between bounds that are far too wide,
+        or a budget that shrinks predictions to nearly a constant.
     model_ : Ensemble
         Holds no counts, no covers and nothing per record.
     models_ : tuple of Ensemble
@@ -73,6 +79,7 @@ class _DPBoosting(DividedRows):
     n_estimators: int | None = None
     max_depth: int | None = None
     max_cells: int = 64
+    remarks_: tuple[str, ...] = field(init=False)
 
     def _keep_trained(self, task: PublicTask, train: Callable[..., TrainedBatches], *labels: Any, loss: Loss) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
@@ -85,6 +92,7 @@ class _DPBoosting(DividedRows):
         done = train(task.grid, *labels, epsilon=task.epsilon, delta=self.delta, sizes=sizes, rng=bits)
         model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
         self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
+        self.remarks_ = tuple(_remarks(task, done))
         self.guarantee_ = self._guarantee(
             task,
             epsilon=by_gaussian(done.releases, self.delta) if done.releases else math.inf,
@@ -92,6 +100,19 @@ class _DPBoosting(DividedRows):
             account="exact Gaussian composition" if done.releases else "no noise",
             is_secure=bits.is_secure,
         )
+
+
+def _remarks(task: PublicTask, done: TrainedBatches) -> Iterator[str]:
+    """Sentences about bounds and budget, from what was released."""
+    for column in done.crowded:
+        yield (
+            f"column {task.names[column]!r}: half of its cells lie in less than a hundredth of its bounds; narrower "
+            "public bounds leave more of the budget to the trees"
+        )
+    if done.spread <= task.spread / 4:
+        yield f"most labels lie in {done.spread / task.spread:.0%} of label_bounds; narrower public bounds cost less"
+    if done.signal < _LEAST_SIGNAL:
+        yield "the budget is small for so few records: noise shrinks predictions to nearly a constant"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -223,7 +223,7 @@ def read_scores(path: Path) -> pd.Series:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"id": str})
         values = pd.to_numeric(frame["prediction"]).to_numpy(np.float64)
         ids = pd.Index(frame["id"].astype(str), dtype=object)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, KeyError, TypeError, ValueError) as error:
         raise TableError(f"{path} holds no predictions: {type(error).__name__}. Nothing was computed") from None
     if not ids.is_unique:
         raise TableError(f"{path} has an id twice. Nothing was computed")

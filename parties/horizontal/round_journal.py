@@ -1,17 +1,20 @@
 """Round journal: what a coordinator keeps so that a new process of it goes on with the same run.
 
 Everything that a coordinator does follows from its random key, the drawing of the public bits and the sums of the
-rounds. A new process trains again on the sums that are kept, and asks for those that are not. The file lies in the run
-folder, readable by its owner alone, while a worker may need the coordinator: the sums are those that the coordinator
-has seen anyway, and from the key comes the noise that it adds.
+rounds. A new process trains again on the sums that are kept, and asks for those that are not. Workers answer no earlier
+question again, so all is kept in two files, each entry with its digest: what a power cut or a bad sector has damaged is
+read from the other one. They lie in the run folder, readable by its owner alone, while a worker may need the
+coordinator: the sums are those that the coordinator has seen anyway, and from the key comes the noise that it adds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 import weakref
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -19,13 +22,10 @@ from numpy.typing import NDArray
 
 from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
-from parties.storage.sqlite import connect, reporting, transaction
+from parties.storage.sqlite import connect, reporting
 from protocols.messages.horizontal import Commitments, Reveals
 
-_TABLES = (
-    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, content BLOB NOT NULL)",
-    "CREATE TABLE IF NOT EXISTS sums (number INTEGER PRIMARY KEY, vector BLOB NOT NULL)",
-)
+_TABLE = "CREATE TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY, content BLOB NOT NULL, digest BLOB NOT NULL)"
 
 
 class RoundJournal:
@@ -41,23 +41,31 @@ class RoundJournal:
     Raises
     ------
     LedgerError
-        If the file cannot be used.
+        If a file cannot be used.
     """
 
     def __init__(self, path: Path | None = None, *, begin: Callable[[], None] = lambda: None) -> None:
         self._path = path or Path("memory")
         self._begin = begin
-        if path is not None:
-            self._database = connect(path, _TABLES)
+        if path is None:
+            self._copies = [sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)]
+            weakref.finalize(self, self._copies[0].close)
+            self._copies[0].execute(_TABLE)
             return
-        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        weakref.finalize(self, self._database.close)
-        for table in _TABLES:
-            self._database.execute(table)
+        places = [path, path.with_suffix(".copy.sqlite")]
+        is_damaged = [_is_damaged(place) for place in places]
+        for place, is_bad in zip(places, is_damaged, strict=True):
+            with reporting(place):
+                for part in ("", "-wal", "-shm") if is_bad else ():
+                    Path(f"{place}{part}").unlink(missing_ok=True)
+        self._copies = [connect(place, [_TABLE]) for place in places]
+        if any(is_damaged):
+            self._restore()
 
     def close(self) -> None:
-        """Close the file."""
-        self._database.close()
+        """Close the files."""
+        for database in self._copies:
+            database.close()
 
     def bits(self) -> BitSource:
         """The coordinator's own bits: the same in every process of the run."""
@@ -75,23 +83,20 @@ class RoundJournal:
         RunFolderError
             If they are malformed.
         """
-        names, rows = self._fact("names"), self._fact("commitments")
-        if names is None or rows is None:
+        kept = self._fact("commitments")
+        if not kept:
             return None
         try:
-            return Commitments(
-                names=tuple(json.loads(names)), rows=np.frombuffer(rows, np.uint8).reshape(-1, 32), is_open=True
-            )
-        except (TypeError, ValueError):
+            document = json.loads(kept)
+            rows = np.frombuffer(bytes.fromhex(document["rows"]), np.uint8).reshape(-1, 32)
+            return Commitments(names=tuple(document["names"]), rows=rows, is_open=True)
+        except (KeyError, TypeError, ValueError):
             raise self._malformed() from None
 
     def note_commitments(self, committed: Commitments | None) -> None:
         """Keep the commitments before anybody is asked to reveal, or None to have the next drawing begin anew."""
-        with reporting(self._path), transaction(self._database):
-            self._database.execute("DELETE FROM facts WHERE name IN ('names', 'commitments')")
-            if committed is not None:
-                self._keep("names", json.dumps(committed.names).encode())
-                self._keep("commitments", committed.rows.tobytes())
+        document = committed and {"names": committed.names, "rows": committed.rows.tobytes().hex()}
+        self._keep("commitments", json.dumps(document).encode() if document else b"")
         self._begin()
 
     @property
@@ -118,14 +123,12 @@ class RoundJournal:
 
     def sum(self, number: int) -> NDArray[np.int64] | None:
         """The sum with this number; None if it is not known yet."""
-        with reporting(self._path):
-            row = self._database.execute("SELECT vector FROM sums WHERE number = ?", (number,)).fetchone()
-        return None if row is None else np.frombuffer(row[0], "<i8").astype(np.int64)
+        kept = self._fact(f"sum {number}")
+        return None if kept is None else np.frombuffer(kept, "<i8").astype(np.int64)
 
     def note_sum(self, number: int, total: NDArray[np.int64]) -> None:
         """Keep a sum."""
-        with reporting(self._path):
-            self._database.execute("INSERT INTO sums VALUES (?, ?)", (number, total.astype("<i8").tobytes()))
+        self._keep(f"sum {number}", total.astype("<i8").tobytes())
 
     def survivors(self, number: int) -> frozenset[str]:
         """The workers over whom the sum with this number may have been opened; nobody for none."""
@@ -149,11 +152,44 @@ class RoundJournal:
     def _malformed(self) -> RunFolderError:
         return RunFolderError(f"{self._path} is malformed; choose another run_id. Nothing was sent")
 
-    def _fact(self, name: str) -> bytes | None:
+    def _restore(self) -> None:
+        """Keep in both files what is left in one of them."""
         with reporting(self._path):
-            row = self._database.execute("SELECT content FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else bytes(row[0])
+            found = {name for database in self._copies for (name,) in database.execute("SELECT name FROM kept")}
+        for name in found:
+            self._keep(name, self._fact(name) or b"")
+
+    def _fact(self, name: str) -> bytes | None:
+        is_damaged = False
+        for database in self._copies:
+            with reporting(self._path):
+                row = database.execute("SELECT content, digest FROM kept WHERE name = ?", (name,)).fetchone()
+            if row is not None and row[1] == _digest(name, row[0]):
+                return bytes(row[0])
+            is_damaged |= row is not None
+        if is_damaged:
+            raise self._malformed()
+        return None
 
     def _keep(self, name: str, content: bytes) -> None:
-        with reporting(self._path):
-            self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, content))
+        for database in self._copies:
+            with reporting(self._path):
+                values = (name, content, _digest(name, content))
+                database.execute("INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", values)
+
+
+def _digest(name: str, content: bytes) -> bytes:
+    return hashlib.sha256(repr((name, content)).encode()).digest()
+
+
+def _is_damaged(path: Path) -> bool:
+    """Whether a file is there that SQLite cannot read; one that cannot be opened now is not damaged."""
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            return bool(database.execute("PRAGMA quick_check").fetchone() != ("ok",))
+    except sqlite3.OperationalError:
+        return False
+    except sqlite3.DatabaseError:
+        return True

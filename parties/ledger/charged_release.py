@@ -18,7 +18,7 @@ looks up again what the first has stored.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 
@@ -93,6 +93,7 @@ class Account:
     occasion: Occasion
     rng: BitSource
     keeps: bool = False
+    _reused: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
     def look_up(self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block]) -> list[DueCells]:
         """Find out, column by column, what of some blocks is to be drawn; each block is told.
@@ -212,7 +213,8 @@ class Account:
 
     def _charge(self, cells: Sequence[DueCells], *, notes_reuse: bool) -> list[NDArray[np.void]]:
         """Charge what is new, with keys; returns per column what each cell is drawn under."""
-        reuses = {c.release.cost.column: Reuse(c.charges, c.n_found) for c in cells if c.n_found and notes_reuse}
+        found = (self._reuse(c) for c in cells if c.n_found and notes_reuse)
+        reuses = {column: reuse for column, reuse in found if reuse.n_records}
         charged = [c for c in cells if c.n_new]
         numbers = self.ledger.charge([c.release for c in charged], reuses, self.occasion, self.budget)
         keys = [self.rng.words(4).tobytes() for _ in numbers]
@@ -230,6 +232,18 @@ class Account:
             )
             for c in cells
         ]
+
+    def _reuse(self, cells: DueCells) -> tuple[str, Reuse]:
+        """A column and what is entered of its cells that are used again.
+
+        For predictions that is nothing until it doubles what was entered: nobody fills the ledger by asking again.
+        """
+        column = cells.release.cost.column
+        entered, waiting = self._reused.get(column, (0, 0))
+        waiting += cells.n_found
+        is_due = self.occasion.task != "predict" or waiting >= entered
+        self._reused[column] = (entered + waiting, 0) if is_due else (entered, waiting)
+        return column, Reuse(cells.charges, waiting if is_due else 0)
 
     def _store(self, cells: Sequence[DueCells], orders: Sequence[NDArray[np.void]], blocks: Sequence[Block]) -> bool:
         """Keep what was drawn, and remove the keys; False if somebody else has drawn under one of them meanwhile."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from measuring import say
+from measuring import free_ports, say
 from numpy.typing import NDArray
 
 from opboost import rng
@@ -42,7 +42,6 @@ from protocols.transport.zmq_listener import Listener
 N_ROWS, N_COLUMNS = 1000, 10
 N_TREES, BATCH_SIZE = 200, 10
 TIMING = Timing(timeout_s=60, wait_s=120)
-PORT = 17671
 
 
 def recipe(n_workers: int) -> FederatedAmongOwners:
@@ -62,6 +61,7 @@ def be_workers(
     n_workers: int,
     keys: list[KeyPair],
     hub: bytes,
+    address: str,
     loaded: Barrier,
     used: Queue[tuple[float, float]],
 ) -> None:
@@ -71,11 +71,11 @@ def be_workers(
     loaded.wait()
     before = time.process_time()
     with ThreadPoolExecutor(len(places)) as threads:
-        list(threads.map(lambda place, own: be_worker(place, n_workers, own, hub), places, keys))
+        list(threads.map(lambda place, own: be_worker(place, n_workers, own, hub, address), places, keys))
     used.put((time.process_time() - before, time.process_time()))
 
 
-def be_worker(place: int, n_workers: int, keys: KeyPair, hub: bytes) -> None:
+def be_worker(place: int, n_workers: int, keys: KeyPair, hub: bytes, address: str) -> None:
     of, bits = recipe(n_workers), rng.secure()
     X, y = table(place)
     job = WorkerJob(
@@ -87,9 +87,7 @@ def be_worker(place: int, n_workers: int, keys: KeyPair, hub: bytes) -> None:
         rng=bits,
         make_rows=lambda: of.rows(X, y, rng=bits.fork("rows")),
     )
-    channel = ConnectedChannel(
-        f"tcp://127.0.0.1:{PORT}", name=job.party, peer="hub", keys=keys, peer_key=hub, timing=TIMING
-    )
+    channel = ConnectedChannel(address, name=job.party, peer="hub", keys=keys, peer_key=hub, timing=TIMING)
     run_worker(job, channel)
     channel.close()
 
@@ -116,11 +114,14 @@ def measure(n_workers: int, n_processes: int | None = None) -> dict[str, Any]:
     names = ["hub", *(f"w{place}" for place in range(n_workers))]
     with tempfile.TemporaryDirectory() as folder:
         keys = {name: read_secret(generate(Path(folder), name)[0]) for name in names}
+    address = f"tcp://127.0.0.1:{free_ports(1)[0]}"
     context, hub = multiprocessing.get_context("spawn"), keys["hub"].public
     shares = [list(range(n_workers))[i :: n_processes or n_workers] for i in range(n_processes or n_workers)]
     loaded, used = context.Barrier(len(shares) + 1), context.Queue()
     processes = [
-        context.Process(target=be_workers, args=(places, n_workers, [keys[f"w{i}"] for i in places], hub, loaded, used))
+        context.Process(
+            target=be_workers, args=(places, n_workers, [keys[f"w{i}"] for i in places], hub, address, loaded, used)
+        )
         for places in shares
     ]
     first, first_cpu = time.perf_counter(), time.process_time()
@@ -129,7 +130,7 @@ def measure(n_workers: int, n_processes: int | None = None) -> dict[str, Any]:
     loaded.wait()
     start, before = time.perf_counter(), time.process_time()
     peers = {name: keys[name].public for name in names[1:]}
-    listener = Listener(f"tcp://127.0.0.1:{PORT}", peers, keys=keys["hub"], timing=TIMING)
+    listener = Listener(address, peers, keys=keys["hub"], timing=TIMING)
     channels = [listener.channel(name) for name in peers]
     workers = WorkerGroup(
         channels=channels, run_id="bench", terms={}, threshold=n_workers // 2 + 1, wait_s=120, patience_s=120

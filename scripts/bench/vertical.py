@@ -149,6 +149,8 @@ def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
         # XGBoost beside it trains on all records.
         "held_out": 0,
         "timeout": 30,
+        # The larger tables are read for minutes before their owner connects.
+        "wait": 900,
         "report": False,
     }
     if party == "a":

@@ -18,7 +18,7 @@ from typing import Any
 
 from parties.reports.figures import Axis, Series, lines, standalone
 
-MEASURES = {"cpu_seconds": "processor seconds", "growth_mb": "memory", "sent_mb": "bytes"}
+MEASURES = {"cpu_seconds": "processor seconds", "growth_mb": "memory, MB", "sent_mb": "sent by B, MB"}
 
 
 def main() -> int:

@@ -7,6 +7,7 @@ is passed over, and a line says so; DP-EBM (`interpret-core`) and `diffprivlib` 
 
     python scripts/reproduce/private_boosting.py --systems ours > ours.jsonl
     RIVALS/bin/python scripts/reproduce/private_boosting.py --systems rivals > rivals.jsonl
+    python scripts/reproduce/private_boosting.py --systems DPBoosting --made-hard noise > noise.jsonl
     python scripts/reproduce/private_boosting.py --read ours.jsonl rivals.jsonl
 """
 
@@ -54,6 +55,40 @@ class Table(NamedTuple):
 
 
 Model = Callable[[Table, float, float, int], Any]
+
+
+def _with_noise(table: Table) -> Table:
+    """With 100 columns of noise."""
+    noise = np.random.default_rng(5).random((len(table.X), 100))
+    lower, upper = table.bounds
+    bounds = np.concatenate([lower, np.zeros(100)]), np.concatenate([upper, np.ones(100)])
+    return table._replace(X=np.column_stack([table.X, noise]), bounds=bounds)
+
+
+def _with_wide_bound(table: Table) -> Table:
+    """With an upper bound of the first column of numbers that is 1000 times as far away."""
+    lower, upper = table.bounds
+    column = np.setdiff1d(np.arange(len(lower)), table.categories)[0]
+    upper = upper.copy()
+    upper[column] = lower[column] + 1000 * (upper[column] - lower[column])
+    return table._replace(bounds=(lower, upper))
+
+
+def _with_wide_labels(table: Table) -> Table:
+    """With label bounds 10 times as wide."""
+    if table.label_bounds is None:
+        raise NotImplementedError("classes have no bounds")
+    lower, upper = table.label_bounds
+    return table._replace(label_bounds=(lower, lower + 10 * (upper - lower)))
+
+
+def _with_few_rows(table: Table) -> Table:
+    """With 625 rows, of which 500 are trained on."""
+    kept = np.random.default_rng(6).permutation(len(table.y))[:625]
+    return table._replace(X=table.X[kept], y=table.y[kept])
+
+
+HARD = {"noise": _with_noise, "bound": _with_wide_bound, "labels": _with_wide_labels, "few": _with_few_rows}
 
 
 def load(name: str, folder: Path) -> Table:
@@ -212,6 +247,10 @@ def measure(arguments: argparse.Namespace) -> None:
     systems = [name for each in arguments.systems for name in GROUPS.get(each, [each])]
     for name in arguments.tables:
         table = load(name, arguments.data)
+        try:
+            table = HARD[arguments.made_hard](table) if arguments.made_hard else table
+        except NotImplementedError:
+            continue
         for system in systems:
             for epsilon in [float("inf")] if system == "no privacy" else arguments.epsilons:
                 started, line = time.perf_counter(), {"table": name, "system": system, "epsilon": str(epsilon)}
@@ -256,6 +295,7 @@ def main() -> None:
     )
     parser.add_argument("--folds", type=int, default=5, help="of five")
     parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--made-hard", choices=HARD, help="change the tables in this way")
     arguments = parser.parse_args()
     if arguments.read:
         read(arguments.read)

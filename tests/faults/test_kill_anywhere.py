@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from parties.commands.exit_codes import ExitCode
-from tests.support.kill_anywhere import CHARGES, MOST_S, SCENES, Fault, Outcome, run_trial
+from tests.support.kill_anywhere import CHARGES, HANG_S, MOST_S, SCENES, Fault, Outcome, run_trial
 
 N_TRIALS = int(os.environ.get("FAULT_TRIALS", 6))
 N_AT_ONCE = int(os.environ.get("FAULT_AT_ONCE", 3))
@@ -34,8 +34,8 @@ def fault_of(outcome: Outcome, model: str, scene: str, kind: str = "") -> str:
     """
     if outcome.tracebacks:
         return f"a traceback: {outcome.tracebacks.splitlines()[-1]}"
-    if outcome.seconds > MOST_S:
-        return f"{outcome.seconds:.0f} s"
+    if outcome.seconds > MOST_S or outcome.still_s > HANG_S:
+        return f"{outcome.seconds:.0f} s, of which nothing happened for {outcome.still_s:.0f} s"
     if kind == "folder" and any(outcome.codes):
         is_over = outcome.charges > CHARGES[scene] or not outcome.errors
         return f"{outcome.charges} charges; {outcome.errors or 'no sentence'}" if is_over else ""
@@ -73,6 +73,8 @@ def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
                     with capsys.disabled():
                         print(wrong[-1], flush=True)  # noqa: T201
     with capsys.disabled():
+        if N_TRIALS >= MANY:
+            print(f"{N_TRIALS} trials from seed {SEED} on, {len(wrong)} of them wrong")  # noqa: T201
         for kind, ended in sorted(found.items()) if N_TRIALS >= MANY else ():
             n_struck, longest_s = sum(one.n_blows > 0 for one in ended), max(one.seconds for one in ended)
             print(f"{kind}: {len(ended)} trials, {n_struck} struck, at most {longest_s:.1f} s")  # noqa: T201
@@ -84,7 +86,8 @@ def test_a_party_that_is_struck_anywhere_ends_in_the_same_model(
     [
         ({"tracebacks": "Traceback\nValueError"}, "a traceback: ValueError"),
         ({"codes": (0, 1), "errors": "lost"}, "exit codes (0, 1): lost"),
-        ({"seconds": MOST_S + 1}, "91 s"),
+        ({"seconds": MOST_S + 1}, "901 s, of which nothing happened for 0 s"),
+        ({"still_s": HANG_S + 1}, "1 s, of which nothing happened for 91 s"),
         ({"charges": 4}, "4 charges where 2 are due"),
         ({"charges": 1}, "1 charges where 2 are due"),
         ({"model": "other"}, "another model"),

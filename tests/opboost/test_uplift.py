@@ -9,7 +9,8 @@ from opboost.arrays import Values
 from opboost.metrics import auc, evaluate, main_metric
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses import LambdaRank, Logistic, Loss, Poisson, Softmax, SquaredError
+from opboost.trees.losses.ranking import ndcg, ndcg_of_groups
 from opboost.trees.tree import Ensemble
 from opboost.uplift import measure_uplift, use_of
 from opboost.vertical import OwnColumn, train
@@ -96,3 +97,16 @@ def test_a_column_that_matters_adds_and_one_that_does_not_adds_less() -> None:
     # The broken twin: what is exchanged for itself adds nothing.
     assert use_of(ensemble, matrix, labels, [], seed=0).uplift == 0
     assert use_of(ensemble, np.tile(matrix[:1], (N, 1)), labels, [0, 1], seed=0).uplift == 0
+
+
+def test_the_interval_of_a_ranking_draws_whole_groups() -> None:
+    rng = np.random.default_rng(7)
+    labels = np.column_stack([rng.integers(0, 3, 400), np.repeat(np.arange(40), 10)]).astype(float)
+    joint, alone, all_rows = labels[:, 0] + 0.5 * rng.normal(size=400), rng.normal(size=400), np.ones(400, np.bool_)
+    found = measure_uplift(LambdaRank(), labels, alone, joint, is_scored=all_rows, seed=1)
+    assert (found.metric, found.joint) == ("ndcg", pytest.approx(ndcg(labels, joint)))
+    each = ndcg_of_groups(labels, joint) - ndcg_of_groups(labels, alone)
+    assert found.uplift == pytest.approx(each.mean())
+    assert found.high is not None
+    assert found.low is not None
+    assert (found.high - found.low) / 2 == pytest.approx(1.96 * each.std() / 40**0.5, rel=0.15)

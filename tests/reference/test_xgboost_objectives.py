@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.export.xgboost_model import from_xgboost, to_xgboost
 from opboost.fitting.outputs import Engine
 from opboost.metrics import metric_by_name
 from opboost.split_tests import bind
@@ -175,6 +176,9 @@ def test_rankings_and_their_metrics_are_xgboosts(loss: LambdaRank) -> None:
     booster = xgboost.train(settings, matrix, settings.pop("n_estimators"))
     np.testing.assert_allclose(found[order], booster.predict(matrix), rtol=0, atol=1e-4)
     np.testing.assert_allclose(_ranked(loss, "xgboost")[3], found, rtol=0, atol=1e-4)
+    back = from_xgboost(booster)
+    assert type(back.loss) is type(loss)
+    np.testing.assert_allclose(to_xgboost(back).inplace_predict(table[order]), booster.predict(matrix), atol=1e-6)
     matrix.set_weight(np.ones(len(first)))
     told = dict(part.split(":") for part in booster.eval(matrix).split()[1:])
     for name in ("ndcg@4", "ndcg@99"):

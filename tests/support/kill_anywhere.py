@@ -19,7 +19,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,10 @@ SCENES: dict[str, dict[str, str]] = {
 # Charges of a run: columns that a passive party released, or runs of workers and owners.
 CHARGES = {"pair": 2, "workers": 3, "chain": 3}
 
-# Seconds that a trial may take: two starts, and twice what a party waits.
-MOST_S = 90.0
+# Seconds that a party waits for another one, after which it ends by itself: who logs nothing for longer hangs. On
+# a busy machine a trial lasts, but something happens; the other limit is for trials that would never end.
+WAIT_S = 60
+HANG_S, MOST_S = WAIT_S + 30.0, 900.0
 
 # A link lasts so long: on a busy machine a handshake takes a part of it.
 LINK_S = 1.0
@@ -75,6 +77,8 @@ class Fault:
 class Outcome:
     """How a trial ended: exit codes, errors, the models' digests, charges, tracebacks, seconds, and number of blows.
 
+    Of the seconds, `still_s` are the longest time in which nobody logged anything, began or ended.
+
     Also the exit code with which the one who was struck ended first; None if it was killed.
     """
 
@@ -86,6 +90,7 @@ class Outcome:
     seconds: float
     n_blows: int
     first_code: int | None = None
+    still_s: float = 0.0
 
 
 class _Striker:
@@ -216,7 +221,7 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
     began = time.monotonic()
     runs, write, listen = {"pair": _pair, "workers": _workers, "chain": _chain}[scene](root)
     for run in runs.values():
-        run |= {"wait": 30, "timeout": 2}
+        run |= {"wait": WAIT_S, "timeout": 2}
     with ExitStack() as stack:
         link = None
         if fault is not None and fault.kind == "link":
@@ -236,6 +241,7 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
         seconds=time.monotonic() - began,
         n_blows=n_blows,
         first_code=trial.first_code,
+        still_s=trial.still_s,
     )
 
 
@@ -248,6 +254,8 @@ class _Trial:
         self._n_starts = dict.fromkeys(paths, 0)
         self._processes: dict[str, Any] = {}
         self.first_code: int | None = None
+        self.still_s = 0.0
+        self._seen: tuple[object, float] = (None, time.monotonic())
 
     @property
     def codes(self) -> tuple[int | None, ...]:
@@ -279,6 +287,18 @@ class _Trial:
         meta = self._root / name / "runs" / "spring" / "meta.json"
         return bool(meta.exists() and json.loads(meta.read_text()).get("unconfirmed"))
 
+    def _look_for_life(self) -> None:
+        """Note for how long nothing has happened."""
+        logs = list[int]()
+        for name in self._paths:
+            # A run folder may be away, or go now.
+            with suppress(FileNotFoundError):
+                logs.append((self._root / name / "runs" / "spring" / "log.jsonl").stat().st_size)
+        now = logs, dict(self._n_starts), self.codes
+        if now != self._seen[0]:
+            self._seen = now, time.monotonic()
+        self.still_s = max(self.still_s, time.monotonic() - self._seen[1])
+
     @property
     def _may_start_again(self) -> bool:
         """Whether somebody starts again whoever ended with an error."""
@@ -287,7 +307,8 @@ class _Trial:
 
     def _watch(self, began: float) -> int:
         since, n_stood = 0.0, 0
-        while time.monotonic() - began < MOST_S:
+        while time.monotonic() - began < MOST_S and self.still_s < HANG_S:
+            self._look_for_life()
             for name, process in list(self._processes.items()):
                 code, struck = process.exitcode, self._root / name / "struck"
                 may_start = self._may_start_again and self._n_starts[name] < MOST_STARTS

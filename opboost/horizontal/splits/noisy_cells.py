@@ -71,6 +71,22 @@ def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) 
     return replace(grid, given=tuple(given))
 
 
+def crowded_columns(placed: PublicGrid) -> list[int]:
+    """Columns with half of their placed cells in less than a hundredth of the bounds, which are far too wide then.
+
+    Notes
+    -----
+    Privacy: post-processing of placed cells.
+    """
+    found = []
+    for column, ((lower, upper), cuts) in enumerate(zip(placed.bounds, placed.cuts, strict=True)):
+        edges = np.concatenate([[lower], cuts, [upper]])
+        half = len(edges) // 2
+        if column not in placed.categorical and (edges[half:] - edges[:-half]).min() < (upper - lower) / 100:
+            found.append(column)
+    return found
+
+
 def noisy_counts(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> Values:
     """Records of every cell of columns of numbers, with noise, shape ``(n_columns, n_cells)``.
 

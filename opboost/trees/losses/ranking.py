@@ -141,12 +141,17 @@ def ndcg(labels: Values, scores: Values, most: float = np.inf) -> float:
     scores : ndarray of float64, shape (n_rows,)
     most : float
     """
+    return float(np.mean(ndcg_of_groups(labels, scores, most)))
+
+
+def ndcg_of_groups(labels: Values, scores: Values, most: float = np.inf) -> Values:
+    """The same of each group, in the order of their numbers."""
     totals = []
     for by in (scores, labels[:, 0]):
         degrees, places, begins = _ranked(labels, by)
         totals.append(np.add.reduceat((places <= most) * (2.0**degrees - 1) / np.log2(places + 1), begins))
     found, ideal = totals
-    return float(np.mean(np.divide(found, ideal, out=np.ones(len(ideal)), where=ideal > 0)))
+    return np.divide(found, ideal, out=np.ones(len(ideal)), where=ideal > 0)
 
 
 def mean_average_precision(labels: Values, scores: Values, most: float = np.inf) -> float:

@@ -727,7 +727,7 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
     [
         ({"engine": "lightgbm"}, "engine must be native or xgboost; got 'lightgbm'"),
         ({"objective": "binary:logistic"}, "a regressor's objective is for numbers; got binary:logistic"),
-        ({"objective": "rank:ndcg"}, "objective must be"),
+        ({"objective": "rank:xendcg"}, "objective must be"),
         ({"eval_metric": "aucpr"}, "eval_metric 'aucpr' does not score"),
         ({"eval_metric": ["rmse", "logloss"]}, "eval_metric 'logloss' does not score"),
         ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),

@@ -85,6 +85,12 @@ def test_what_is_no_table_of_probabilities_is_refused(tmp_path: Path, text: str,
         read_scores(path)
 
 
+def test_lists_are_no_predictions(tmp_path: Path) -> None:
+    pd.DataFrame({"id": ["a"], "prediction": [[0.5]]}).to_parquet(tmp_path / "scores.parquet")
+    with pytest.raises(TableError, match="holds no predictions: TypeError"):
+        read_scores(tmp_path / "scores.parquet")
+
+
 def test_the_command_writes_points_and_a_page_for_their_owner_alone(
     run_file: Path, months: dict[str, Path], tmp_path: Path
 ) -> None:

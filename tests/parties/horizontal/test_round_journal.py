@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -53,19 +54,62 @@ def test_commitments_that_are_dropped_serve_no_drawing() -> None:
     assert (journal.commitments, journal.drawing) == (None, None)
 
 
-def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "rounds.sqlite"
+def filled(path: Path) -> RoundJournal:
     kept = RoundJournal(path)
     kept.note_commitments(ASKED)
     kept.note_reveals(DRAWN[1])
+    kept.note_sum(0, np.arange(3))
+    return kept
+
+
+@pytest.mark.parametrize("name", ["rounds.sqlite", "rounds.copy.sqlite"])
+@pytest.mark.parametrize("damage", ["no database", "row", "gone"])
+def test_a_damaged_file_is_read_from_the_other_and_written_again(tmp_path: Path, name: str, damage: str) -> None:
+    kept = filled(tmp_path / "rounds.sqlite")
+    words = kept.bits().words(4).tolist()
     kept.close()
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE facts SET content = ? WHERE name = 'commitments'", (b"short",))
-    database.close()
+    spoil(tmp_path / name, damage)
+    for _ in range(2):
+        again = RoundJournal(tmp_path / "rounds.sqlite")
+        assert again.bits().words(4).tolist() == words
+        assert [repr(part) for part in again.drawing or ()] == [repr(part) for part in DRAWN]
+        assert again.sum(0).tolist() == [0, 1, 2]
+        again.note_sum(0, np.arange(3))
+        again.note_sum(1, np.arange(4))
+        assert again.sum(1).tolist() == [0, 1, 2, 3]
+        again.close()
+    if damage == "no database":
+        spoil(tmp_path / ({"rounds.sqlite", "rounds.copy.sqlite"} - {name}).pop(), damage)
+        last = RoundJournal(tmp_path / "rounds.sqlite")
+        assert last.sum(0).tolist() == [0, 1, 2]
+        last.close()
+
+
+def spoil(path: Path, damage: str) -> None:
+    if damage == "gone":
+        path.unlink()
+    elif damage == "no database":
+        path.write_bytes(b"no database" * 100)
+    else:
+        with closing(sqlite3.connect(path)) as database, database:
+            database.execute("UPDATE kept SET content = ? WHERE name = 'sum 0'", (b"other678",))
+
+
+def test_what_is_damaged_in_both_files_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.sqlite"
+    filled(path).close()
+    for name in ("rounds.sqlite", "rounds.copy.sqlite"):
+        spoil(tmp_path / name, "row")
     broken = RoundJournal(path)
     with pytest.raises(RunFolderError, match=r"rounds\.sqlite is malformed; choose another run_id\. Nothing was sent"):
-        _ = broken.drawing
+        broken.sum(0)
     broken.close()
-    path.write_bytes(b"no database" * 100)
-    with pytest.raises(LedgerError, match="cannot be used"):
+
+
+def test_a_file_that_cannot_be_used_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.sqlite"
+    filled(path).close()
+    path.chmod(0o644)
+    with pytest.raises(LedgerError, match="must be readable by its owner alone"):
         RoundJournal(path)
+    assert path.exists()

@@ -61,3 +61,11 @@ def test_a_folder_is_no_table(clinics: Clinics) -> None:
     run = read_run(clinics.write("w0"), WorkerRun)
     with pytest.raises(ConfigError, match="in one table come from one file"):
         OwnerRows.read(run.model_copy(update={"data": clinics.root}))
+
+
+@pytest.mark.parametrize("key", ["weight", "group", "base_margin"])
+def test_columns_that_no_recipe_reads_are_refused(clinics: Clinics, key: str) -> None:
+    run = read_run(clinics.write("w0"), WorkerRun)
+    run.table_schema.write_text(run.table_schema.read_text() + f"\n{key}: extra\n")
+    with pytest.raises(ConfigError, match="no `weight`, `group` and `base_margin`"):
+        OwnerRows.read(run)

@@ -348,6 +348,22 @@ def test_a_record_that_was_answered_before_gets_the_same_draw_and_only_others_ar
     assert [line for line in lines(path) if line["kind"] == "reuse"][-1]["charges"] == [4, 13]
 
 
+def test_whoever_asks_again_and_again_does_not_fill_the_ledger(path: Path) -> None:
+    """Lines double the answers that they are about; those of training are entered one by one."""
+
+    def often(account: Any) -> None:
+        for _ in range(40):
+            predict([5, 3])(account)
+
+    on_account(path, often, occasion=replace(SPRING, task="predict"))
+    found = [line["n_records"] for line in lines(path) if line["kind"] == "reuse" and line["column"] == "spend"]
+    assert found == [2, 2, 4, 8, 16, 32]
+    before = kinds(path)["reuse"]
+    for _ in range(3):
+        on_account(path, train())
+    assert kinds(path)["reuse"] == before + 9
+
+
 def test_a_record_that_is_asked_for_twice_at_once_is_drawn_once(path: Path) -> None:
     found = on_account(path, predict([7] * 50))
     assert {line["n_records"] for line in lines(path) if line["kind"] == "charge"} == {1}

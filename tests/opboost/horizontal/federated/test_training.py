@@ -9,48 +9,15 @@ import numpy as np
 import pytest
 
 from opboost import rng
-from opboost.errors import AccountError, ParameterError
-from opboost.horizontal.federated.query_holder import QueryHolder
-from opboost.horizontal.federated.training import Choices, train
-from opboost.horizontal.federated.weight_updates import LeafRule, weight_update
-from opboost.horizontal.rows.client_rows import ClientRows, SummedClients
+from opboost.errors import ParameterError
+from opboost.horizontal.federated.training import train
+from opboost.horizontal.federated.weight_updates import weight_update
+from opboost.horizontal.rows.client_rows import ClientRows
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
-from opboost.horizontal.splits.split_candidates import uniform_candidates
 from opboost.trees.complete import RandomRule, grow_complete_tree
+from tests.support.federated_rows import COLUMNS, LEAF, D, M, choices, client, data, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-M, D = 3, 2
-LEAF = LeafRule(learning_rate=0.3, reg_lambda=1.0, max_leaf=2.0)
-COLUMNS = uniform_candidates([(0.0, 1.0)] * M, 8)
-
-
-def data(n_rows: int = 240, seed: int = 0):
-    """Labels on which every level of a tree gains: two columns count, and a cut of either one leaves the other."""
-    generator = np.random.default_rng(seed)
-    X = generator.random((n_rows, M))
-    noisy = X @ np.array([1.0, 0.8, 0.6]) + 0.6 * generator.standard_normal(n_rows)
-    X[generator.random((n_rows, M)) < 0.03] = np.nan
-    return X, (noisy > np.median(noisy)).astype(float)
-
-
-def client(X, y, update, choices, columns=COLUMNS):
-    return ClientRows(
-        X, y, columns=columns, gradients=update.gradients, clipping=update.clipping, walks=choices.split_method == "tr"
-    )
-
-
-def trained(choices, *, update=None, multiplier=0.0, n_clients=1, seed=0, table=None):
-    update = update or weight_update("newton", is_classification=True)
-    X, y = table or data()
-    parts = np.array_split(np.random.default_rng(5).permutation(len(y)), n_clients) if n_clients > 1 else [slice(None)]
-    clients = [client(X[rows], y[rows], update, choices) for rows in parts]
-    holder = clients[0] if n_clients == 1 else SummedClients(clients)
-    return train(holder, COLUMNS, choices, update=update, leaf=LEAF, multiplier=multiplier, rng=rng.seeded(seed))
-
-
-def choices(split_method="tr", **settings):
-    return Choices(**{"split_method": split_method, "n_trees": 6, "max_depth": D, "hessian_rounds": 2, **settings})
 
 
 EVERYTHING = list(
@@ -148,140 +115,6 @@ def test_the_root_of_a_partially_random_tree_is_asked_for_and_charged():
     """Trap 2."""
     assert watched(choices("pr")).n_totals == 6
     assert choices("pr").n_queries(M) - 6 * D * M == 6
-
-
-def holder_of(n_queries: int, multiplier: float = 0.0, update=None, table=None) -> QueryHolder:
-    update = update or weight_update("newton", is_classification=True)
-    holder = QueryHolder(
-        client(*(table or data()), update, choices("hist")),
-        axes=COLUMNS.axes,
-        update=update,
-        multiplier=multiplier,
-        n_queries=n_queries,
-        rng=rng.seeded(1),
-    )
-    holder.start_tree(0)
-    return holder
-
-
-ROOT, ALL = np.zeros(1, np.int32), np.arange(M)
-
-
-@pytest.mark.parametrize(
-    ("ask", "price"),
-    [
-        (lambda holder: holder.totals(ROOT), 1),
-        (lambda holder: holder.histograms(ROOT, ALL), M),
-        (lambda holder: holder.histograms(ROOT, ALL[:1]), 1),
-        (lambda holder: holder.left_sums(ROOT, ALL, np.ones((1, M), int), np.ones(1, bool)), M),
-        (lambda holder: holder.weights(ALL), M),
-    ],
-)
-def test_a_question_is_charged_before_it_is_answered(ask, price):
-    """Trap 7 as well: G and H together are one query."""
-    enough, short = holder_of(price), holder_of(price - 1)
-    ask(enough)
-    assert enough.n_asked == price
-    with pytest.raises(AccountError, match="nothing was released"):
-        ask(short)
-    assert short.n_asked == 0
-    with pytest.raises(AccountError, match="were answered"):
-        ask(enough)
-
-
-def test_exact_histograms_and_nodes_with_a_common_row_are_refused():
-    holder = holder_of(100)
-    with pytest.raises(AccountError, match="exact histograms are never released"):
-        holder.add_histograms(ROOT, np.zeros((1, 2, COLUMNS.axes.n_bins), np.int64))
-    with pytest.raises(AccountError, match="without a common row"):
-        holder.totals(np.array([0, 0], np.int32))
-
-
-@pytest.mark.parametrize("name", ["newton", "gradient", "averaging"])
-def test_noise_on_every_answer_has_its_deviation(name):
-    """4,000 numbers each: a deviation off by 6 per cent has odds of one in ten million."""
-    update = weight_update(name, is_classification=True)
-    exact, noisy = holder_of(10**6, update=update), holder_of(10**6, 50.0, update=update)
-    std = 50.0 * update.clipping.sensitivity
-
-    def released(holder, ask):
-        return np.stack([ask(holder) for _ in range(80)])
-
-    for ask in (
-        lambda holder: np.stack(update.scales)[:, None, None] ** -1 * holder.histograms(ROOT, ALL)[0],
-        lambda holder: (
-            np.stack(update.scales)[:, None] ** -1
-            * np.repeat(holder.left_sums(ROOT, ALL, np.ones((1, M), int), np.ones(1, bool))[0], 1, axis=1)
-        ),
-    ):
-        difference = released(noisy, ask) - released(exact, ask)
-        tolerance = 6 / math.sqrt(difference.size)
-        assert difference.std() == pytest.approx(std, rel=max(tolerance, 0.06))
-    weights = released(noisy, lambda holder: holder.weights(ALL)) - released(exact, lambda holder: holder.weights(ALL))
-    assert weights.std() == pytest.approx(50.0 * update.hess_sensitivity, rel=0.08)
-
-
-@pytest.mark.parametrize("name", ["newton", "gradient", "averaging"])
-def test_one_record_more_moves_an_answer_by_no_more_than_the_sensitivity(name):
-    """Exhaustive over the records of a table and all kinds of questions."""
-    X, y = data(40)
-    update = weight_update(name, is_classification=True)
-    scales = np.array(update.scales)[:, None]
-    largest = 0.0
-    whole = holder_of(100, update=update, table=(X, y))
-    answers = [whole.histograms(ROOT, ALL[:1])[0, :, 0] / scales, whole.totals(ROOT).T / scales]
-    weights = whole.weights(ALL[:1])
-    for left_out in range(40):
-        rest = np.delete(np.arange(40), left_out)
-        fewer = holder_of(100, update=update, table=(X[rest], y[rest]))
-        others = [fewer.histograms(ROOT, ALL[:1])[0, :, 0] / scales, fewer.totals(ROOT).T / scales]
-        moves = [float(np.sqrt(((a - b) ** 2).sum())) for a, b in zip(answers, others, strict=True)]
-        largest = max(largest, *moves)
-        assert max(moves) <= update.true_sensitivity * (1 + 1e-9)
-        assert np.abs(weights - fewer.weights(ALL[:1])).max() <= update.hess_sensitivity * (1 + 1e-9)
-    if name != "newton":  # at score 0 gradients of classes are a half
-        assert largest > 0.75 * update.true_sensitivity
-
-
-def test_a_left_child_keeps_the_bin_of_its_parents_cut():
-    """Trap 8: without noise, children's sums add up to what the rows say, for every depth of cuts on one column."""
-    X, y = data(400)
-    X = np.nan_to_num(X[:, :1], nan=0.5)
-    columns = uniform_candidates([(0.0, 1.0)], 8)
-    update, chosen = weight_update("newton", is_classification=True), choices("hist", n_trees=1, max_depth=3)
-    trained_ = train(
-        client(X, y, update, chosen, columns),
-        columns,
-        chosen,
-        update=update,
-        leaf=LEAF,
-        multiplier=0.0,
-        rng=rng.seeded(0),
-    )
-    tree = trained_.trees[0]
-    assert tree.depth == 3
-    nodes = np.zeros(len(y), np.int64)
-    for _ in range(3):
-        is_left = X[:, 0] <= tree.thresholds[nodes]
-        nodes = np.where(tree.is_leaf[nodes], nodes, np.where(is_left, tree.lefts[nodes], tree.rights[nodes]))
-    for leaf in np.flatnonzero(tree.is_leaf):
-        inside = nodes == leaf
-        grad, hess = (0.5 - y[inside]).sum(), 0.25 * inside.sum()
-        expected = -0.3 * np.clip(grad / (hess + 1), -2, 2) if inside.any() else 0.0
-        assert tree.values[leaf] == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_column_is_cut_only_where_its_ancestors_left_something():
-    for split in ("hist", "pr", "tr"):
-        for tree in trained(choices(split, max_depth=4), multiplier=3.0).trees:
-            seen = {0: {}}
-            for node in np.flatnonzero(~tree.is_leaf):
-                limits = seen[int(node)]
-                column, cut = int(tree.columns[node]), float(tree.thresholds[node])
-                low, high = limits.get(column, (-1.0, 2.0))
-                assert low < cut < high
-                seen[int(tree.lefts[node])] = limits | {column: (low, cut)}
-                seen[int(tree.rights[node])] = limits | {column: (cut, high)}
 
 
 def test_trees_of_a_batch_share_gradients_and_are_averaged():

@@ -141,11 +141,11 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: l
 
 def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]) -> None:
     """All noise of trees that is drawn costs what the account has; a tree more would not be paid for."""
-    X = np.random.default_rng(0).random((300, 60))
+    X = np.random.default_rng(0).random((1500, 60))
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60), n_columns=60)
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(60, 1e9)
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
     assert stds == pytest.approx([plan.screen_std(norm)] * 60 + [plan.sums_std(norm, 4)] * 4)
@@ -155,10 +155,10 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
     assert by_gaussian([gaussian(*each) for each in (*spent, spent[-1])], DELTA) > 1.0
 
 
-@pytest.mark.parametrize("n_columns", [3, 40, 41, 200])
-def test_first_trees_of_many_columns_and_all_others_spend_the_budget(n_columns: int) -> None:
-    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0, n_columns=n_columns)
-    assert (plan.n_screened > 0) == (n_columns > 40)
+@pytest.mark.parametrize(("n_columns", "n_records"), [(3, 1e6), (40, 1e6), (41, 1e6), (200, 1e6), (200, 100.0)])
+def test_first_trees_of_many_columns_and_all_others_spend_the_budget(n_columns: int, n_records: float) -> None:
+    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0).screening(n_columns, n_records)
+    assert (plan.n_screened > 0) == (n_columns > 40 and n_records > 100)
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
 
 
