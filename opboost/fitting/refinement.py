@@ -8,6 +8,8 @@ maximisation (Celeux and Diebolt, 1985) by importance resampling (Rubin, 1987).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from opboost.arrays import Values
@@ -16,6 +18,7 @@ from opboost.denoise.mixture import States
 from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
+from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import SquaredError
 
 # Rows up to which draws are made anew: a row costs as much as some hundred rounds of training.
@@ -23,6 +26,9 @@ REFINED_ROWS = 50_000
 
 # Proposals of each row, and rows whose proposals are held at a time.
 N_PROPOSALS, _PIECE_ROWS = 40, 1 << 14
+
+# Trees that weigh proposals.
+_TREES = BoostingParameters(n_estimators=60, max_depth=4, learning_rate=0.15, subsample=0.5)
 
 # Groups of equally many predictions, in each of which a number's variance is its own.
 _VARIANCES = 10
@@ -52,10 +58,12 @@ def refined(
     found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
     binned, alternates = versions_of(noised, imputation.sources, states, NoiseChoice.CORRECTED, max_bin=max_bin)
     table = noised.filled(binned)
+    # The same for a model and one that goes on from it, whatever their numbers of rounds.
+    weighing = replace(recipe, parameters=_TREES)
     for k in range(2):
         others = np.sort(rng.permutation(np.flatnonzero(fold != k))[:FITTED_ROWS])
         some = alternates.of_rows(others)
-        trees, base_scores = recipe.brief().grow(table.of_rows(others), labels[others], weights[others], some)
+        trees, base_scores = weighing.grow(table.of_rows(others), labels[others], weights[others], some)
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             behind, of_rows = imputation.of_rows(rows), evidence.rows(rows)

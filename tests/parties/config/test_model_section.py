@@ -23,7 +23,6 @@ def test_an_empty_section_has_the_defaults_of_the_parameters() -> None:
         ({"objective": "reg:pseudohubererror"}, "engine: dask has the objectives binary:logistic"),
         ({"class_weight": "balanced"}, "leave class_weight out"),
         ({"validation_fraction": 0.2}, r"leave model\.validation_fraction out"),
-        ({"engine": "native"}, "grows trees with XGBoost"),
     ],
 )
 def test_on_partitions_what_is_not_supported_is_refused(given: dict[str, Any], words: str) -> None:

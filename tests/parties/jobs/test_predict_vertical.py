@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, RecordsRefused, RunFolderError
+from parties.errors import RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -60,22 +60,38 @@ def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"ids": Path("ids.txt")}, {"mode": "local"}, {"reasons": 3}], ids=lambda one: next(iter(one))
+    ("change", "by"),
+    [
+        ({}, "partitions"),
+        ({"ids": Path("ids.txt")}, "partitions"),
+        ({"mode": "local"}, "whole"),
+        ({"reasons": 3}, "whole"),
+    ],
 )
-def test_partitions_are_scored_as_they_are_or_not_at_all(
-    sites: Sites, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], by: str
 ) -> None:
     class Model:
+        routers: ClassVar[dict[str, Any]] = {}
+
         class ensemble:  # noqa: N801
             loss = None
 
+    def read(way: str) -> Any:
+        def refuse(*given: Any, **named: Any) -> Any:
+            raise RunFolderError(way)
+
+        return refuse
+
     monkeypatch.setattr(predict_vertical.RunFolder, "load_joint_model", lambda self: Model)
     monkeypatch.setattr(predict_vertical, "check_reasons", lambda ensemble, reveal: None)
+    monkeypatch.setattr(predict_vertical, "_predict_partitions", read("partitions"))
+    monkeypatch.setattr(predict_vertical, "_records", read("whole"))
     (sites.bank.path / "parts").mkdir()
     sites.bank.run |= {"engine": "dask", "dask": {}, "data": "parts", "model": {}}
     monkeypatch.setattr("parties.config.score_policy.RevealSection.check", lambda self, loss: None)
     given: dict[str, Any] = {"ids": None, "mode": "routed", "reasons": 0} | change
-    with pytest.raises(ConfigError, match=r"folder of partitions.* Nothing was sent"):
+    with pytest.raises(RunFolderError, match=by):
         predict_active(sites.bank.write(), data=None, out=None, insecure=False, terminal=Terminal(), **given)
 
 
