@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm
 
 from opboost.arrays import Values
 from opboost.denoise.mixture import LatentClasses, Observed, States
@@ -128,6 +127,9 @@ class Imputation:
 
         What was released says nothing of the label beyond these.
         """
+        # Loaded here: it takes 0.4 s, which every command would pay.
+        from scipy.stats import norm
+
         blind = self.without_label()
         exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
         seen = _without_label(_observed(self.sources, evidence, slice(None)))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from scipy.stats import norm
 
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
@@ -88,6 +87,9 @@ def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_k
     A number is normal around its prediction, with the variance of the residuals of `n_known` first versions, which were
     drawn given the label, between predictions that are about as high.
     """
+    # Loaded here: it takes 0.4 s, which every command would pay.
+    from scipy.stats import norm
+
     if recipe.n_classes:
         shares = predictions if recipe.n_classes > 2 else np.concatenate([1 - predictions, predictions], axis=2)
         return np.asarray(np.maximum(shares[:, np.arange(len(labels)), labels.astype(np.int64)], _LEAST))
