@@ -13,7 +13,7 @@ from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.party_table import PartyTable, check_columns, read_frame
 from parties.tables.record_ids import read_ids, rows_to_keep
-from parties.tables.record_keys import KeyColumns, first_names, places_by_key, read_keys
+from parties.tables.record_keys import KeyColumns, first_names, keys_of_names, places_by_key, read_keys
 from parties.tables.sorted_ids import Duplicates
 
 
@@ -41,6 +41,15 @@ def with_keys(
     if (places < 0).any():
         raise TableError(f"{path} was changed while it was in use. Nothing was sent")
     return replace(table, keys=read_keys(frame.iloc[kept[places]], keys, path, duplicates=duplicates))
+
+
+def called(table: PartyTable, names: Sequence[bytes]) -> PartyTable:
+    """A table whose records were compared by keys, and go by the names that they have in common from then on.
+
+    They are known by no other key: requests could try out guesses at it that the comparison left out.
+    """
+    shared = pd.Index([name.decode() for name in names], dtype=object)
+    return replace(table, shared=shared, keys=keys_of_names(shared, len(table.keys)))
 
 
 def named_rows(table: PartyTable, names: pd.Index) -> PartyTable:

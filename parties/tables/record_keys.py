@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +88,15 @@ def read_keys(
 def shared_names(number: int, key: KeyTexts) -> Iterator[str]:
     """How parties call records by the key of a number, from 1 on; keys of two numbers are never the same."""
     return (f"{number} {text}" if text else "" for text in key)
+
+
+def keys_of_names(names: Iterable[str], n_keys: int) -> tuple[KeyTexts, ...]:
+    """The keys of records that are to be known by these names alone."""
+    numbered = [name.split(" ", 1) for name in names]
+    return tuple(
+        np.array([text if number == str(key) else "" for number, text in numbered], dtype=object)
+        for key in range(1, n_keys + 1)
+    )
 
 
 def places_by_key(keys: Sequence[KeyTexts]) -> dict[str, int]:

@@ -13,11 +13,10 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
@@ -28,6 +27,7 @@ from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
 from parties.storage.atomic_files import replacing
+from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable, id_keys
 from parties.tables.prepared_ids import prepared_ids
 from parties.tables.record_keys import rules_in_words, shared_names
@@ -207,8 +207,7 @@ class Aligner:
         if isinstance(found, Common):
             return Aligned(table.take(found.positions), found.orders)
         common = found.found
-        named = replace(table.take(common.positions), shared=pd.Index([name.decode() for name in found.names]))
-        return Aligned(named, common.orders, n_by_key=found.counts)
+        return Aligned(called(table.take(common.positions), found.names), common.orders, n_by_key=found.counts)
 
     def _tell(
         self,

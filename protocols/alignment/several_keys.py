@@ -15,6 +15,7 @@ import numpy as np
 
 from protocols.alignment.blinding import IdPositions
 from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.errors import UnexpectedMessage
 from protocols.transport.channel import Channel
 
 _NOBODY_BYTES = 32
@@ -50,7 +51,7 @@ def initiate_by_keys(
     ----------
     channels : sequence of Channel
     keys : sequence of sequence of bytes
-        Of each key, every record's value, all of them different; empty where a record has none.
+        Of each key, every record's value, all of them different; empty where a record has none. None begins with ``0``.
     sizes : sequence of int
         How many records each peer announced.
     terms : AlignmentTerms
@@ -58,7 +59,7 @@ def initiate_by_keys(
     Raises
     ------
     NothingInCommon, ProtocolError
-        As for `psi_initiate`, if no record is common by any key.
+        As for `psi_initiate`, if no record is common by any key; or more are than a peer announced.
     """
 
     def find(ids: Sequence[bytes], left: Sequence[int], terms: AlignmentTerms, may_be_none: bool) -> Common:
@@ -92,13 +93,17 @@ def _in_turns(
         common = find(ids, theirs, own_terms, bool(names) or number < len(keys))
         turns.append(Common(left[common.positions], common.orders))
         names += [ids[place] for place in common.positions.tolist()]
+        if len(names) > min(sizes):
+            raise UnexpectedMessage(
+                f"{len(names)} records are common by their keys, and {min(sizes)} was announced. Nothing was released"
+            )
         left = np.delete(left, common.positions)
     return _joined(turns, names)
 
 
 def _nobody() -> bytes:
-    """A value that is no other party's; no text begins with its first byte."""
-    return b"\xff" + secrets.token_bytes(_NOBODY_BYTES)
+    """A value that is no other party's. It is text, so that one that is flagged all the same ends as others do."""
+    return b"0 " + secrets.token_hex(_NOBODY_BYTES).encode()
 
 
 def _joined(turns: Sequence[Common], names: Sequence[bytes]) -> CommonByKeys:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from opboost.errors import ParameterError
 from opboost.metrics import auc, metric_by_name
+from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
 from parties.errors import Disagreement
@@ -25,6 +26,8 @@ from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.reports.held_out_section import load_uplift
 from parties.tables.blocks import id_keys
+from parties.tables.keyed_table import called
+from parties.tables.party_table import PartyTable
 from parties.vertical import held_out
 from parties.vertical.held_out import KeyedChoice, draw_active, draw_passive, n_held_out, places_of
 from parties.vertical.party_a import train_jointly
@@ -537,3 +540,12 @@ def test_parties_that_release_different_numbers_of_records_do_not_agree(sites: A
         site.run |= {"held_out": 0.2, "most_records": most}
     found = train_both(sites, outcomes)
     assert all("records released at most" in str(error) for error in found.values())
+
+
+def test_held_out_records_are_asked_for_by_the_key_that_was_compared_alone() -> None:
+    keys = (np.array(["a", "", "c"], object), np.array(["x", "y", "z"], object))
+    table = PartyTable(pd.Index(["p", "q", "r"]), pd.DataFrame(index=range(3)), keys=keys)
+    compared = called(table, [b"1 a", b"2 y", b"2 z"])
+    router = Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_)))
+    # By another key, each request would try out one more guess at what was left out of the comparison.
+    assert held_out.answerable(compared, router).places == {"1 a": 0, "2 y": 1, "2 z": 2}

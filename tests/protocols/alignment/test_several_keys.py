@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.alignment.private_set_intersection import AlignmentTerms
+from protocols.alignment.private_set_intersection import AlignmentTerms, psi_initiate
 from protocols.alignment.several_keys import CommonByKeys, initiate_by_keys, respond_by_keys
-from protocols.errors import NothingInCommon
-from protocols.messages.id_alignment import BlindedIds
+from protocols.errors import NothingInCommon, ProtocolError, UnexpectedMessage
+from protocols.messages.id_alignment import BlindedIds, CommonIds
+from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair
 
 Keys = Sequence[Sequence[bytes]]
@@ -128,3 +132,43 @@ def test_without_filling_up_the_number_of_records_with_a_key_would_show(monkeypa
     found, sent = compare(other, keys)
     assert found[0].counts == (1, 0)
     assert sent == [[2, 1]]
+
+
+def against(hostile: Callable[[Channel], Any], keys: Keys, *, size: int) -> CommonByKeys:
+    """What a passive party makes of an active one that announced so many records and does not keep to the protocol."""
+    near, far = memory_pair("a", "b")
+
+    def deviate() -> None:
+        with suppress(ProtocolError):
+            hostile(near)
+
+    thread = threading.Thread(target=deviate, daemon=True)
+    thread.start()
+    try:
+        return respond_by_keys(far, keys, size=size, terms=HASHED)
+    finally:
+        far.close()
+        thread.join(20)
+
+
+def test_a_record_without_a_key_that_is_flagged_looks_like_every_other() -> None:
+    def flag_all(near: Channel) -> None:
+        send = near.send
+        near.send = lambda one: send(  # type: ignore[method-assign]
+            CommonIds(bits=np.array([0b1100_0000], np.uint8)) if isinstance(one, CommonIds) else one
+        )
+        initiate_by_keys([near], [[b"1 a", b"1 b"]], sizes=[2], terms=HASHED)
+
+    found = against(flag_all, [[b"1 a", b""]], size=2)
+    # What proves that the ids are the same refuses both alike, so no refusal tells who has a key.
+    assert len({name.decode() for name in found.names}) == 2
+
+
+def test_all_keys_together_make_no_more_records_common_than_were_announced() -> None:
+    def guess_again(near: Channel) -> None:
+        for number, guess in ((1, b"1 a"), (2, b"2 b")):
+            terms = replace(HASHED, run_id=f"r key {number}")
+            psi_initiate([near], [guess], sizes=[3 - number], terms=terms, may_be_none=True)
+
+    with pytest.raises(UnexpectedMessage, match="2 records are common by their keys, and 1 was announced"):
+        against(guess_again, [[b"1 a", b"1 c"], [b"2 z", b"2 b"]], size=1)
