@@ -73,7 +73,7 @@ class Connections:
     return_s : float
         How long a worker that was started again, or may be, is waited for.
     terms : Compare, optional
-        What a worker that only looks is answered.
+        What a worker that only looks is answered, `MAX_SAID` times in all.
     """
 
     def __init__(
@@ -89,6 +89,7 @@ class Connections:
         self.return_s = return_s
         self._terms = terms
         self._n_restarts: Counter[str] = Counter()
+        self._n_looks: Counter[str] = Counter()
 
     def listen(
         self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
@@ -137,8 +138,12 @@ class Connections:
             self._lose_connection(worker, aborted(worker.name, message))
             return None
         if isinstance(message, Compare) and self._terms is not None:
-            self._note("looked at", f"{worker.name} only looked whether both sides agree")
-            self.send(worker, self._terms)
+            self._n_looks[worker.name] += 1
+            if self._n_looks[worker.name] > MAX_SAID:
+                self.expel(worker, f"it only looked, {MAX_SAID} times")
+            else:
+                self._note("looked at", f"{worker.name} only looked whether both sides agree")
+                self.send(worker, self._terms)
             return None
         return message
 

@@ -15,6 +15,7 @@ from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MAX_SAID, Connections
 from protocols.errors import UnexpectedMessage
+from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Timing
@@ -172,3 +173,16 @@ def test_nobody_joins_twice() -> None:
         far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=commitment, answered=0, is_secure=True))
     with pytest.raises(UnexpectedMessage, match=r"^w0 joined twice\. Nothing was released$"):
         WorkerAdmission(lines, run_id="r", terms={}, journal=RoundJournal()).gather(2, wait_s=1, patience_s=1)
+
+
+def test_a_worker_that_only_looks_without_end_is_expelled_however_patiently_it_does() -> None:
+    near, far = memory_pair("hub", "w0")
+    look, events = Compare(party="w0", run_id="r", terms={}), list[str]()
+    lines = Connections([near], note=lambda event, sentence: events.append(event), terms=look)
+    for _ in range(2 * MAX_SAID):
+        if not (worker := lines.all["w0"]).is_over:
+            far.send(look)
+            assert not list(lines.listen(["w0"], 0.0, until=lambda: False))
+            assert worker.is_over or far.receive() == look
+    assert worker.is_over
+    assert events == ["looked at"] * MAX_SAID
