@@ -12,6 +12,7 @@ from parties.commands.console import Format, FormatOption, RunFile, print_result
 from parties.errors import ConfigError
 
 EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
+REASONS_FILE = "reasons.csv"
 
 
 def explain(
@@ -46,7 +47,8 @@ def explain(
             print_result(form, share_of_gain=shares, explanation=str(target))
         elif role == "passive" and of is not None:
             run = read_run(run_file, PassiveRun)
-            target = out or run.run_folder / of.name
+            # Not under the name that the other party gave its file: the folder has files that answers come from.
+            target = out or run.run_folder / (REASONS_FILE if of.suffix == ".csv" else EXPLANATION_FILE)
             _in_own_words(run, of, target)
             print_result(form, explanation=str(target))
         else:

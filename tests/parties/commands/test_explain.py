@@ -49,6 +49,11 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     pd.DataFrame({"id": ["k1"], "reason_1": ["shop: c0"], "reason_2": ["age"]}).to_csv(reasons, index=False)
     assert _explain(shop, "--of", reasons, "--out", tmp_path / "own.csv")[0] == 0
     assert pd.read_csv(tmp_path / "own.csv").iloc[0].tolist() == ["k1", "spend", "age"]
+    # The other party chose the name of its file, and most of what is in it.
+    (tmp_path / "model.json").write_text('{"columns": [], "tests": []}')
+    kept = (sites.shop.run_folder / "model.json").read_text()
+    assert _explain(shop, "--of", tmp_path / "model.json")[0] == 0
+    assert (sites.shop.run_folder / "model.json").read_text() == kept
     (tmp_path / "bad.json").write_text("[1]")
     for words in ((shop,), (shop, "--of", tmp_path / "none.csv"), (shop, "--of", tmp_path / "bad.json")):
         code, _, err = _explain(*words)
