@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -14,6 +14,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.privacy.order_preserving import PartitionedMap
 from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
@@ -70,16 +71,16 @@ def router_to_dict(router: Router) -> dict[str, JsonValue]:
     return {"columns": columns, "tests": tests, **({"by_cells": True} if router.tests.by_cells else {})}
 
 
-def router_from_dict(document: Mapping[str, Any]) -> Router:
-    """The inverse of `router_to_dict`.
+def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.inf) -> Router:
+    """The inverse of `router_to_dict`; of a peer's document, mechanisms are built until they hold so many cells.
 
     Raises
     ------
     ConfigError
-        If the document is malformed.
+        If the document is malformed, or has more cells.
     """
     try:
-        mechanisms = tuple(mechanism_from_dict(column) for column in document["columns"])
+        mechanisms = tuple(_mechanisms(document["columns"], most_cells))
         tests = document["tests"]
         thresholds = [math.inf if test["threshold"] is None else _finite(test["threshold"]) for test in tests]
         sources = tuple((str(test["source"]), test["category"]) for test in tests)
@@ -92,6 +93,16 @@ def router_from_dict(document: Mapping[str, Any]) -> Router:
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
     by_cells = document.get("by_cells") is True
     return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left, by_cells))
+
+
+def _mechanisms(columns: Iterable[Mapping[str, Any]], most_cells: float) -> Iterator[ColumnMechanism]:
+    n_cells = 0
+    for column in columns:
+        mechanism = mechanism_from_dict(column)
+        n_cells += mechanism.value.cells.n_cells if isinstance(mechanism.value, PartitionedMap) else 0
+        if n_cells > most_cells:
+            raise ConfigError(f"the columns' domains have more than {most_cells} cells together")
+        yield mechanism
 
 
 def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:

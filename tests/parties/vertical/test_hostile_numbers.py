@@ -19,7 +19,7 @@ from parties.errors import ConfigError, Disagreement
 from parties.horizontal.public_randomness import term_differences
 from parties.ledger.release_ledger import Ledger
 from parties.storage.serialization import guarantee_from_dict, router_from_dict
-from parties.vertical import party_b
+from parties.vertical import party_a, party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.release_offer import offer_digest
 from parties.vertical.resolution_limit import ResolvedTests
@@ -271,6 +271,19 @@ def test_thresholds_over_a_domain_that_nobody_could_hold_are_refused_at_once(set
     with pytest.raises(ConfigError):
         router_from_dict(shared(1, **settings))
     assert time.process_time() - began < 1
+
+
+def test_thresholds_over_cells_that_together_nobody_could_hold_are_refused_before_they_are_all_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A thousand columns of a million cells each, which a peer may offer, would be 60 GB.
+    monkeypatch.setattr(party_a, "MOST_CELLS", 1000)
+    (column,) = shared(0, mechanism="local", domain_size=1500, theta=2)["columns"]
+    router = {"columns": [column, column], "tests": []}
+    with pytest.raises(UnexpectedMessage, match=r"thresholds that cannot be used: .* more than 1000 cells"):
+        party_a._shared_router("shop", router)
+    assert len(party_a._shared_router("shop", {**router, "columns": [column]}).mechanisms) == 1
+    assert len(router_from_dict(router).mechanisms) == 2
 
 
 @pytest.mark.parametrize("threshold", ["inf", "-inf", -math.inf, math.inf, "nan", 1e309])
