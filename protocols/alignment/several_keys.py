@@ -3,10 +3,15 @@
 A record is common by the first key that all parties know it by, and takes no part in later comparisons. In each of
 them a party brings as many values as it has records left, which its peers know already; a record without that key is
 replaced by random bytes. So a comparison tells which records are common by its key, and nothing else.
+
+Before the next one the active party proves to each other party that it holds the keys of the records that it calls
+common: whoever could call others common would single out a record, and learn its further keys. The proof is a digest of
+keys that its receiver holds as well.
 """
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +21,8 @@ import numpy as np
 from protocols.alignment.blinding import IdPositions
 from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
 from protocols.errors import UnexpectedMessage
-from protocols.transport.channel import Channel
+from protocols.messages.id_alignment import IdConfirmation
+from protocols.transport.channel import Channel, expect
 
 _NOBODY_BYTES = 32
 
@@ -51,7 +57,7 @@ def initiate_by_keys(
     ----------
     channels : sequence of Channel
     keys : sequence of sequence of bytes
-        Of each key, every record's value, all of them different; empty where a record has none. None begins with ``0``.
+        Of each key, every record's value, all of them different; empty where a record has none.
     sizes : sequence of int
         How many records each peer announced.
     terms : AlignmentTerms
@@ -63,7 +69,10 @@ def initiate_by_keys(
     """
 
     def find(ids: Sequence[bytes], left: Sequence[int], terms: AlignmentTerms, may_be_none: bool) -> Common:
-        return psi_initiate(channels, ids, sizes=left, terms=terms, may_be_none=may_be_none)
+        common = psi_initiate(channels, ids, sizes=left, terms=terms, may_be_none=may_be_none)
+        for channel in channels:
+            channel.send(IdConfirmation(tag=_proof(ids, common, terms)))
+        return common
 
     return _in_turns(keys, sizes, terms, find)
 
@@ -74,7 +83,12 @@ def respond_by_keys(
     """A passive party's side; see `initiate_by_keys`."""
 
     def find(ids: Sequence[bytes], left: Sequence[int], terms: AlignmentTerms, may_be_none: bool) -> Common:
-        return psi_respond(channel, ids, size=left[0], terms=terms, may_be_none=may_be_none)
+        common = psi_respond(channel, ids, size=left[0], terms=terms, may_be_none=may_be_none)
+        if not hmac.compare_digest(expect(channel, IdConfirmation).tag, _proof(ids, common, terms)):
+            raise UnexpectedMessage(
+                f"{channel.peer} calls records common whose keys it did not prove to hold. Nothing was released"
+            )
+        return common
 
     return _in_turns(keys, [size], terms, find)
 
@@ -101,9 +115,16 @@ def _in_turns(
     return _joined(turns, names)
 
 
+def _proof(ids: Sequence[bytes], common: Common, terms: AlignmentTerms) -> bytes:
+    """Digest of the common values of a comparison, 32 bytes."""
+    values = sorted(ids[place] for place in common.positions.tolist())
+    text = b"".join(len(value).to_bytes(4, "little") + value for value in values)
+    return hmac.digest(b"opboost keys " + terms.run_id.encode(), text, "sha256")
+
+
 def _nobody() -> bytes:
-    """A value that is no other party's. It is text, so that one that is flagged all the same ends as others do."""
-    return b"0 " + secrets.token_hex(_NOBODY_BYTES).encode()
+    """A value that is no other party's; no text begins with its first byte."""
+    return b"\xff" + secrets.token_bytes(_NOBODY_BYTES)
 
 
 def _joined(turns: Sequence[Common], names: Sequence[bytes]) -> CommonByKeys:

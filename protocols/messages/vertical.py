@@ -15,6 +15,7 @@ Training; what is in brackets is left out where the files are aligned already (`
     │ ◄───────── [BlindedIds] ─ · · · ── │   values of B's ids under a keyed function, in ascending order
     │ ◄─────────── [MoreIds] ─ · · · ──► │   one per table or chunk that was taken, so that few wait
     │ ─────────── [CommonIds] ─────────► │   which of these are common to all parties, one bit each
+    │ ──────── [IdConfirmation] ───────► │   of several keys: A holds what it calls common; then the next
     │ ◄──────────── Hello ────────────── │   who, which run, how many rows, a point that hides the ids, what it will do
     │ ───────────── Hello ─────────────► │   both compare before anything is drawn; which ranks A holds already
     │ ◄──────── IdConfirmation ───────── │   each proves that it holds the same ids (`protocols.alignment.id_proof`)
