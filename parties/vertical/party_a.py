@@ -33,7 +33,7 @@ from protocols.transport.channel import Channel, expect
 
 # Cells of all mechanisms that a passive party shares, each of which takes sixty bytes: the columns of 4,000 domains of
 # a thousand points, parted as finely as they can be.
-MOST_CELLS = 1 << 21
+MOST_SHARED_CELLS = 1 << 21
 
 
 def train_jointly(
@@ -274,6 +274,6 @@ def _check_counts(peer: str, document: Mapping[str, JsonValue], *, n_offered: in
 
 def _shared_router(peer: str, document: Mapping[str, JsonValue]) -> Router:
     try:
-        return router_from_dict(document, most_cells=MOST_CELLS)
+        return router_from_dict(document, most_cells=MOST_SHARED_CELLS)
     except ConfigError as error:
         raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None

@@ -277,7 +277,7 @@ def test_thresholds_over_cells_that_together_nobody_could_hold_are_refused_befor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A thousand columns of a million cells each, which a peer may offer, would be 60 GB.
-    monkeypatch.setattr(party_a, "MOST_CELLS", 1000)
+    monkeypatch.setattr(party_a, "MOST_SHARED_CELLS", 1000)
     (column,) = shared(0, mechanism="local", domain_size=1500, theta=2)["columns"]
     router = {"columns": [column, column], "tests": []}
     with pytest.raises(UnexpectedMessage, match=r"thresholds that cannot be used: .* more than 1000 cells"):
