@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from opboost import rng
 from opboost.errors import OpBoostError
-from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import EXPECTED_ERRORS, ConfigError
@@ -69,14 +68,12 @@ from protocols.messages.vertical import (
 )
 from protocols.messages.vertical import Terms as AgreedTerms
 from protocols.transport.codec import Frame, encode
+from tests.support.promises import promise_of
 from tests.support.recital import PROOF, PROVED
 
 Item = Message | list[Frame]
 
 N_ROWS = 300
-GUARANTEE = Guarantee(
-    notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
-).to_dict()
 RANKS = (np.arange(N_ROWS) % 3).astype(np.uint8)
 COLUMN = OfferedColumn(
     name="c0",
@@ -97,7 +94,7 @@ SHOP = Hello(
     names=("c0",) * 2,
 )
 BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": AgreedTerms(tests=1000)})
-RELEASE = (SHOP, PROVED, Offer(columns=(COLUMN, COLUMN), guarantee=GUARANTEE)) + tuple(
+RELEASE = (SHOP, PROVED, Offer(columns=(COLUMN, COLUMN), guarantee=promise_of(2))) + tuple(
     RankChunk(column=column, start=0, ranks=RANKS) for column in (0, 1)
 )
 
@@ -158,7 +155,7 @@ def like(value: Any) -> st.SearchStrategy[Any]:
 
 @st.composite
 def guarantees(draw: st.DrawFn) -> Any:
-    document: dict[str, Any] = dict(GUARANTEE)
+    document: dict[str, Any] = promise_of(2)
     for key in draw(st.lists(st.sampled_from(sorted(document)), max_size=3)):
         document[key] = draw(json | numbers)
     if draw(st.integers(0, 3)) == 0:
@@ -268,7 +265,7 @@ def releases(draw: st.DrawFn) -> list[Message]:
         digest = hashlib.sha256(ranks[-1]).hexdigest()
         changes = {"n_ranks": n_ranks, "has_missing": has_missing, "digest": digest, "name": draw(names)}
         offered.append(draw(columns).model_copy(update=changes))
-    promise = draw(st.sampled_from((GUARANTEE,) * 5 + (None,))) or draw(guarantees())
+    promise = draw(st.sampled_from((promise_of(len(offered)),) * 5 + (None,))) or draw(guarantees())
     script: list[Message] = [SHOP, PROVED, Offer(columns=tuple(offered), guarantee=promise)]
     for column, values in enumerate(ranks):
         cut = draw(st.sampled_from((0, 1, N_ROWS - 1)))

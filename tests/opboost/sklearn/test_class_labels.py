@@ -83,7 +83,7 @@ def test_a_publications_claim_is_shared_too():
 
 @pytest.mark.parametrize(
     ("kind", "module", "name", "per_model"),
-    [(DPBoostClassifier, dpboost.dpboost, "train", 0.9), (InPrivateClassifier, inprivate, "run_chain", 1.0)],
+    [(DPBoostClassifier, dpboost.dpboost, "train", 0.9), (InPrivateClassifier, inprivate, "run_chain", 0.9)],
 )
 def test_pure_budgets_are_shared_in_equal_parts(kind, module, name, per_model, monkeypatch):
     seen, real = [], getattr(module, name)

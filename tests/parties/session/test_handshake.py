@@ -146,7 +146,7 @@ def test_a_conversation_that_ends_well_sends_nothing() -> None:
 def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     outcomes: Outcomes, looker: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshake, "_LOOKER_LEAVES_S", 0.0)
+    monkeypatch.setattr(handshake, "LOOKER_LEAVES_S", 0.0)
     a, b = memory_pair("bank", "shop")
     password = password_of("ids")
     notes: list[str] = []

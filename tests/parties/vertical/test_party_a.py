@@ -14,7 +14,6 @@ import pytest
 
 from opboost import rng
 from opboost.errors import ParameterError
-from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router, SplitTests
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from parties.errors import Disagreement
@@ -41,13 +40,11 @@ from protocols.messages.vertical import (
     Thresholds,
 )
 from protocols.transport.channel import Channel, expect
+from tests.support.promises import promise_of
 
 Together = Callable[..., dict[str, Any]]
 
 N_ROWS = 300
-GUARANTEE = Guarantee(
-    notion="dLDP", epsilon=1.0, domain_loss=2.0, unit="", neighbours="", protected="", not_protected=()
-).to_dict()
 SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c", "c"))
 
 
@@ -67,7 +64,7 @@ def offer(n_columns: int = 2, *, n_ranks: int = 3, has_missing: bool = False) ->
         law="clamped",
         epsilon=0.1,
     )
-    return Offer(columns=(column,) * n_columns, guarantee=GUARANTEE)
+    return Offer(columns=(column,) * n_columns, guarantee=promise_of(n_columns))
 
 
 def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 2) -> RankChunk:

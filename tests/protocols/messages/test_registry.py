@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.messages import horizontal, id_alignment, vertical
+from protocols.messages import comparison, horizontal, id_alignment, vertical
 from protocols.messages.horizontal import HORIZONTAL_MESSAGES
 from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
@@ -12,7 +12,7 @@ from protocols.messages.vertical import MESSAGES
 def test_every_message_that_is_declared_can_come_and_no_two_share_a_kind() -> None:
     declared = {
         one
-        for module in (vertical, horizontal, id_alignment)
+        for module in (comparison, vertical, horizontal, id_alignment)
         for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, Message) and hasattr(one, "kind")
     }
