@@ -17,6 +17,7 @@ from parties.horizontal.worker_connections import Connection, Connections
 from protocols.errors import PeerRestarted, SumRefused, TooFewWorkers, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
 from protocols.messages.message import Message
+from protocols.secure_aggregation.masking import is_usable
 
 
 class WorkerAdmission:
@@ -149,6 +150,8 @@ class WorkerAdmission:
             raise _unexpected(worker, message, Join)
         worker.channel.send(Welcome(terms=dict(self._terms)))
         found = term_differences(self._terms, message.terms, worker.name)
+        if not is_usable(message.key):
+            found.append("its key for secure aggregation is not valid")
         if message.party != worker.name:
             found.append(f"it calls itself {message.party!r}")
         if message.run_id != self._run_id:

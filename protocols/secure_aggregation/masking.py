@@ -174,6 +174,15 @@ class OwnKey:
         )
 
 
+def is_usable(public: bytes) -> bool:
+    """Whether workers can agree on a secret with the owner of this key; with one of low order nobody can."""
+    try:
+        OwnKey().pair(public, None, run=b"")
+    except SumRefused:
+        return False
+    return True
+
+
 def _public(raw: bytes) -> ECC.EccKey:
     """A public key; a point of small order, under which nothing would be secret, is refused by the library."""
     return import_x25519_public_key(raw)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import zmq
 
+from parties.errors import Disagreement
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MAX_SAID, Connections
@@ -173,6 +174,15 @@ def test_nobody_joins_twice() -> None:
         far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=commitment, answered=0, is_secure=True))
     with pytest.raises(UnexpectedMessage, match=r"^w0 joined twice\. Nothing was released$"):
         WorkerAdmission(lines, run_id="r", terms={}, journal=RoundJournal()).gather(2, wait_s=1, patience_s=1)
+
+
+@pytest.mark.parametrize("key", [bytes(32), b"\x01" + bytes(31)], ids=["zero", "one"])
+def test_a_key_with_which_nobody_could_share_a_secret_is_refused_before_the_other_workers_meet_it(key: bytes) -> None:
+    (near, far), (_, other) = memory_pair("hub", "w0"), memory_pair("hub", "w1")
+    lines = Connections([near, other], note=lambda event, sentence: None)
+    far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=bytes(32), answered=0, is_secure=True))
+    with pytest.raises(Disagreement, match=r"^w0 and this party do not agree: its key for secure"):
+        WorkerAdmission(lines, run_id="r", terms={}, journal=RoundJournal()).gather(2, wait_s=0.1, patience_s=1)
 
 
 def test_a_worker_that_only_looks_without_end_is_expelled_however_patiently_it_does() -> None:
