@@ -213,6 +213,8 @@ class ScoreService:
                 return
             self._gate.tokens = tokens
             self.versions.swap(answering, shadow)
+            # Requests that have chosen a version submit their query in the loop's next turn.
+            await asyncio.sleep(0)
             names = ", ".join(version.name for version in self.versions.all)
             self._log.step("read again", f"run file, data file and tokens were read again; the models are {names}")
             kept = {version.scorer for version in self.versions.all}

@@ -107,7 +107,7 @@ class Scorer:
         self._thread.start()
 
     def stop(self, wait_s: float = 5.0) -> None:
-        """End the conversation, and fail what waits."""
+        """Answer what waits, and end the conversation."""
         self._stopping.set()
         self._thread.join(wait_s)
 
@@ -156,12 +156,12 @@ class Scorer:
             self._give_up(reason)
 
     def _converse(self) -> None:
-        """One conversation: wait until all passive parties are there, then answer until stopped or one is lost."""
+        """One conversation: wait for all passive parties, answer until one is lost, or stopped and nothing waits."""
         with self._connect(self._wait_for_all) as session:
             if session is None:
                 return
             self._away = ""
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() or not self._queue.empty():
                 batch = self._next_batch()
                 for explains in (False, True):
                     if group := [query for query in batch if query.explains is explains]:
