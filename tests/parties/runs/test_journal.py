@@ -75,7 +75,8 @@ class Executioner:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.victim, self.remaining = "", -1
-        self._dead: set[int] = set()
+        # The threads themselves: another one may have the number of a thread that is over.
+        self._dead: set[threading.Thread] = set()
         auditor, abort = RunLog._auditor, handshake.abort
 
         def watched(log: RunLog, event: str, peer: str) -> Note:
@@ -86,13 +87,13 @@ class Executioner:
                 if party == self.victim:
                     self.remaining -= 1
                     if self.remaining == -1:
-                        self._dead.add(threading.get_ident())
+                        self._dead.add(threading.current_thread())
                         raise Killed
 
             return noted
 
         def silent_if_dead(*arguments: Any, **named: Any) -> None:
-            if threading.get_ident() not in self._dead:
+            if threading.current_thread() not in self._dead:
                 abort(*arguments, **named)
 
         patch.setattr(RunLog, "_auditor", watched)
