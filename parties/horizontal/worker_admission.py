@@ -150,8 +150,9 @@ class WorkerAdmission:
         if not isinstance(message, Join):
             raise _unexpected(worker, message, Join)
         found = term_differences(self._terms, message.terms, worker.name)
-        if not is_usable(message.key):
-            found.append("its key for secure aggregation is not valid")
+        others = {other.key for other in self._connections.all.values() if other is not worker}
+        if not is_usable(message.key) or message.key in others:
+            found.append("its key for secure aggregation is not valid, or another worker's")
         if message.party != worker.name:
             found.append(f"it calls itself {message.party!r}")
         if message.run_id != self._run_id:

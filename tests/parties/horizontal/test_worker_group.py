@@ -25,9 +25,9 @@ def group(n_workers: int, **changes: Any) -> tuple[WorkerGroup, list[MemoryChann
     return WorkerGroup(channels=[near for near, _ in pairs], **settings, **changes), [far for _, far in pairs]
 
 
-def joining(name: str) -> Join:
+def joining(name: str, key: bytes | None = None) -> Join:
     settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "commitment": bytes(32), "answered": 0}
-    return Join(party=name, key=OwnKey().public, is_secure=True, **settings)
+    return Join(party=name, key=key or OwnKey().public, is_secure=True, **settings)
 
 
 @pytest.mark.parametrize("n_workers", [0, 1, MAX_WORKERS + 1])
@@ -106,6 +106,17 @@ def test_a_worker_that_joins_and_is_gone_before_it_is_answered_ends_nothing() ->
     far[1].close()
     made._readmit()
     assert not made._connections.all["w1"].is_in
+
+
+def test_a_worker_that_comes_back_with_the_key_of_another_one_ends_its_own_part_alone() -> None:
+    made, far = group(3)
+    for number in range(2):
+        far[number].send(joining(f"w{number}"))
+    made._readmit()
+    far[2].send(joining("w2", made._connections.all["w0"].key))
+    made._readmit()
+    assert [worker.is_in for worker in made._connections.all.values()] == [True, True, False]
+    assert made._connections.all["w2"].is_over
 
 
 def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_their_sum() -> None:
