@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
@@ -207,7 +208,8 @@ class Aligner:
         if isinstance(found, Common):
             return Aligned(table.take(found.positions), found.orders)
         common = found.found
-        return Aligned(called(table.take(common.positions), found.names), common.orders, n_by_key=found.counts)
+        names = pd.Index([name.decode() for name in found.names], dtype=object)
+        return Aligned(called(table.take(common.positions), names), common.orders, n_by_key=found.counts)
 
     def _tell(
         self,
