@@ -5,7 +5,7 @@ file                content
 ==================  ====================================================================================
 ``config.yaml``     the run file
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
-``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``log.jsonl/txt``   steps, and every message with size and digest; those of a service in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
@@ -22,6 +22,9 @@ file                content
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
+
+``order.share``, ``answers.json``, ``drawing.json``, ``coins.json`` and the files of ``turns/`` are kept twice, the
+second time as ``*.copy`` (`parties.storage.twice_kept`).
 """
 
 from __future__ import annotations
