@@ -21,6 +21,11 @@ def n_threads() -> int:
     return int(get_num_threads())
 
 
+def threads_of(n_cells: int) -> int:
+    """The threads that loops may take now, and no more than a table of so many cells keeps busy."""
+    return max(1, min(n_threads(), n_cells // CELLS_PER_THREAD))
+
+
 def idle_cores() -> int:
     """Cores that this thread finds without other work at this moment, its own included; all where the load is unknown.
 
@@ -44,8 +49,7 @@ def threads_for(n_cells: int) -> Iterator[Callable[[], None]]:
     callable
         Looks again how many cores are idle.
     """
-    allowed = n_threads()
-    wanted = max(1, min(allowed, n_cells // CELLS_PER_THREAD))
+    allowed, wanted = n_threads(), threads_of(n_cells)
 
     def look() -> None:
         set_num_threads(min(wanted, idle_cores()) if wanted > 1 else 1)
