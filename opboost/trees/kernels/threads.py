@@ -29,6 +29,11 @@ def n_threads() -> int:
     return int(get_num_threads())
 
 
+def threads_of(n_cells: int) -> int:
+    """The threads that loops may take now, and no more than a table of so many cells keeps busy."""
+    return max(1, min(n_threads(), n_cells // CELLS_PER_THREAD))
+
+
 def idle_cores() -> int:
     """Cores that this thread finds without other work at this moment, its own included; all where the load is unknown.
 
@@ -61,8 +66,7 @@ def threads_for(n_cells: int) -> Iterator[Callable[[], None]]:
     callable
         Looks again how many cores are idle, if the last look is `INTERVAL` ago.
     """
-    allowed, looked = n_threads(), -math.inf
-    wanted = max(1, min(allowed, n_cells // CELLS_PER_THREAD))
+    allowed, wanted, looked = n_threads(), threads_of(n_cells), -math.inf
 
     def look() -> None:
         nonlocal looked
