@@ -233,6 +233,8 @@ def train(
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
+    # Leaves that were fitted to other labels have their own height.
+    trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
     return TrainedTrees(
