@@ -235,6 +235,8 @@ def train(
         growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
         before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
+    # Leaves that were fitted to other labels have their own height.
+    trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
     return TrainedTrees(
