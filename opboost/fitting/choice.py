@@ -36,7 +36,7 @@ SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
 
 # Share below which the passive columns are left out.
-LEAST_SHARE = 0.15
+LEAST_BLEND = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +138,7 @@ def choose(
     for share in shares:
         errors.append(np.concatenate([trial.errors(own + share * (drawn - own))[0] for trial, drawn, own in pairs]))
     share = float(shares[_most_likely(shares, np.stack(errors))])
-    if share >= LEAST_SHARE:
+    if share >= LEAST_BLEND:
         return usual, share
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
     alone = np.concatenate([trial.errors(own)[1] for trial, _, own in pairs])
