@@ -231,12 +231,16 @@ def train(
         None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
-    filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice)
-    growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
-    before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
+        filled = fill(
+            binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice
+        )
+        growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
+        before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
+    # Leaves that were fitted to other labels have their own height.
+    trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
     return TrainedTrees(

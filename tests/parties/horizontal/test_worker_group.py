@@ -9,11 +9,13 @@ import pytest
 
 from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.round_journal import RoundJournal
+from parties.horizontal.worker_connections import MAX_AWAITED
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import TooFewWorkers
-from protocols.messages.horizontal import StartTree, WantTotals
+from protocols.messages.horizontal import Join, StartTree, WantTotals
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS
+from protocols.secure_aggregation.masking import OwnKey
 from protocols.transport.memory import MemoryChannel, memory_pair
 
 
@@ -91,6 +93,24 @@ def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it()
         made._connections.all[name].is_in = True
     with pytest.raises(TooFewWorkers, match="2 of 4 workers are there where every sum needs 3"):
         made.total(4)
+
+
+def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_their_sum() -> None:
+    made, far = group(2)
+    bad = made._connections.all["w1"]
+    key = OwnKey().public
+    anew = Join(party="w1", run_id="spring", terms={}, key=key, commitment=bytes(32), answered=0, is_secure=True)
+    for number in range(2 * MAX_AWAITED):
+        if not bad.is_over:
+            bad.is_in = number % 2 == 1
+            far[1].send(anew)
+            if bad.is_in:
+                made._ignore_or_expel(bad, bad.channel.receive())
+            made._readmit()
+            assert bad.is_over or bad.is_in
+    assert bad.is_over
+    assert not bad.is_in
+    assert not made._connections.awaited()
 
 
 def test_only_the_questions_about_the_trees_that_are_grown_are_told_again() -> None:
