@@ -130,7 +130,9 @@ class EarlierTrees(Protocol):
         ...
 
 
-def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
+def check_own_rows(
+    columns: Sequence[OwnColumn], labels: Values, *, weights: Values, loss: Loss, max_bin: int, engine: Engine
+) -> None:
     """Refuse rows if training could fail on some selection of them.
 
     Which of a file's rows all parties know must not decide whether a run ends: the other side would learn from it.
@@ -142,6 +144,8 @@ def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, 
     loss.check_labels(labels)
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
+        loss.check_labels(labels.astype(np.float32).astype(np.float64))
+        check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
             bin_categories(column.values, max_bin=max_bin)

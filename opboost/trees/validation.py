@@ -125,10 +125,10 @@ class ValidationRows:
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
-        """Every metric of the predictions so far."""
+        """Every metric of the predictions so far; of an infinite one the largest number, which files can hold."""
         scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
         predictions = self._loss.predictions(scores.T)
-        return {metric.name: metric.of(self._labels, predictions) for metric in self.metrics}
+        return {one.name: float(np.nan_to_num(one.of(self._labels, predictions))) for one in self.metrics}
 
     def start_tree(self, output: int) -> None:
         """Put all rows into the root."""

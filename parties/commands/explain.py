@@ -73,6 +73,6 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
             return
         document = json.loads(of.read_text())
         columns = [words.dependence(column) for column in document["columns"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        write_json(target, {**document, "columns": columns})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{of} is no explanation or table: {type(error).__name__}. Nothing was written") from None
-    write_json(target, {**document, "columns": columns})

@@ -57,8 +57,10 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     kept = (sites.shop.run_folder / "model.json").read_text()
     assert _explain(shop, "--of", tmp_path / "model.json")[0] == 0
     assert (sites.shop.run_folder / "model.json").read_text() == kept
-    (tmp_path / "bad.json").write_text("[1]")
-    for words in ((shop,), (shop, "--of", tmp_path / "none.csv"), (shop, "--of", tmp_path / "bad.json")):
+    for name, text in {"bad": "[1]", "deep": "[" * 200_000, "nan": '{"columns": [], "a": NaN}'}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    files = ("none.csv", "bad.json", "deep.json", "nan.json")
+    for words in ((shop,), *((shop, "--of", tmp_path / name) for name in files)):
         code, _, err = _explain(*words)
         assert code == 1
         assert "explanation" in err
