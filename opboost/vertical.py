@@ -131,7 +131,13 @@ class EarlierTrees(Protocol):
 
 
 def check_own_rows(
-    columns: Sequence[OwnColumn], labels: Values, *, weights: Values, loss: Loss, max_bin: int, engine: Engine
+    columns: Sequence[OwnColumn],
+    labels: Values,
+    *,
+    weights: Values,
+    loss: Loss,
+    parameters: BoostingParameters,
+    engine: Engine,
 ) -> None:
     """Refuse rows if training could fail on some selection of them.
 
@@ -145,10 +151,11 @@ def check_own_rows(
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
+        weights = parameters.weighted(labels, weights, loss)
         check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
-            bin_categories(column.values, max_bin=max_bin)
+            bin_categories(column.values, max_bin=parameters.max_bin)
 
 
 def check_device(parameters: BoostingParameters, engine: Engine) -> None:
