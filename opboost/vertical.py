@@ -26,12 +26,8 @@ from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import load_xgboost
 
-# Sums of squares of gradients must not overflow.
-MAX_WEIGHT = 1e100
-
-# XGBoost keeps numbers in single precision, and squares of residuals too.
-MAX_SINGLE = float(np.finfo(np.float32).max)
-MAX_SINGLE_LABEL = 1e18
+# Sums of squares of gradients must not overflow; XGBoost keeps numbers and squares of residuals in single precision.
+MAX_WEIGHT, MAX_SINGLE, MAX_SINGLE_LABEL = 1e100, float(np.finfo(np.float32).max), 1e18
 
 
 @dataclass(frozen=True, slots=True)

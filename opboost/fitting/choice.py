@@ -26,9 +26,10 @@ MOST_BINS = 64
 # Parts of the rows, each of which is held out once to compare candidates on.
 N_PARTS = 3
 
-# Share of the columns' variance that draws leave open, from which on draws alone serve better than by turns with the
-# released codes: on seven tables, blends lost up to .07 at a whole-range loss of 2 to 8, and won up to .02 at 32.
-OPEN_SHARE = 0.25
+# Shares of the columns' variance that draws leave open: up to the first one, trees on draws by turns with the released
+# codes serve better than draws alone; above the second one, worse. Between them held-out rows decide, by so many
+# standard errors (`docs/architecture/noise.md`).
+OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
 # inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
@@ -131,19 +132,30 @@ def choose(
         Of the trees of this choice in the scores; those on the own columns have the rest.
     """
     trials = _trials(noised, sources, states, blind, labels, weights, recipe, known, rng=rng)
-    usual = NoiseChoice.CORRECTED if _open_share(states) > OPEN_SHARE else NoiseChoice.CORRECTED_AND_PLAIN
-    pairs = [(trial, trial.scores(usual), trial.scores(NoiseChoice.ALONE)) for trial in trials]
+    is_open = _open_share(states)
+    usual = NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
+    learned = [trial.scores(usual) for trial in trials]
+    if OPEN_SHARES[0] < is_open <= OPEN_SHARES[1]:
+        draws = [trial.scores(NoiseChoice.CORRECTED) for trial in trials]
+        if is_worse(_errors(trials, learned)[0], _errors(trials, draws)[0], z=_AHEAD):
+            usual, learned = NoiseChoice.CORRECTED, draws
+    own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    errors = []
-    for share in shares:
-        errors.append(np.concatenate([trial.errors(own + share * (drawn - own))[0] for trial, drawn, own in pairs]))
-    share = float(shares[_most_likely(shares, np.stack(errors))])
+    blends = ([a + share * (b - a) for a, b in zip(own, learned, strict=True)] for share in shares)
+    errors = np.stack([_errors(trials, blend)[0] for blend in blends])
+    share = float(shares[_most_likely(shares, errors)])
     if share >= LEAST_BLEND:
         return usual, share
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
-    alone = np.concatenate([trial.errors(own)[1] for trial, _, own in pairs])
-    plain = np.concatenate([trial.errors(trial.scores(NoiseChoice.PLAIN))[1] for trial in trials])
-    return (NoiseChoice.PLAIN if is_worse(alone, plain, z=0) else NoiseChoice.ALONE), 1.0
+    plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
+    is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
+    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
+
+
+def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
+    """Of all scored rows, as `ScoredRows.errors`."""
+    parts = [trial.errors(one) for trial, one in zip(trials, scores, strict=True)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 def _most_likely(shares: Values, errors: Values) -> int:

@@ -18,7 +18,7 @@ from opboost.fitting.choice import MOST_BINS, N_DRAWS, N_SCORED, choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
-from opboost.fitting.refinement import can_refine, refined
+from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
@@ -94,7 +94,8 @@ def fill(
             return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
-        own_trees, _ = recipe.brief().grow(table.of_rows(trained), labels[trained], weights[trained])
+        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
+        own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
 

@@ -36,24 +36,44 @@ from tests.support.broken_link import BrokenLink, broken_link
 from tests.support.processes import FORKS
 from tests.support.sites import Sites
 
-# By class of fault, about how many places there are in a run of training.
-PLACES = {"message": 40, "file": 60, "sql": 30, "pause": 40, "link": 1, "full": 60, "clock": 40, "folder": 40}
+# By class of fault, what is counted until it strikes; the links of all parties break.
+PLACES = {
+    "message": "message",
+    "file": "file",
+    "sql": "sql",
+    "pause": "message",
+    "link": "",
+    "full": "file",
+    "clock": "message",
+    "folder": "message",
+}
 
-# The commands of a scene's parties. In `corrected`, a pair learns through the noise, which takes several times as long.
-SCENES: dict[str, dict[str, str]] = {
-    "pair": {"bank": "party-a", "shop": "party-b"},
-    "workers": {"hub": "coordinator", "w0": "worker", "w1": "worker", "w2": "worker"},
-    "chain": dict.fromkeys(("w0", "w1", "w2"), "chain"),
-    "predict": {"bank": "predict", "shop": "serve"},
-    "corrected": {"bank": "party-a", "shop": "party-b"},
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A party of a scene: its command, and about how many messages, file operations and SQL statements it has."""
+
+    command: str
+    message: int
+    file: int
+    sql: int
+
+
+# In `corrected`, a pair learns through the noise, which takes several times as long.
+SCENES: dict[str, dict[str, Party]] = {
+    "pair": {"bank": Party("party-a", 20, 157, 0), "shop": Party("party-b", 20, 81, 492)},
+    "workers": {
+        "hub": Party("coordinator", 177, 50, 73),
+        **dict.fromkeys(("w0", "w1", "w2"), Party("worker", 59, 183, 34)),
+    },
+    "chain": dict.fromkeys(("w0", "w1", "w2"), Party("chain", 16, 144, 44)),
+    "predict": {"bank": Party("predict", 5, 25, 0), "shop": Party("serve", 5, 19, 481)},
+    "corrected": {"bank": Party("party-a", 20, 167, 0), "shop": Party("party-b", 20, 86, 492)},
 }
 TURNS, RARE = ("pair", "workers", "chain", "predict"), 4
 
 # Charges of a run: columns that a passive party released, or runs of workers and owners.
 CHARGES = {"pair": 2, "workers": 3, "chain": 3, "predict": 4, "corrected": 2}
-
-# A prediction has so many times fewer places than training.
-FEWER = 4
 
 # Seconds that a party waits for another one, after which it ends by itself: who logs nothing for longer hangs. On
 # a busy machine a trial lasts, but something happens; the other limit is for trials that would never end.
@@ -83,8 +103,9 @@ class Fault:
         scene, kind = TURNS[seed % len(TURNS)], list(PLACES)[turn % len(PLACES)]
         if scene == "pair" and turn // len(PLACES) % RARE == RARE - 1:
             scene = "corrected"
-        n_places = -(-PLACES[kind] // FEWER) if scene == "predict" else PLACES[kind]
-        return cls(scene, kind, draw.choice(list(SCENES[scene])), draw.randint(1, n_places))
+        n_places = {name: getattr(party, PLACES[kind], 1) for name, party in SCENES[scene].items()}
+        victim = draw.choice([name for name, n in n_places.items() if n])
+        return cls(scene, kind, victim, draw.randint(1, n_places[victim]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +340,7 @@ class _Trial:
 
     def __init__(self, root: Path, scene: str, paths: dict[str, str], fault: Fault | None) -> None:
         self._root, self._paths, self._fault = root, paths, fault
-        self._commands = SCENES[scene]
+        self._commands = {name: party.command for name, party in SCENES[scene].items()}
         self._told: set[int] = set()
         self._n_starts = dict.fromkeys(paths, 0)
         self._processes: dict[str, Any] = {}

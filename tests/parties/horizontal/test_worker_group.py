@@ -25,6 +25,11 @@ def group(n_workers: int, **changes: Any) -> tuple[WorkerGroup, list[MemoryChann
     return WorkerGroup(channels=[near for near, _ in pairs], **settings, **changes), [far for _, far in pairs]
 
 
+def joining(name: str, key: bytes | None = None) -> Join:
+    settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "commitment": bytes(32), "answered": 0}
+    return Join(party=name, key=key or OwnKey().public, is_secure=True, **settings)
+
+
 @pytest.mark.parametrize("n_workers", [0, 1, MAX_WORKERS + 1])
 def test_a_run_has_at_least_two_workers_and_at_most_as_many_as_a_sum(n_workers: int) -> None:
     with pytest.raises(Disagreement, match=f"a run has 2 to {MAX_WORKERS} workers; found {n_workers}"):
@@ -95,11 +100,29 @@ def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it()
         made.total(4)
 
 
+def test_a_worker_that_joins_and_is_gone_before_it_is_answered_ends_nothing() -> None:
+    made, far = group(2)
+    far[1].send(joining("w1"))
+    far[1].close()
+    made._readmit()
+    assert not made._connections.all["w1"].is_in
+
+
+def test_a_worker_that_comes_back_with_the_key_of_another_one_ends_its_own_part_alone() -> None:
+    made, far = group(3)
+    for number in range(2):
+        far[number].send(joining(f"w{number}"))
+    made._readmit()
+    far[2].send(joining("w2", made._connections.all["w0"].key))
+    made._readmit()
+    assert [worker.is_in for worker in made._connections.all.values()] == [True, True, False]
+    assert made._connections.all["w2"].is_over
+
+
 def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_their_sum() -> None:
     made, far = group(2)
     bad = made._connections.all["w1"]
-    key = OwnKey().public
-    anew = Join(party="w1", run_id="spring", terms={}, key=key, commitment=bytes(32), answered=0, is_secure=True)
+    anew = joining("w1")
     for number in range(2 * MAX_AWAITED):
         if not bad.is_over:
             bad.is_in = number % 2 == 1
