@@ -25,9 +25,10 @@ from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import load_xgboost
+from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
-# Sums of squares of gradients must not overflow; XGBoost keeps numbers and squares of residuals in single precision.
-MAX_WEIGHT, MAX_SINGLE, MAX_SINGLE_LABEL = 1e100, float(np.finfo(np.float32).max), 1e18
+# Sums of squares of gradients must not overflow.
+MAX_WEIGHT = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,17 +169,6 @@ def check_device(parameters: BoostingParameters, engine: Engine) -> None:
         )
     if parameters.device == "cuda":
         load_xgboost(parameters.device)
-
-
-def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGLE) -> None:
-    """Refuse numbers that are too large for single precision, in which XGBoost computes.
-
-    Raises
-    ------
-    DataError
-    """
-    if (np.abs(values) > most).any():
-        raise DataError(f"XGBoost needs {what} of magnitude {most:g} at most; found others")
 
 
 def train(

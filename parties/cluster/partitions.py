@@ -25,7 +25,8 @@ from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import check_own_rows, check_single_precision
+from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.vertical import check_own_rows
 from parties.cluster.arrangement import arranged, numbered, partition_frame
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError

@@ -20,7 +20,8 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.validation import ValidationPlan
-from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, check_single_precision, train
+from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, train
 
 # Random tables per engine.
 N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))
@@ -180,6 +181,13 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
     check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, engine="native")
     with pytest.raises(DataError, match="needs labels greater than 0"):
         check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, engine="xgboost")
+    # Labels are checked before classes are weighed.
+    classes, weighed = (
+        loss_by_name("binary:logistic"),
+        {**ONES, "parameters": BoostingParameters(class_weight="balanced")},
+    )
+    with pytest.raises(DataError, match="needs labels 0 and 1"):
+        check_own_rows([], np.array([0.0, 7.0]), **weighed, loss=classes, engine="xgboost")
     for weight in (1e-100, 1e100):
         weights = np.array([1.0, weight])
         check_own_rows([], np.ones(2), loss=numbers, parameters=BoostingParameters(), engine="native", weights=weights)
