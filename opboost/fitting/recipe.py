@@ -78,6 +78,8 @@ class Recipe:
         """Trees and base scores on these rows; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
         base_scores = self.loss.initial_scores(labels, weights)
+        if parameters.base_score is not None:
+            base_scores = np.full(len(base_scores), self.loss.score_of(parameters.base_score))
         trees, _ = boost_table(
             table,
             labels,

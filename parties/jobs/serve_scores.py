@@ -84,7 +84,8 @@ def converse(
     """A conversation with all passive parties of a model once `wait` says that they are there; see `Connect`."""
     # Passive parties may stay away for as long as they like.
     patient = run.model_copy(update={"wait": math.inf})
-    with logged(RunFolder(run.run_folder), Terminal()) as log, open_connections(patient, insecure) as open_channels:
+    logging = logged(RunFolder(run.run_folder), Terminal(), is_service=True)
+    with logging as log, open_connections(patient, insecure) as open_channels:
         channels = list(open_channels(log).values())
         if not wait(channels):
             yield None
@@ -169,6 +170,8 @@ class ScoreService:
         for known in current:
             if known.run == run:
                 return replace(known, records=records)
+        if (caveat := model.caveat(desensitized=http.mode == "desensitized")) is not None:
+            self._log.step("noise", caveat)
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
         scorer = Scorer(
