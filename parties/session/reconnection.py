@@ -23,7 +23,7 @@ MAX_RESTARTS = 8
 
 # Among several peers, the news that one begins again goes round. Who begins again waits so long, twice as long every
 # time, until what is still said in the conversations before is over; else each of them would set off the next one.
-SETTLES_S, LONGEST_S = 0.1, 5.0
+REST_S, LONGEST_REST_S = 0.1, 5.0
 
 
 def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLog) -> T:
@@ -44,6 +44,6 @@ def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLo
                 raise
             log.step("begins again", f"{error}; this party begins again from the greeting on")
             if len(channels) > 1:
-                time.sleep(min(SETTLES_S * 2**n_restarts, LONGEST_S))
+                time.sleep(min(REST_S * 2**n_restarts, LONGEST_REST_S))
             for channel in channels:
                 channel.begin_again(waits_anew=True)
