@@ -21,8 +21,8 @@ FITTED_ROWS = 12_000
 # Rows that are drawn for at a time: their responsibilities are held.
 DRAWN_ROWS = 1 << 16
 
-# Classes of a mixture, and steps of the fit.
-N_CLASSES, N_STEPS = 25, 100
+# Classes of a mixture, for each class of the label at least and in all at most; steps of the fit.
+N_CLASSES, _PER_LABEL, _MOST_CLASSES, N_STEPS = 25, 3, 100, 100
 
 # Rows of a class on average, at least.
 _ROWS_PER_CLASS = 25
@@ -89,11 +89,12 @@ class Imputation:
     ) -> Imputation:
         """Fit on some of these rows, `FITTED_ROWS` at most."""
         some = np.sort(rng.permutation(rows)[:FITTED_ROWS])
+        n_classes = max(N_CLASSES, min(_PER_LABEL * evidence.n_classes, _MOST_CLASSES))
         classes = LatentClasses.fit(
             _observed(sources, evidence, some),
             [source.channel.matrix for source in sources],
             [evidence.n_classes] if evidence.n_classes else [],
-            n_classes=max(2, min(N_CLASSES, len(some) // _ROWS_PER_CLASS)),
+            n_classes=max(2, min(n_classes, len(some) // _ROWS_PER_CLASS)),
             n_steps=N_STEPS,
             rng=rng,
         )

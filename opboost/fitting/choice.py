@@ -1,4 +1,4 @@
-"""Which version of the noised columns serves best: candidates grown on some rows and scored on others."""
+"""How much trees that learn through the noise add to the own columns: grown on some rows, compared on others."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.denoise.comparison import is_worse, squared_errors
-from opboost.denoise.imputation import Imputation
-from opboost.fitting.imputing import impute
-from opboost.fitting.noised_table import NoiseChoice, Noised, bins_of_ranks, in_bins, versions_of
+from opboost.denoise.mixture import States
+from opboost.denoise.sources import Source
+from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable
@@ -24,15 +23,21 @@ N_DRAWS, N_SCORED = 10, 8
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
 
-# Share of the rows that is held out to compare candidates on.
-HELD_OUT_SHARE = 1 / 3
+# Parts of the rows, each of which is held out once to compare candidates on.
+N_PARTS = 3
 
-# Standard errors by which a candidate must be ahead of the model that usually serves best.
-AHEAD = 1.5
+# Shares of the columns' variance that draws leave open: up to the first one, trees on draws by turns with the released
+# codes serve better than draws alone; above the second one, worse. Between them held-out rows decide, by so many
+# standard errors (`docs/architecture/noise.md`).
+OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 
-# Share of the columns' variance that draws leave open, from which on draws alone serve better than by turns with the
-# released codes: on seven tables, blends lost up to .07 at a whole-range loss of 2 to 8, and won up to .02 at 32.
-OPEN_SHARE = 0.25
+# Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
+# inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
+SHARES = np.arange(21) / 10
+_EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
+
+# Share below which the passive columns are left out.
+LEAST_BLEND = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,8 +78,6 @@ class Trial:
     labels, weights : ndarray of float64, shape (n_rows,)
     scored : ScoredRows
     recipe : Recipe
-    open_share : float
-        Mean share of the variance of a source's states that lies between the draws of the same row.
     """
 
     table: BinnedTable
@@ -83,77 +86,117 @@ class Trial:
     weights: Values
     scored: ScoredRows
     recipe: Recipe
-    open_share: float
 
-    def errors(self, choice: NoiseChoice) -> tuple[Values, Values]:
-        """Of the scored rows, as `ScoredRows.errors`, with trees grown on a choice of versions."""
+    def scores(self, choice: NoiseChoice) -> Values:
+        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
         turns, of = replace(self.alternates, turns=choice.turns(N_DRAWS)), self.scored
         trees, base_scores = self.recipe.brief().grow(self.table, self.labels, self.weights, turns)
-        scores = raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions)
+        return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
+
+    def errors(self, scores: Values) -> tuple[Values, Values]:
+        """Of the scored rows, as `ScoredRows.errors`."""
+        of = self.scored
         return of.errors(np.stack([self.recipe.loss.predictions(one.T).reshape(len(of.targets), -1) for one in scores]))
 
 
 def choose(
     noised: Noised,
+    sources: Sequence[Source],
+    states: States,
+    blind: States,
     labels: Values,
     weights: Values,
     recipe: Recipe,
     known: KnownRows | None,
     *,
     rng: np.random.Generator,
-) -> NoiseChoice:
-    """Grow the candidates on the rows, and score them on known ones; or grow on a part, and score on the others."""
-    n_held_out = 0 if known is not None else round(HELD_OUT_SHARE * len(labels))
-    held_out = np.sort(rng.permutation(len(labels))[:n_held_out])
-    trial = _trial(noised, labels, weights, recipe, known, held_out, rng=rng)
-    usual = NoiseChoice.CORRECTED if trial.open_share > OPEN_SHARE else NoiseChoice.CORRECTED_AND_PLAIN
-    corrected, alone = trial.errors(usual), trial.errors(NoiseChoice.ALONE)
-    if not is_worse(corrected[0], alone[0], z=AHEAD):
-        return usual
+) -> tuple[NoiseChoice, float]:
+    """Compare candidates on known rows, or on each part of the rows, grown on the others.
+
+    Parameters
+    ----------
+    noised : Noised
+    sources : sequence of Source
+    states, blind : ndarray of uint8, shape (n_draws, n_sources, n_rows)
+        Draws given the labels, to grow on, and without them, to score on.
+    labels, weights : ndarray of float64, shape (n_rows,)
+    recipe : Recipe
+    known : KnownRows, optional
+    rng : numpy Generator
+        For the parts.
+
+    Returns
+    -------
+    choice : NoiseChoice
+    share : float
+        Of the trees of this choice in the scores; those on the own columns have the rest.
+    """
+    trials = _trials(noised, sources, states, blind, labels, weights, recipe, known, rng=rng)
+    is_open = _open_share(states)
+    usual = NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
+    learned = [trial.scores(usual) for trial in trials]
+    if OPEN_SHARES[0] < is_open <= OPEN_SHARES[1]:
+        draws = [trial.scores(NoiseChoice.CORRECTED) for trial in trials]
+        if is_worse(_errors(trials, learned)[0], _errors(trials, draws)[0], z=_AHEAD):
+            usual, learned = NoiseChoice.CORRECTED, draws
+    own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
+    shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
+    blends = ([a + share * (b - a) for a, b in zip(own, learned, strict=True)] for share in shares)
+    errors = np.stack([_errors(trials, blend)[0] for blend in blends])
+    share = float(shares[_most_likely(shares, errors)])
+    if share >= LEAST_BLEND:
+        return usual, share
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
-    return NoiseChoice.PLAIN if is_worse(alone[1], trial.errors(NoiseChoice.PLAIN)[1], z=0) else NoiseChoice.ALONE
+    plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
+    is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
+    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
 
 
-def _trial(
+def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
+    """Of all scored rows, as `ScoredRows.errors`."""
+    parts = [trial.errors(one) for trial, one in zip(trials, scores, strict=True)]
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+
+
+def _most_likely(shares: Values, errors: Values) -> int:
+    """Which share is most likely, given each row's error under all of them and what is expected of shares."""
+    means = errors.mean(axis=1)
+    misfits = errors.shape[1] * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+    return int(misfits.argmin())
+
+
+def _open_share(states: States) -> float:
+    """Mean share of the variance of a source's states that lies between the draws of the same row."""
+    return float(np.mean([one.var(axis=0, ddof=1).mean() / max(one.var(), 1e-12) for one in np.swapaxes(states, 0, 1)]))
+
+
+def _trials(
     noised: Noised,
+    sources: Sequence[Source],
+    states: States,
+    blind: States,
     labels: Values,
     weights: Values,
     recipe: Recipe,
     known: KnownRows | None,
-    held_out: NDArray[np.int64],
     *,
     rng: np.random.Generator,
-) -> Trial:
-    """Draws of all rows but those held out, which are scored, or are none where other rows are known."""
-    kept = np.delete(np.arange(len(labels)), held_out)
-    imputation, evidence = impute(noised, labels, kept, recipe, rng=rng)
-    inside = noised.of_rows(kept)
-    states = imputation.of_rows(kept).draw(evidence.rows(kept), N_DRAWS, seed=int(rng.integers(2**63)))
+) -> list[Trial]:
+    """One for each part of the rows, or one whose scored rows are known."""
     most = min(recipe.parameters.max_bin, MOST_BINS)
-    binned, alternates = versions_of(inside, imputation.sources, states, None, max_bin=most)
-    if known is None:
-        behind, of_rows = imputation.of_rows(held_out), evidence.rows(held_out)
-        drawn = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(rng.integers(2**63)))
-        outside, targets = noised.of_rows(held_out), recipe.targets(labels[held_out])
-        versions = _drawn_versions(outside, imputation, binned, drawn)
-        scored = ScoredRows(outside.table, versions, targets, weights[held_out])
-    else:
-        scored = _known_rows(known, noised, binned, recipe)
-    shares = [one.var(axis=0, ddof=1).mean() / max(one.var(), 1e-12) for one in np.swapaxes(states, 0, 1)]
-    table = inside.filled(binned)
-    return Trial(table, alternates, labels[kept], weights[kept], scored, recipe, float(np.mean(shares)))
-
-
-def _drawn_versions(
-    outside: Noised, imputation: Imputation, binned: Sequence[BinnedColumn], drawn: NDArray[np.uint8]
-) -> Alternates:
-    """Draws of held-out rows, and their released codes, in the bins of the training rows."""
-    released = [
-        bins_of_ranks(column.ranks[:], column.n_ranks, one.cuts)
-        for column, one in zip(outside.columns, binned, strict=True)
-    ]
-    seen = np.concatenate([in_bins(outside, imputation.sources, binned, drawn), np.array(released)[None]])
-    return Alternates(np.array(outside.numbers, np.int64), seen, tuple(range(len(seen))))
+    binned, alternates = versions_of(noised, sources, states, None, max_bin=most)
+    table, targets = noised.filled(binned), recipe.targets(labels)
+    if known is not None:
+        return [Trial(table, alternates, labels, weights, _known_rows(known, noised, binned, recipe), recipe)]
+    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[N_DRAWS]]])
+    versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
+    part, trials = rng.permutation(len(labels)) % N_PARTS, []
+    for k in range(N_PARTS):
+        kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
+        scored = ScoredRows(table.of_rows(held), versions.of_rows(held), targets[held], weights[held])
+        inside = table.of_rows(kept), alternates.of_rows(kept)
+        trials.append(Trial(*inside, labels[kept], weights[kept], scored, recipe))
+    return trials
 
 
 def _known_rows(known: KnownRows, noised: Noised, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:

@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from opboost.arrays import Mask, Values
+from opboost.denoise.imputation import Evidence, Imputation
+from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_BINS, N_DRAWS, choose
+from opboost.fitting.choice import MOST_BINS, N_DRAWS, N_SCORED, choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
-from opboost.fitting.refinement import can_refine, refined
+from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
 from opboost.trees.binning import BinnedColumn, BinnedTable
+from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
 
 # Rows below which no mixture is fitted and released codes are taken as they are.
@@ -25,6 +28,9 @@ LEAST_ROWS = 400
 
 # Rows that candidates are compared on.
 COMPARED_ROWS = 15_000
+
+# Choices for which no exact codes are drawn.
+_UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
 
 # Held-out rows, known exactly, from which on candidates are compared on them.
 LEAST_KNOWN = 200
@@ -44,8 +50,9 @@ def fill(
 ) -> Filled:
     """Bin a table, its noised columns filled in as is likely to serve best.
 
-    Trees on draws are compared with trees without the noised columns on rows held out of the training rows, by draws
-    made without the label. Where they are worse, trees on the released ranks are compared with those in turn.
+    Trees on draws are compared with trees without the noised columns on rows that they have not seen, by draws made
+    without the label: how much of the scores either shall have. Where that is nothing for the draws, trees on the
+    released ranks are compared with those on the own columns in turn.
 
     Parameters
     ----------
@@ -69,27 +76,56 @@ def fill(
     if not sources:
         return Filled(None, table)
     noised = Noised(table, tuple(sources), tuple(sources.values()))
+    max_bin = recipe.parameters.max_bin
+    if choice in _UNDRAWN:
+        return _undrawn(noised, choice, max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    trained, max_bin = np.flatnonzero(is_trained), recipe.parameters.max_bin
-    most = min(max_bin, MOST_BINS)
+    trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
+    imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
+    states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
+        behind, of_rows = imputation.of_rows(some), evidence.rows(some)
+        blind = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(comparing.integers(2**63)))
+        drawn = noised.of_rows(some), imputation.sources, states[:, :, some], blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        choice = choose(noised.of_rows(some), labels[some], weights[some], recipe, known, rng=comparing)
-    if choice is NoiseChoice.ALONE:
-        return Filled(choice, noised.table)
-    if choice is NoiseChoice.PLAIN:
-        return Filled(choice, noised.filled(plain_bins(noised, max_bin)))
-    imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
-    seed = int(rng.integers(2**63))
+        choice, share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
+        if choice in _UNDRAWN:
+            return _undrawn(noised, choice, max_bin=max_bin)
+    own_trees: list[Tree] = []
+    if share != 1.0:
+        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
+        own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
+    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
+    return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
+
+
+def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:
+    """A table without the noised columns, or with the released ranks."""
+    is_plain = choice is NoiseChoice.PLAIN
+    return Filled(choice, noised.filled(plain_bins(noised, max_bin)) if is_plain else noised.table)
+
+
+def _draws(
+    noised: Noised,
+    labels: Values,
+    weights: Values,
+    is_trained: Mask,
+    imputation: Imputation,
+    evidence: Evidence,
+    recipe: Recipe,
+    *,
+    max_bin: int,
+    rng: np.random.Generator,
+) -> States:
+    """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
+    seed, trained, held_out = int(rng.integers(2**63)), np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
     states = imputation.draw(evidence, N_DRAWS, seed=seed)
-    held_out = np.flatnonzero(~is_trained)
     if len(held_out):
         hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), N_DRAWS, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
     if can_refine(recipe, len(trained)):
         behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)
         first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
-        states[:, :, trained] = refined(*first, recipe, max_bin=most, rng=rng)
-    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
-    return Filled(choice, noised.filled(binned), alternates)
+        states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
+    return states

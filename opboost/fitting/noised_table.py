@@ -14,6 +14,7 @@ from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
+from opboost.trees.tree import Tree
 
 
 class NoiseChoice(StrEnum):
@@ -97,11 +98,24 @@ class Filled:
     table : BinnedTable
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
+    share : float
+        Of the trees that are grown on this table in the final scores; `own_trees` have the rest.
+    own_trees : tuple of Tree
+        Grown on the columns without noise alone, from the same base scores.
     """
 
     choice: NoiseChoice | None
     table: BinnedTable
     alternates: Alternates | None = None
+    share: float = 1.0
+    own_trees: tuple[Tree, ...] = ()
+
+    def shared(self, trees: Sequence[Tree]) -> list[Tree]:
+        """Trees grown on this table and those of the own columns, each with its share of the scores."""
+        if self.share == 1.0:
+            return list(trees)
+        parts = (trees, self.share), (self.own_trees, 1.0 - self.share)
+        return [tree.scaled(share) for part, share in parts for tree in part]
 
 
 def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:

@@ -13,6 +13,7 @@ from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
@@ -77,6 +78,8 @@ class Recipe:
         """Trees and base scores on these rows; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
         base_scores = self.loss.initial_scores(labels, weights)
+        if parameters.base_score is not None:
+            base_scores = np.full(len(base_scores), self.loss.score_of(parameters.base_score))
         trees, _ = boost_table(
             table,
             labels,
@@ -96,7 +99,8 @@ def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, a
     followed = FollowedVersions(table, alternates, np.repeat(base_scores[:, None], table.n_rows, axis=1))
     for t, tree in enumerate(trees):
         followed.add(tree, t % len(base_scores))
-    return [followed.up_to_date(version).astype(np.float64) for version in range(len(alternates))]
+    with threads_for(table.bins.size):
+        return [followed.up_to_date(version).astype(np.float64) for version in range(len(alternates))]
 
 
 def no_versions(n_rows: int) -> Alternates:

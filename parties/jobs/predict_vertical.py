@@ -109,6 +109,7 @@ def predict_active(
                 f"these are records of {source.name}, which the model was trained on: passive parties refuse exact "
                 "answers about those that were released, unless they allow them; give others with --data",
             )
+        _note_caveat(model, log, desensitized=mode == "desensitized")
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -207,6 +208,7 @@ def _predict_partitions(
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble, ids))
         log = stack.enter_context(logged(folder, terminal))
+        _note_caveat(model, log, desensitized=desensitized)
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=desensitized, progress=log.progress)
@@ -214,6 +216,11 @@ def _predict_partitions(
         log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
         _note_unanswered(status, log, target.name)
     return target
+
+
+def _note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
+    if (caveat := model.caveat(desensitized=desensitized)) is not None:
+        log.step("noise", caveat)
 
 
 def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:

@@ -170,6 +170,8 @@ class ScoreService:
         for known in current:
             if known.run == run:
                 return replace(known, records=records)
+        if (caveat := model.caveat(desensitized=http.mode == "desensitized")) is not None:
+            self._log.step("noise", caveat)
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
         scorer = Scorer(

@@ -63,6 +63,15 @@ class JointModel:
         promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
         return self.ensemble._repr_html_() + "".join(promises)
 
+    def caveat(self, *, desensitized: bool) -> str | None:
+        """What to know of scores from exact or from desensitized answers."""
+        if not desensitized or self.choice in (None, NoiseChoice.ALONE, NoiseChoice.PLAIN):
+            return None
+        return (
+            "these trees learned through the noise and expect exact answers: of desensitized ones, a model that is "
+            "trained with `correct_noise: false` makes more"
+        )
+
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
         found: dict[str, dict[str, object]] = {}

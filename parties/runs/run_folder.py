@@ -20,8 +20,10 @@ file                content
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
-``coins.json``      an owner in a chain, with ``turns/``; ``*.copy``: of what is kept twice (`parties.storage.twice_kept`)
+``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
+
+Shares, answers, drawings, coins and turns are kept twice, as ``*.copy`` too (`parties.storage.twice_kept`).
 """
 
 from __future__ import annotations
@@ -57,9 +59,7 @@ from parties.storage.serialization import guarantee_from_dict, router_from_dict,
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
-ROUTER_FORMAT = "opboost-router"
-ROUTER_VERSION = 1
-
+ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 _FIT = TypeAdapter(FitQuality)
 
 
@@ -202,7 +202,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether this is the folder of a finished run."""
-        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("finished") is not None
+        return self._if_there("meta.json").get("finished") is not None
 
     @property
     def has_model(self) -> bool:
@@ -266,7 +266,7 @@ class RunFolder:
         """Read a passive party's share of a model."""
         self._require_model()
         path, document = self.path / "model.json", self.read_json("model.json")
-        if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
+        if (document.get("format"), document.get("version")) != (ROUTER_FORMAT, ROUTER_VERSION):
             raise RunFolderError(f"{path} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
         if document.pop("digest", None) not in (None, document_digest(document)):
             raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")

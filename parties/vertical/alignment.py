@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import Field, TypeAdapter
 
@@ -211,7 +212,8 @@ class Aligner:
         if isinstance(found, Common):
             return Aligned(table.take(found.positions), found.orders)
         common = found.found
-        return Aligned(called(table.take(common.positions), found.names), common.orders, n_by_key=found.counts)
+        names = pd.Index([name.decode() for name in found.names], dtype=object)
+        return Aligned(called(table.take(common.positions), names), common.orders, n_by_key=found.counts)
 
     def _tell(
         self,

@@ -7,6 +7,7 @@ from dataclasses import FrozenInstanceError, replace
 import numpy as np
 import pytest
 
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import nothing_released
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble
@@ -34,6 +35,12 @@ def test_a_model_is_shown_in_notebooks_with_the_guarantee_of_each_party() -> Non
     shown = replace(model(), guarantees={"<shop>": nothing_released()})._repr_html_()
     assert "reg:squarederror" in shown
     assert "<p>&lt;shop&gt;:</p><p>No privacy guarantee." in shown
+
+
+def test_trees_that_learned_through_the_noise_are_said_to_expect_exact_answers() -> None:
+    caveats = {one: replace(model(), choice=one).caveat(desensitized=True) for one in (None, *NoiseChoice)}
+    assert [one for one, words in caveats.items() if words] == [NoiseChoice.CORRECTED_AND_PLAIN, NoiseChoice.CORRECTED]
+    assert replace(model(), choice=NoiseChoice.CORRECTED).caveat(desensitized=False) is None
 
 
 def test_what_columns_add_is_kept_with_the_model() -> None:
