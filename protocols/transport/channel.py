@@ -156,14 +156,18 @@ def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> P
     return PeerLost(f"{peer} {otherwise}")
 
 
-def ends_with_abort(waiting: Sequence[Sequence[Frame]]) -> bool:
-    """Whether the last message that waits ends the run, so that what came before it matters no more."""
+def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool | None = None) -> bool:
+    """Whether the last message that waits ends the run, so that what came before it matters no more.
+
+    With `begins_again`, whether it says that, or the opposite, about its sender.
+    """
     if not waiting:
         return False
     try:
-        return isinstance(decode(waiting[-1]), Abort)
+        last = decode(waiting[-1])
     except DecodeError:
         return False
+    return isinstance(last, Abort) and begins_again in (None, last.begins_again)
 
 
 def expect(channel: Channel, kind: type[M]) -> M:

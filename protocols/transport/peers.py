@@ -87,6 +87,7 @@ class Peers:
                 self.cut(name, "went on after the end")
         elif not peer.flood and not peer.keep(frames):
             self.cut(name, "sent too much ahead of its turn")
+        peer.drop_unheard()
         return True
 
     def _connection(self, name: str, found: PeerConnection) -> PeerConnection:
@@ -177,8 +178,7 @@ class Peers:
 
     def cut(self, name: str, why: str) -> None:
         """Give a peer up; `listen` tells which connection to shut."""
-        connection = self._peers[name].connection
-        if connection is not None:
+        if (connection := self._peers[name].connection) is not None:
             self._give_up(name, connection, why)
 
     def _give_up(self, name: str, connection: PeerConnection, why: str) -> None:
