@@ -156,9 +156,13 @@ def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> P
     return PeerLost(f"{peer} {otherwise}")
 
 
-def ends_with_abort(waiting: Sequence[Sequence[Frame]]) -> bool:
-    """Whether the last message that waits ends the run, so that what came before it matters no more."""
-    return bool(waiting) and _last_word(waiting[-1]) is not None
+def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool | None = None) -> bool:
+    """Whether the last message that waits ends the run, so that what came before it matters no more.
+
+    With `begins_again`, whether it says that, or the opposite, about its sender.
+    """
+    last = _last_word(waiting[-1]) if waiting else None
+    return last is not None and begins_again in (None, last.begins_again)
 
 
 def _last_word(frames: Sequence[Frame]) -> Abort | None:
