@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,13 @@ Scores = NDArray[np.float32] | NDArray[np.float64]
 Sums = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Nodes = NDArray[np.int32]
+
+
+def read_only(values: NDArray[Any]) -> Values:
+    """C-contiguous floats that cannot be written to: loops are compiled once, whatever a caller's layout and rights."""
+    view = np.ascontiguousarray(values, np.float64).view()
+    view.flags.writeable = False
+    return view
 
 
 class RankRows(Protocol):

@@ -64,7 +64,9 @@ class FitQuality:
 
 def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, metric: str) -> FitQuality | None:
     """Metrics of predictions against labels; None where labels have a single value."""
-    if len(labels) == 0 or not np.all(np.sum((labels - labels.mean(axis=0)) ** 2, axis=0)):
+    # Label by label, as metrics compute it: of a constant one, the mean over a table may be rounded otherwise.
+    of_labels = labels.reshape(len(labels), -1).T
+    if len(labels) == 0 or not all(np.sum((one - one.mean()) ** 2) for one in of_labels):
         return None
     found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:

@@ -26,12 +26,8 @@ from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import load_xgboost
 
-# Sums of squares of gradients must not overflow.
-MAX_WEIGHT = 1e100
-
-# XGBoost keeps numbers in single precision, and squares of residuals too.
-MAX_SINGLE = float(np.finfo(np.float32).max)
-MAX_SINGLE_LABEL = 1e18
+# Sums of squares of gradients must not overflow; XGBoost keeps numbers and squares of residuals in single precision.
+MAX_WEIGHT, MAX_SINGLE, MAX_SINGLE_LABEL = 1e100, float(np.finfo(np.float32).max), 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,9 @@ class EarlierTrees(Protocol):
         ...
 
 
-def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, max_bin: int, engine: Engine) -> None:
+def check_own_rows(
+    columns: Sequence[OwnColumn], labels: Values, *, weights: Values, loss: Loss, max_bin: int, engine: Engine
+) -> None:
     """Refuse rows if training could fail on some selection of them.
 
     Which of a file's rows all parties know must not decide whether a run ends: the other side would learn from it.
@@ -142,6 +140,8 @@ def check_own_rows(columns: Sequence[OwnColumn], labels: Values, *, loss: Loss, 
     loss.check_labels(labels)
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
+        loss.check_labels(labels.astype(np.float32).astype(np.float64))
+        check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
             bin_categories(column.values, max_bin=max_bin)
@@ -227,11 +227,13 @@ def train(
         None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
-    filled = fill(binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice)
-    growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
-    before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
+        filled = fill(
+            binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice
+        )
+        growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
+        before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees

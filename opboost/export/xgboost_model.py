@@ -28,6 +28,7 @@ from opboost.export.link_functions import check_exportable, link_function
 from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.export.xgboost_objectives import SECTIONS, objective_settings, read_objective
 from opboost.trees.losses import Logistic, Loss, Quantiles, Softmax
+from opboost.trees.losses.numbers import LEAST_MEAN
 from opboost.trees.tree import LEAF, Ensemble, Tree
 from opboost.trees.xgboost_numbers import PROBABILITIES, Singles, margins, probability_of, singles
 from opboost.trees.xgboost_trees import tree_from_dict, tree_to_dict
@@ -228,7 +229,8 @@ def _base_scores(written: float | list[float], loss: Loss, *, is_clipped: bool) 
     if isinstance(loss, Logistic):
         scores = margins(np.clip(base, *PROBABILITIES) if is_clipped else base)
     elif link_function(loss) == "exponential":
-        scores = np.log(base.astype(np.float64))
+        # XGBoost begins at a mean of 0 where all labels are 0.
+        scores = np.log(np.maximum(base.astype(np.float64), LEAST_MEAN))
     else:
         scores = base.astype(np.float64)
     return np.repeat(scores, loss.n_outputs) if len(scores) == 1 else scores

@@ -40,7 +40,7 @@ SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
 
 # Share below which the passive columns are left out.
-LEAST_SHARE = 0.15
+LEAST_BLEND = 0.15
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -151,7 +151,7 @@ def choose(
     blends = ([a + share * (b - a) for a, b in zip(own, learned, strict=True)] for share in shares)
     errors = np.stack([_errors(trials, blend)[0] for blend in blends])
     share = float(shares[_most_likely(shares, errors)])
-    if share >= LEAST_SHARE:
+    if share >= LEAST_BLEND:
         return usual, share, PLAIN_SHARE if is_open <= OPEN_SHARES[0] else 0.0
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
     plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]

@@ -13,6 +13,7 @@ from opboost.trees.alternating import Alternates, FollowedVersions
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import Constraints
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
@@ -98,7 +99,8 @@ def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, a
     followed = FollowedVersions(table, alternates, np.repeat(base_scores[:, None], table.n_rows, axis=1))
     for t, tree in enumerate(trees):
         followed.add(tree, t % len(base_scores))
-    return [followed.up_to_date(version).astype(np.float64) for version in range(len(alternates))]
+    with threads_for(table.bins.size):
+        return [followed.up_to_date(version).astype(np.float64) for version in range(len(alternates))]
 
 
 def no_versions(n_rows: int) -> Alternates:

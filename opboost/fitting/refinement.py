@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.denoise.imputation import FITTED_ROWS, Evidence, Imputation
+from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.mixture import States
 from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.boosting import BoostingParameters
+from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import SquaredError
 
 # Rows up to which draws are made anew: a row costs as much as some hundred rounds of training.
@@ -67,8 +68,9 @@ def refined(
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             behind, of_rows = imputation.of_rows(rows), evidence.rows(rows)
-            proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
-            given = np.stack([behind.label_densities(of_rows, one) for one in proposals])
+            with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
+                proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
+                given = np.stack([behind.label_densities(of_rows, one) for one in proposals])
             both = np.concatenate([states[:, :, rows], proposals])
             versions = Alternates(
                 alternates.columns, in_bins(noised, imputation.sources, binned, both), tuple(range(len(both)))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Bins, HistogramAxes, RankRows, Values
+from opboost.arrays import Bins, HistogramAxes, RankRows, Values, read_only
 from opboost.errors import DataError, ParameterError
 from opboost.trees.kernels.prediction import place_in_bins
 from opboost.trees.tree import MAX_CATEGORIES
@@ -96,7 +96,7 @@ def bin_values(values: Values, *, max_bin: int, also: Values | None = None) -> B
     cuts = _midway(distinct[behind], distinct[behind + 1])
     cuts = cuts if also is None else np.union1d(cuts, also)
     bins = np.empty((1, len(values)), dtype=_bin_type(len(cuts) + 1, bool(is_missing.any())))
-    place_in_bins(values[:, None], cuts, np.array([0, len(cuts)]), bins)
+    place_in_bins(read_only(values[:, None]), cuts, np.array([0, len(cuts)]), bins)
     return BinnedColumn(bins[0], cuts)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Mask, Nodes, Values
+from opboost.arrays import Mask, Nodes, Values, read_only
 from opboost.errors import DataError, ModelFileError, ParameterError
 from opboost.trees.explanation import shapley_values
 from opboost.trees.flat_trees import FlatTrees, flatten
@@ -247,7 +247,7 @@ class Ensemble:
         out = np.tile(self.base_scores, (len(features), 1))
         # A walk looks at a few cells of a row, however many columns there are.
         with threads_for(3 * len(features) * len(self.trees)):
-            predict_scores(np.ascontiguousarray(features, dtype=np.float64), *self.flat[:-1], out)
+            predict_scores(read_only(features), *self.flat[:-1], out)
         return out + features[:, self.offsets] if self.offsets else out
 
     def contributions(self, features: Values, *, in_pairs: bool = False) -> Values:

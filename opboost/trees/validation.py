@@ -125,10 +125,10 @@ class ValidationRows:
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
-        """Every metric of the predictions so far."""
+        """Every metric of the predictions so far; of an infinite one the largest number, which files can hold."""
         scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
         predictions = self._loss.predictions(scores.T)
-        return {metric.name: metric.of(self._labels, predictions) for metric in self.metrics}
+        return {one.name: float(np.nan_to_num(one.of(self._labels, predictions))) for one in self.metrics}
 
     def start_tree(self, output: int) -> None:
         """Put all rows into the root."""
@@ -218,20 +218,24 @@ class ValidationPlan:
     ) -> ValidationPlan:
         """Hold out a random share of the rows, or of the groups of rows with all of theirs.
 
+        Of few groups at least one is held out and one is left; rows of a single one are held out one by one. Which rows
+        make a group is private, so it must not decide whether a run ends.
+
         Raises
         ------
         ParameterError
-            If none would be held out, or all.
+            If so few rows would be held out, or left, that it is none.
         """
-        of_rows = np.arange(n_rows) if groups is None else np.unique(groups, return_inverse=True)[1]
-        n_groups = n_rows if groups is None else int(of_rows.max(initial=-1)) + 1
-        n_held_out = round(share * n_groups)
-        if not 0 < n_held_out < n_groups:
-            what = "records" if groups is None else "groups"
+        n_held_out = round(share * n_rows)
+        if not 0 < n_held_out < n_rows:
             raise ParameterError(
-                f"of {n_groups} {what} a share of {share:g} leaves {n_groups - n_held_out} to train on and "
+                f"of {n_rows} records a share of {share:g} leaves {n_rows - n_held_out} to train on and "
                 f"{n_held_out} to validate; both need one. Nothing was released"
             )
+        of_rows, n_groups = np.arange(n_rows), n_rows
+        if groups is not None and len(found := np.unique(groups)) > 1:
+            of_rows, n_groups = np.searchsorted(found, groups), len(found)
+            n_held_out = min(max(round(share * n_groups), 1), n_groups - 1)
         is_held_out = np.zeros(n_groups, dtype=np.bool_)
         is_held_out[rng.permutation(n_groups)[:n_held_out]] = True
         return cls(is_held_out[of_rows], metrics)

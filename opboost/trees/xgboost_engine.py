@@ -17,7 +17,7 @@ from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
 from opboost.trees.constraints import Constraints
 from opboost.trees.holder import repeated, starting_scores
-from opboost.trees.kernels.threads import n_threads
+from opboost.trees.kernels.threads import n_threads, threads_of
 from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
 from opboost.trees.losses.ranking import Groups
 from opboost.trees.rows import SortedRows
@@ -103,6 +103,7 @@ def boost_with_xgboost(
         {
             **training_settings(parameters, constraints, loss, seed),
             "max_bin": _max_bin(table.axes),
+            "nthread": threads_of(table.bins.size),
             # The margins stand for it; of one class alone XGBoost would estimate what it then refuses.
             "base_score": 0.5,
         },
@@ -206,6 +207,7 @@ class _Rows(NamedTuple):
             enable_categorical=True,
             max_bin=_max_bin(axes),
             ref=like,
+            nthread=threads_of(bins.size),
         )
 
 

@@ -213,6 +213,7 @@ class _Grower:
                 constraints=constraints,
                 seed=self.seed,
                 journal=self.journal,
+                wait_s=run.wait,
             )
 
 

@@ -246,7 +246,7 @@ def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
 def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
     table = read_stored(part, [*(column.name for column in columns), label])
     labels = read_labels(part, table[label], label)
-    check_own_rows((), labels, loss=loss, max_bin=0, engine="xgboost")
+    check_own_rows((), labels, weights=np.ones(1), loss=loss, max_bin=0, engine="xgboost")
     digest = hashlib.sha256(labels)
     for name, values in own_features(table, columns).items():
         check_single_precision(values, f"cells of column {name!r}")

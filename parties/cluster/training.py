@@ -7,8 +7,9 @@ from there on everything is as with one machine: the owners resolve the listed t
 from __future__ import annotations
 
 import hashlib
+import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,6 +119,7 @@ def train_on_partitions(
     constraints: ColumnConstraints | None = None,
     seed: int | None = None,
     journal: Path | None = None,
+    wait_s: float,
 ) -> TrainedTrees:
     """Grow trees with XGBoost on a cluster; go on with the remaining workers if some die.
 
@@ -134,6 +136,8 @@ def train_on_partitions(
         For row and column sampling.
     journal : Path, optional
         Folder in which finished trees are kept; another process that is given the same goes on after them.
+    wait_s : float
+        How long cluster processes wait for one another in one step. One that was killed while they met is noticed then.
 
     Returns
     -------
@@ -165,26 +169,19 @@ def train_on_partitions(
         settings["base_score"] = parameters.base_score
     key = repr((sorted(settings.items()), own.columns, [(one.owner, one.n_ranks, one.cuts) for one in released]))
     kept = KeptTrees(None if journal is None else journal / f"trees-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
-    booster = _survive(client, own, released, loss, settings, parameters.n_estimators, kept)
+    grow = partial(_train, client, own, released, loss, settings, parameters.n_estimators, kept, wait_s)
+    booster = _survive(client, grow)
     ensemble = from_xgboost(booster)
     trees, cuts = by_cuts(ensemble.trees, columns)
     return TrainedTrees(trees, ensemble.base_scores, loss, columns, cuts, History())
 
 
-def _survive(
-    client: Client,
-    own: OwnPartitions,
-    released: Sequence[RankPartitions],
-    loss: Loss,
-    settings: Mapping[str, Any],
-    n_rounds: int,
-    kept: KeptTrees,
-) -> Any:
+def _survive(client: Client, grow: Callable[[], Any]) -> Any:
     """Train; if that fails and a worker is gone, once more. Partitions are read anew, nothing else is lost."""
     for attempt in range(1, ATTEMPTS + 1):
         workers = set(client.nthreads())
         try:
-            return _train(client, own, released, loss, settings, n_rounds, kept)
+            return grow()
         except (OpBoostError, PartyError):
             raise
         except Exception:  # XGBoost, Dask and sockets each tell a lost worker in their own way
@@ -202,11 +199,13 @@ def _train(
     settings: Mapping[str, Any],
     n_rounds: int,
     kept: KeptTrees,
+    wait_s: float,
 ) -> Any:
     try:
         import dask.dataframe as dd
         import distributed
         from xgboost import dask as distributed_xgboost
+        from xgboost.collective import Config
     except ImportError:
         raise ParameterError(
             "engine: dask needs Dask and XGBoost, which are not installed; `pip install 'opboost[dask]'` installs them"
@@ -224,7 +223,11 @@ def _train(
         # Sampling begins anew with every part, which must not draw the same rows and columns.
         of_part = {**settings, "seed": settings["seed"] + n_done}
         n_more = min(at_once, n_rounds - n_done)
-        found = distributed_xgboost.train(client, of_part, matrix, num_boost_round=n_more, xgb_model=booster)
+        # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes.
+        limit = Config(timeout=math.ceil(wait_s))
+        found = distributed_xgboost.train(
+            client, of_part, matrix, num_boost_round=n_more, xgb_model=booster, coll_cfg=limit
+        )
         booster = found["booster"]
         kept.save(booster)
     return booster

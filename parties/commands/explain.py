@@ -68,10 +68,11 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
     try:
         if of.suffix == ".csv":
             table = pd.read_csv(of, dtype=str, keep_default_na=False)
-            write_text(target, words.reasons(table).map(as_text).to_csv(index=False))
+            own = words.reasons(table).map(as_text).rename(columns=as_text)
+            write_text(target, own.to_csv(index=False))
             return
         document = json.loads(of.read_text())
         columns = [words.dependence(column) for column in document["columns"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        write_json(target, {**document, "columns": columns})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{of} is no explanation or table: {type(error).__name__}. Nothing was written") from None
-    write_json(target, {**document, "columns": columns})

@@ -13,7 +13,9 @@ from protocols.transport.keys import NAME_PATTERN
 PlainName = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$")]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-PositiveCount = Annotated[int, Field(ge=1)]
+# Counts travel as 64-bit numbers, and nothing is counted that far.
+MOST_COUNT = 2**31 - 1
+PositiveCount = Annotated[int, Field(ge=1, le=MOST_COUNT)]
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
 from opboost.horizontal.sgbdt.training import SGBDTSettings
-from parties.config.section import NonNegative, Positive, Section
+from parties.config.section import MOST_COUNT, NonNegative, Positive, Section
 
 # The estimators' defaults; a test compares the two.
 _DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
@@ -18,8 +18,12 @@ _DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), 
 class SGBDTSection(Section):
     """Parameters of S-GBDT, under the estimators' names; what is left out is as there."""
 
-    n_estimators: int = Field(0, ge=1, description="Number of trees; left out: 300 for classes, 150 for numbers.")
-    n_extra_estimators: int = Field(0, ge=0, description="Further trees for records with budget left, with the filter.")
+    n_estimators: int = Field(
+        0, ge=1, le=MOST_COUNT, description="Number of trees; left out: 300 for classes, 150 for numbers."
+    )
+    n_extra_estimators: int = Field(
+        0, ge=0, le=MOST_COUNT, description="Further trees for records with budget left, with the filter."
+    )
     use_filter: bool | None = Field(
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
@@ -39,7 +43,7 @@ class SGBDTSection(Section):
     )
     max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
     columns_per_tree: int = Field(
-        0, ge=0, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
+        0, ge=0, le=MOST_COUNT, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
     )
     subsample: float = Field(1.0, gt=0, le=1, description="Share of the records of each tree.")
     max_cells: int = Field(

@@ -208,7 +208,8 @@ def _drifts(run: ActiveRun, asked: Asked) -> dict[str, float]:
 
 def _table(run: ActiveRun, data: Path | None) -> PartyTable:
     schema, ignore = read_schema(run.table_schema)
-    return read_table(data or run.data, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+    others = (*ignore, *run.align.key_columns)
+    return read_table(data or run.data, schema, ignore=others, needs_label=False, duplicates=run.align.duplicates)
 
 
 def read_scores(path: Path) -> pd.Series:

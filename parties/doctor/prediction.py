@@ -18,6 +18,7 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.tables.blocks import id_keys
+from parties.tables.keyed_table import with_keys
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.prediction_client import asking_hello
@@ -108,9 +109,11 @@ def _check_passive(
 
 def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checklist) -> tuple[PartyTable, TableSchema]:
     schema, ignore = read_schema(run.table_schema)
-    source = data or run.data
+    source, align = data or run.data, run.align
     with showing_misfits(source, schema):
-        table = read_table(source, schema, ignore=ignore, needs_label=False, duplicates=run.align.duplicates)
+        others = (*ignore, *align.key_columns)
+        table = read_table(source, schema, ignore=others, needs_label=False, duplicates=align.duplicates)
+        table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
     checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
     return table, schema
 

@@ -161,7 +161,7 @@ class _Chain:
         self._channels = {name: one for name, one in channels.items() if name not in job.checkpoint.confirmed}
         self._phase = phase
         self._progress = progress
-        self._turns = job.checkpoint.read(job.recipe)
+        self._turns = job.checkpoint.read(job.recipe, is_own=lambda turn: turn % len(job.order) == job.place)
         self._held: dict[str, int] = {}
         self._owner: Owner
 

@@ -6,16 +6,24 @@ file                content
 ``coins.json``      this owner's coins, from which its records' rounds and the noise of its turns come, and a digest of
                     its rows
 ``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
-``confirmed.json``  the owners that have said that they have every tree
+``confirmed.json``  the owners that have said that they have every tree; if it is damaged, they are asked again
 ==================  ====================================================================================
+
+Coins and trees are kept twice (`parties.storage.twice_kept`). Where neither copy of a tree can be read, it and those
+after it are asked for again, unless one of them is this owner's own: that was drawn with the noise of its turn on the
+residuals of all before it, and a second one on others' would be another release. Without coins a run cannot go on.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Field, TypeAdapter, ValidationError
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
@@ -24,6 +32,7 @@ from opboost.trees.tree import Tree
 from parties.errors import RunFolderError
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder
+from parties.storage.twice_kept import read_either, write_twice
 
 _DTYPES = {
     "columns": np.int32,
@@ -33,6 +42,16 @@ _DTYPES = {
     "rights": np.int32,
     "values": np.float64,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Coins:
+    rows: str
+    coins: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    is_secure: bool
+
+
+_COINS, _DOCUMENT, _NAMES = TypeAdapter(_Coins), TypeAdapter(dict[str, Any]), TypeAdapter(frozenset[str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +76,7 @@ class ChainCheckpoint:
     @property
     def count(self) -> int:
         """Number of turns whose trees are stored."""
-        return len(list((self._folder.path / "turns").glob("[0-9]*.json")))
+        return len({path.stem for path in (self._folder.path / "turns").glob("[0-9]*")})
 
     def coins(self, rows: str, *, rng: BitSource) -> BitSource:
         """The coins of this owner's records, read from an earlier process of the run, or drawn and stored.
@@ -73,63 +92,69 @@ class ChainCheckpoint:
         RunFolderError
             If the run began on other rows. A record's coin would not be its own any more.
         """
+        path = self._folder.path / "coins.json"
         if not self._folder.has_released:
-            fresh = rng.words(4).tobytes()
+            fresh = _Coins(rows, rng.words(4).tobytes().hex(), rng.is_secure)
             make_folder(self._folder.path / "turns")
-            self._folder.write_json("coins.json", {"rows": rows, "coins": fresh.hex(), "is_secure": rng.is_secure})
+            write_twice(path, asdict(fresh))
             self._folder.mark_release()
-        kept = self._folder.read_json("coins.json")
-        if kept.get("rows") != rows:
+        kept = read_either(path, _COINS)
+        if kept.rows != rows:
             raise RunFolderError(
                 f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
                 "run_id. Nothing was sent"
             )
-        try:
-            return BitSource(bytes.fromhex(kept["coins"]), is_secure=kept["is_secure"])
-        except (KeyError, TypeError, ValueError, OpBoostError):
-            raise RunFolderError(
-                f"{self._folder.path / 'coins.json'} is malformed; choose another run_id. Nothing was sent"
-            ) from None
+        return BitSource(bytes.fromhex(kept.coins), is_secure=kept.is_secure)
 
     @property
     def confirmed(self) -> frozenset[str]:
         """The owners that have said that they have every tree."""
-        if not (self._folder.path / "confirmed.json").exists():
-            return frozenset()
-        names = self._folder.read_json("confirmed.json").get("names")
-        return frozenset(names if isinstance(names, list) else ())
+        with suppress(RunFolderError, ValidationError):
+            return _NAMES.validate_python(self._folder.read_json("confirmed.json").get("names"))
+        return frozenset()
 
     def note_confirmed(self, name: str) -> None:
         """Keep that an owner has every tree."""
         self._folder.write_json("confirmed.json", {"names": sorted({*self.confirmed, name})})
 
-    def read(self, recipe: InPrivateAmongOwners) -> list[Turn]:
-        """Read the trees of all turns so far.
+    def read(self, recipe: InPrivateAmongOwners, *, is_own: Callable[[int], bool]) -> list[Turn]:
+        """Read the trees of all turns so far, up to the first one that cannot be read.
+
+        Parameters
+        ----------
+        recipe : InPrivateAmongOwners
+        is_own : callable
+            Whether a turn is this owner's.
 
         Raises
         ------
         RunFolderError
-            If a file is malformed, or one is missing between others.
+            If that or a later one is this owner's own.
         """
-        return [self._read(turn, recipe) for turn in range(self.count)]
+        found = list[Turn]()
+        for turn in range(self.count):
+            try:
+                found.append(self._read(turn, recipe))
+            except RunFolderError:
+                if any(map(is_own, range(turn, self.count))):
+                    raise
+                break
+        return found
 
     def keep(self, turn: int, one: Turn) -> None:
         """Store a turn's tree."""
         arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
-        self._folder.write_json(_file(turn), {"is_secure": one.is_secure, **arrays})
+        write_twice(self._path(turn), {"is_secure": one.is_secure, **arrays})
 
     def _read(self, turn: int, recipe: InPrivateAmongOwners) -> Turn:
-        document = self._folder.read_json(_file(turn))
+        document = read_either(self._path(turn), _DOCUMENT)
         try:
             arrays: dict[str, Any] = {name: np.array(document[name], dtype) for name, dtype in _DTYPES.items()}
             zeros = np.zeros(len(arrays["columns"]))
             tree = recipe.checked(Tree(**arrays, gains=zeros, covers=zeros))
             return Turn(tree=tree, is_secure=document["is_secure"] is True)
         except (KeyError, TypeError, ValueError, OverflowError, OpBoostError):
-            raise RunFolderError(
-                f"{self._folder.path / _file(turn)} is malformed; choose another run_id. Nothing was sent"
-            ) from None
+            raise RunFolderError(f"{self._path(turn)} is malformed; choose another run_id. Nothing was sent") from None
 
-
-def _file(turn: int) -> str:
-    return f"turns/{turn:04}.json"
+    def _path(self, turn: int) -> Path:
+        return self._folder.path / "turns" / f"{turn:04}.json"

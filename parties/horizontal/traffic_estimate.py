@@ -28,7 +28,8 @@ from protocols.messages.horizontal import (
 )
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import SEALED_BYTES
-from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SECRET_BYTES, SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.sharing import SECRET_BYTES
 from protocols.transport.codec import encode, size_bytes
 
 

@@ -150,7 +150,8 @@ class VerifiedRows:
             )
         grown = replace(newest, levels=list(newest.levels))
         for begin, end in zip(np.cumsum(levels) - levels, np.cumsum(levels), strict=True):
-            nodes, columns, cuts, missing_left = (part[begin:end] for part in parts)
+            # Copies: a message's own arrays cannot be written to, for which each loop would be compiled anew.
+            nodes, columns, cuts, missing_left = (part[begin:end].copy() for part in parts)
             self._grow(grown, nodes, Cuts(columns, cuts, missing_left))
         for level in grown.levels[len(newest.levels) :]:
             self._rows.divide(level)

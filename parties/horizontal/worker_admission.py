@@ -95,9 +95,9 @@ class WorkerAdmission:
         self._journal.note_reveals(revealed)
         for name in joined:
             worker, is_first = self._connections.all[name], name in committed.names
+            worker.is_in = bool(worker.key)
             for message in (revealed,) if is_first else self._public:
-                worker.channel.send(message)
-            worker.is_in = True
+                self._connections.send(worker, message)
         return bits
 
     def _joined(self, wait_s: float) -> dict[str, Join]:
@@ -140,25 +140,28 @@ class WorkerAdmission:
         except Disagreement as error:
             self._connections.expel(worker, str(error))
             return
-        worker.returns, worker.n_told = True, 0
+        worker.returns, worker.n_told = bool(worker.key), 0
         for known in self._public:
-            self._connections.send(worker, known)
+            if worker.returns:
+                self._connections.send(worker, known)
 
     def _joining(self, worker: Connection, message: Message) -> Join:
-        """Compare a worker's terms with the run's."""
+        """Compare a worker's terms with the run's; one that is gone before it is answered has no key then."""
         if not isinstance(message, Join):
             raise _unexpected(worker, message, Join)
-        worker.channel.send(Welcome(terms=dict(self._terms)))
         found = term_differences(self._terms, message.terms, worker.name)
-        if not is_usable(message.key):
-            found.append("its key for secure aggregation is not valid")
+        others = {other.key for other in self._connections.all.values() if other is not worker}
+        if not is_usable(message.key) or message.key in others:
+            found.append("its key for secure aggregation is not valid, or another worker's")
         if message.party != worker.name:
             found.append(f"it calls itself {message.party!r}")
         if message.run_id != self._run_id:
             found.append(f"its run is {message.run_id!r}, this party's is {self._run_id!r}")
+        if not found:
+            worker.key, worker.is_secure = message.key, worker.is_secure and message.is_secure
+        self._connections.send(worker, Welcome(terms=dict(self._terms)))
         if found:
             raise Disagreement(f"{worker.name} and this party do not agree: {'; '.join(found)}. Nothing was released")
-        worker.key, worker.is_secure = message.key, worker.is_secure and message.is_secure
         return message
 
 

@@ -8,25 +8,46 @@ file                content
 ``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, how often it did, and the
                     key of these bytes, kept before it is committed to any
 ==================  ====================================================================================
+
+Both are kept twice (`parties.storage.twice_kept`). Where neither copy can be read, the run cannot go on: without the
+key, an answer that is asked for again would have other noise, which is another release.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
 from parties.horizontal.answered_questions import Answered
 from parties.runs.run_folder import RunFolder
+from parties.storage.twice_kept import is_kept, read_either, write_twice
 
 # Public bits that a worker draws for one run: who breaks off after it has seen them chooses among so many.
 MAX_DRAWINGS = 8
 
-_ANSWERED = TypeAdapter(Answered)
+_KeyWord = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Answers:
+    table: str
+    answered: Answered
+    key: _KeyWord
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawing:
+    drawing: Annotated[str, Field(pattern="^([0-9a-f]{2})*$")]
+    count: int = 0
+    key: _KeyWord = ""
+
+
+_ANSWERS, _DRAWING = TypeAdapter(_Answers), TypeAdapter(_Drawing)
 
 
 class WorkerCheckpoint:
@@ -45,26 +66,21 @@ class WorkerCheckpoint:
     Raises
     ------
     RunFolderError
-        If a file is malformed.
+        If neither copy of a file can be read.
     """
 
     def __init__(self, folder: RunFolder, *, charge: Callable[[], None] = lambda: None) -> None:
         self._folder = folder
+        self._path, self._drawing_path = folder.path / "answers.json", folder.path / "drawing.json"
         self._charge = charge
         self._is_charged = False
         self._rows = ""
         self._key = secure().words(4).tobytes()
         self.answered = Answered()
         if folder.has_released:
-            before = folder.read_json("answers.json")
-            try:
-                self._rows, key = str(before["table"]), bytes.fromhex(before["key"])
-                self._key = key or self._key
-                self.answered = _ANSWERED.validate_python(before["answered"])
-            except (KeyError, TypeError, ValueError, ValidationError):
-                raise RunFolderError(
-                    f"{folder.path / 'answers.json'} is malformed; choose another run_id. Nothing was sent"
-                ) from None
+            before = read_either(self._path, _ANSWERS)
+            self._rows, self.answered = before.table, before.answered
+            self._key = bytes.fromhex(before.key) or self._key
 
     def bits(self) -> BitSource:
         """Bits of coins and noise: those of earlier processes of the run, once one of them has answered."""
@@ -73,10 +89,10 @@ class WorkerCheckpoint:
     def public_bits(self) -> BitSource:
         """Bits of this worker's part in the public bits: the same in every process of the run."""
         kept = self._kept_drawing()
-        if not kept["key"]:
-            kept["key"] = secure().words(4).tobytes().hex()
-            self._folder.write_json("drawing.json", kept)
-        return BitSource(bytes.fromhex(kept["key"]), is_secure=True)
+        if not kept.key:
+            kept = replace(kept, key=secure().words(4).tobytes().hex())
+            write_twice(self._drawing_path, asdict(kept))
+        return BitSource(bytes.fromhex(kept.key), is_secure=True)
 
     def check_rows(self, digest: str) -> None:
         """Refuse rows with another digest than those that the run began on.
@@ -106,8 +122,8 @@ class WorkerCheckpoint:
         """Delete the key of coins and noise when the run is over; nothing is answered any more."""
         self._write(self.answered, key="")
 
-    def _write(self, answered: Answered, **key: str) -> None:
-        self._folder.write_json("answers.json", {"table": self._rows, "answered": asdict(answered), **key})
+    def _write(self, answered: Answered, *, key: str) -> None:
+        write_twice(self._path, asdict(_Answers(self._rows, answered, key)))
 
     def drawings(self) -> dict[str, Any]:
         """The digest of the drawing that `note_drawing` kept, empty if there was none, and how many there were.
@@ -115,10 +131,10 @@ class WorkerCheckpoint:
         Raises
         ------
         RunFolderError
-            If the file is malformed.
+            If neither copy of the file can be read.
         """
         kept = self._kept_drawing()
-        return {"drawing": bytes.fromhex(kept["drawing"]), "n_drawings": kept["count"]}
+        return {"drawing": bytes.fromhex(kept.drawing), "n_drawings": kept.count}
 
     def note_drawing(self, drawing: bytes) -> None:
         """Keep the digest of a drawing of public bits, before random bytes are revealed for it.
@@ -129,24 +145,13 @@ class WorkerCheckpoint:
             If the run has drawn too often.
         """
         kept = self._kept_drawing()
-        if kept["count"] >= MAX_DRAWINGS:
+        if kept.count >= MAX_DRAWINGS:
             raise RunFolderError(
-                f"this worker has drawn the public bits of this run {kept['count']} times, and whoever breaks off each "
+                f"this worker has drawn the public bits of this run {kept.count} times, and whoever breaks off each "
                 "time could choose among them; ask the coordinator why, or choose another run_id. Nothing was released"
             )
-        kept.update(drawing=drawing.hex(), count=kept["count"] + 1)
-        self._folder.write_json("drawing.json", kept)
+        write_twice(self._drawing_path, asdict(replace(kept, drawing=drawing.hex(), count=kept.count + 1)))
 
-    def _kept_drawing(self) -> dict[str, Any]:
+    def _kept_drawing(self) -> _Drawing:
         """The digest of the last drawing, how many there were, and the key of the random bytes."""
-        path = self._folder.path / "drawing.json"
-        if not path.exists():
-            return {"drawing": "", "count": 0, "key": ""}
-        try:
-            kept = self._folder.read_json(path.name)
-            bytes.fromhex(kept["drawing"])
-            if len(bytes.fromhex(kept.get("key", ""))) not in (0, 32):
-                raise ValueError("a key has 32 bytes")
-            return {"drawing": kept["drawing"], "count": int(kept.get("count", 1)), "key": kept.get("key", "")}
-        except (KeyError, TypeError, ValueError):
-            raise RunFolderError(f"{path} is malformed; choose another run_id. Nothing was sent") from None
+        return read_either(self._drawing_path, _DRAWING) if is_kept(self._drawing_path) else _Drawing("")

@@ -9,6 +9,7 @@ a coordinator that was started again asks only for those that it does not have.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import WorkerAdmission
-from parties.horizontal.worker_connections import MEMBERSHIP_POLL_S, Connection, Connections
+from parties.horizontal.worker_connections import MAX_AWAITED, MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.errors import SumRefused
 from protocols.messages.comparison import Compare
@@ -79,6 +80,7 @@ class WorkerGroup:
     _n_trees: int = field(init=False, default=0)
     _n_sums: int = field(init=False, default=0)
     _round: int = field(init=False, default=0)
+    _n_returns: Counter[str] = field(init=False, default_factory=Counter)
     _epoch: Epoch | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -139,6 +141,7 @@ class WorkerGroup:
         if total.shape != (length,):
             raise RunFolderError("the journal of the run has sums of other questions. Nothing was released")
         self._n_sums, self._n_wanted = self._n_sums + 1, 0
+        self._n_returns.clear()
         return total
 
     def _try_round(self, length: int) -> NDArray[np.int64] | None:
@@ -264,10 +267,17 @@ class WorkerGroup:
         self._let_in(*(name for name in away if self._connections.all[name].is_in))
 
     def _let_in(self, *heard: str) -> None:
-        """Let in whoever joined, or was heard, again; each is told what it has missed."""
+        """Let in whoever joined, or was heard, again; each is told what it has missed.
+
+        Who comes back more than `MAX_AWAITED` times within one sum is expelled: the round would begin anew without end.
+        """
         for worker in self._connections.all.values():
             if worker.returns or worker.name in heard:
                 worker.is_in, worker.returns = True, False
+                self._n_returns[worker.name] += 1
+                if self._n_returns[worker.name] > MAX_AWAITED:
+                    self._connections.expel(worker, f"it came back more than {MAX_AWAITED} times within one sum")
+                    continue
                 self.note("returned", f"{worker.name} takes part again")
                 self._catch_up(worker)
 

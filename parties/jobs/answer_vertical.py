@@ -98,7 +98,7 @@ def serve_until_stopped(
     with ExitStack() as stack:
         stack.enter_context(folder.locked())
         stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run, is_service=True))
         file = RecordsFile(source, read, log)
         answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
         # The active party may stay away for as long as it likes.

@@ -116,10 +116,15 @@ class TrainingRun:
 
 @contextmanager
 def logged(
-    folder: RunFolder, terminal: Terminal, *, path: Path | None = None, run: PartyRun | None = None
+    folder: RunFolder,
+    terminal: Terminal,
+    *,
+    path: Path | None = None,
+    run: PartyRun | None = None,
+    is_service: bool = False,
 ) -> Iterator[RunLog]:
     """Log to an existing run folder; an error is its last line. With the run and its file, metrics are served, too."""
-    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress)
+    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress, is_service=is_service)
     try:
         with _measured(log, path, run):
             yield log

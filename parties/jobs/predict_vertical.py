@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.storage.atomic_files import is_folder
+from parties.storage.atomic_files import is_folder, writing
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, with_keys
 from parties.tables.misfits import showing_misfits
@@ -94,8 +95,12 @@ def predict_active(
     with showing_misfits(source, known):
         table = _records(run, source, known, ignore, ids)
         own = model_inputs(table, schema)
+    note, request = folder.path / "predicting.json", {"of": str(source), "ids": str(ids), "mode": mode, "out": str(out)}
+    # What an earlier process of the same request wrote before it was killed is written again.
+    overwrite = overwrite or (not append and _is_noted(note, request))
     target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
     with ExitStack() as stack:
+        stack.push(partial(_forget, note))
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         if data is None and mode == "routed":
@@ -117,6 +122,7 @@ def predict_active(
             explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
             predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
+        folder.write_json(note.name, request)
         target.write(with_parts(written.join(explained), schema.id_columns))
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
@@ -124,6 +130,20 @@ def predict_active(
             scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
         _note_unanswered(status, log, target.name)
     return target.place
+
+
+def _is_noted(note: Path, request: Mapping[str, str]) -> bool:
+    """Whether an earlier process stopped in this request."""
+    with suppress(OSError, ValueError, RecursionError):
+        return bool(json.loads(note.read_bytes()) == request)
+    return False
+
+
+def _forget(note: Path, error: type[BaseException] | None, *_: object) -> None:
+    """Remove the note of a request that is done, with refused records or without."""
+    if error in (None, RecordsRefused):
+        with writing(note):
+            note.unlink(missing_ok=True)
 
 
 def _ask(

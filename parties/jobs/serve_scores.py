@@ -84,7 +84,8 @@ def converse(
     """A conversation with all passive parties of a model once `wait` says that they are there; see `Connect`."""
     # Passive parties may stay away for as long as they like.
     patient = run.model_copy(update={"wait": math.inf})
-    with logged(RunFolder(run.run_folder), Terminal()) as log, open_connections(patient, insecure) as open_channels:
+    logging = logged(RunFolder(run.run_folder), Terminal(), is_service=True)
+    with logging as log, open_connections(patient, insecure) as open_channels:
         channels = list(open_channels(log).values())
         if not wait(channels):
             yield None

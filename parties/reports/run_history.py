@@ -165,14 +165,15 @@ def run_history(
 
 
 def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """Read the lines of a run folder's log, and of those parts of it that were renamed, compressed or not.
+    """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
 
     Raises
     ------
     RunFolderError
     """
     path = folder.path / "log.jsonl"
-    parts = [read_lines(part) for part in list(folder.path.glob("log.jsonl*")) or [path]]
+    found = list(folder.path.glob("log.jsonl*")) or [path]
+    parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
     # A part that begins with something else is told by whoever reads its lines.
     parts.sort(key=lambda lines: str(lines[0].get("time")) if lines and isinstance(lines[0], dict) else "")
     return list(chain.from_iterable(parts))

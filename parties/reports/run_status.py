@@ -73,7 +73,8 @@ def run_status(path: Path) -> RunStatus:
     if not (folder.path / "meta.json").exists():
         return RunStatus(**known, state="not begun", peers={})
     is_running = _is_locked(folder)
-    lines = read_lines(folder.path / "log.jsonl")
+    files = [folder.path / "log.jsonl", *folder.path.glob("messages.jsonl")]
+    lines = [line for file in files for line in read_lines(file)]
     steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
     has_progress = is_running and (folder.path / "progress.json").exists()
     return RunStatus(

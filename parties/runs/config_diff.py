@@ -33,7 +33,7 @@ def changes(before: Path, after: Path) -> list[str]:
     """Settings that changed, as "key was x, is y"."""
     old, new = _settings(before), _settings(after)
     return [
-        f"{key} was {old.get(key, _ABSENT)}, is {new.get(key, _ABSENT)}"
+        f"{key} was {_shown(old, key)}, is {_shown(new, key)}"
         for key in [*old, *(key for key in new if key not in old)]
         if not MAY_CHANGE & {key, key.split(".")[0]} and old.get(key) != new.get(key)
     ]
@@ -55,4 +55,8 @@ def _flat(place: str, value: Any) -> Iterator[tuple[str, str]]:
             for position, item in enumerate(value):
                 yield from _flat(f"{place}.{position}", item)
         case _:
-            yield place, readable(str(value), 60)
+            yield place, str(value)
+
+
+def _shown(settings: dict[str, str], key: str) -> str:
+    return readable(settings.get(key, _ABSENT), 60)

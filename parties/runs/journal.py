@@ -12,8 +12,7 @@ and what the passive parties released to it:
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
 ====================  ====================================================================================
 
-``journal.json`` and ``tests.json`` are kept twice, each with its digest: what a power cut or a bad sector has damaged
-is read from the other copy.
+``journal.json`` and ``tests.json`` are kept twice (`parties.storage.twice_kept`).
 
 When the run is over on all sides, the folder becomes ``received/``, from which `opboost tune` reads the ranks again; it
 may be removed. Of a run on a cluster nothing is kept.
@@ -25,11 +24,9 @@ A passive party needs no journal beside its ledger and store, which give the sam
 from __future__ import annotations
 
 import hashlib
-import json
 import secrets
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -40,9 +37,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
-from opboost.trees.model_file import document_digest
 from parties.errors import Disagreement, RunFolderError
 from parties.storage.atomic_files import make_folder, replacing, write_json
+from parties.storage.twice_kept import is_kept, read_either, with_digest, write_twice
 
 FOLDER, KEPT = "journal", "received"
 
@@ -94,7 +91,7 @@ class Journal:
             "orders": {},
             "confirmed": [],
         }
-        if any(path.exists() for path in self._copies("journal.json")):
+        if is_kept(self.path / "journal.json"):
             self._facts = self._read("journal.json", _FACTS).model_dump()
         else:
             self._write("journal.json", self._facts)
@@ -181,7 +178,8 @@ class Journal:
             _compare(Records(**self._facts["records"]), records)
             self._compare_orders(digests)
         elif common is not None:
-            self._write("common.json", list(common))
+            # The ids, which may be many, are found again from the data.
+            write_json(self.path / "common.json", with_digest("common.json", list(common)))
         self._facts["records"] = asdict(records)
         self._facts["orders"] = {**self._facts["orders"], **digests}
         self._write("journal.json", self._facts)
@@ -258,24 +256,10 @@ class Journal:
 
     def _write(self, name: str, document: Any) -> None:
         make_folder(self.path)
-        for path in self._copies(name):
-            write_json(path, {"digest": document_digest({name: document}), name: document})
+        write_twice(self.path / name, document)
 
     def _read(self, name: str, content: TypeAdapter[T]) -> T:
-        for path in self._copies(name):
-            with suppress(OSError, ValueError, RecursionError):
-                document = json.loads(path.read_bytes())
-                if isinstance(document, dict) and name in document:
-                    if document.pop("digest", None) != document_digest(document):
-                        continue
-                    document = document[name]
-                return content.validate_json(json.dumps(document), strict=True)
-        raise RunFolderError(f"{self.path / name} cannot be read; choose another run_id. Nothing was sent")
-
-    def _copies(self, name: str) -> tuple[Path, ...]:
-        """The files in which a document lies; the ids, which may be many, are found again from the data."""
-        path = self.path / name
-        return (path,) if name == "common.json" else (path, path.with_suffix(".copy"))
+        return read_either(self.path / name, content)
 
 
 def _compare(before: Records, now: Records) -> None:

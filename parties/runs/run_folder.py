@@ -5,7 +5,7 @@ file                content
 ==================  ====================================================================================
 ``config.yaml``     the run file
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
-``log.jsonl/txt``   steps, and every outgoing message with size and digest
+``log.jsonl/txt``   steps, and every message with size and digest; those of a service in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
@@ -18,10 +18,13 @@ file                content
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
-``predictions.csv`` A, or whoever has a model of horizontal training; ``tuning/``, ``scorecard/``: of these commands
+``predictions.csv`` A, or whoever has a model of horizontal training; while they are made, ``predicting.json``: which
+``tuning/``         ``scorecard/``: of these commands
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
+
+Shares, answers, drawings, coins and turns are kept twice, as ``*.copy`` too (`parties.storage.twice_kept`).
 """
 
 from __future__ import annotations
@@ -57,9 +60,7 @@ from parties.storage.serialization import guarantee_from_dict, router_from_dict,
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
-ROUTER_FORMAT = "opboost-router"
-ROUTER_VERSION = 1
-
+ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 _FIT = TypeAdapter(FitQuality)
 
 
@@ -202,7 +203,7 @@ class RunFolder:
     @property
     def is_finished(self) -> bool:
         """Whether this is the folder of a finished run."""
-        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("finished") is not None
+        return self._if_there("meta.json").get("finished") is not None
 
     @property
     def has_model(self) -> bool:
@@ -266,7 +267,7 @@ class RunFolder:
         """Read a passive party's share of a model."""
         self._require_model()
         path, document = self.path / "model.json", self.read_json("model.json")
-        if document.get("format") != ROUTER_FORMAT or document.get("version") != ROUTER_VERSION:
+        if (document.get("format"), document.get("version")) != (ROUTER_FORMAT, ROUTER_VERSION):
             raise RunFolderError(f"{path} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
         if document.pop("digest", None) not in (None, document_digest(document)):
             raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")

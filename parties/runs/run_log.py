@@ -21,6 +21,9 @@ from protocols.transport.codec import Frame, size_bytes
 # Between two notes of progress on disk.
 PROGRESS_S = 1.0
 
+# Lines of a service's messages that are kept beside the last full part of them: some 30,000.
+PART_BYTES = 1 << 23
+
 
 class RunLog:
     """Writes ``log.jsonl`` and ``log.txt`` in a run folder.
@@ -32,6 +35,9 @@ class RunLog:
         Called with each sentence, for the terminal.
     progress : Progress
         Told of progress, for the terminal; ``progress.json`` in the run folder is behind it by a second at most.
+    is_service : bool
+        Messages then have a log of their own, ``messages.jsonl``, of which the last two parts are kept, and
+        ``log.jsonl`` the digest of each part: an endless service fills no disk.
 
     Raises
     ------
@@ -40,9 +46,15 @@ class RunLog:
     """
 
     def __init__(
-        self, folder: Path, *, echo: Callable[[str], None] = lambda sentence: None, progress: Progress = no_progress
+        self,
+        folder: Path,
+        *,
+        echo: Callable[[str], None] = lambda sentence: None,
+        progress: Progress = no_progress,
+        is_service: bool = False,
     ) -> None:
         self._lines, self._text = _LogFile(folder / "log.jsonl"), _LogFile(folder / "log.txt")
+        self._messages = _LogFile(folder / "messages.jsonl") if is_service else self._lines
         self._echo = echo
         self._progress, self._progress_path, self._noted_at = progress, folder / "progress.json", -PROGRESS_S
         self._started = time.monotonic()
@@ -97,17 +109,35 @@ class RunLog:
                 "bytes": size_bytes(frames),
                 "sha256": digest.hexdigest(),
             }
-            self._lines.write(json.dumps(line))
+            self._messages.write(json.dumps(line))
             self.observe(line)
+            if self._messages is not self._lines and self._messages.n_bytes >= PART_BYTES:
+                self._end_part()
 
         return note
 
+    def _end_part(self) -> None:
+        """Note the digest of the messages' lines, of which those before the last part go."""
+        path = self._messages.path
+        with writing(path):
+            content = path.read_bytes()
+        name, digest, n_messages = f"{path.name}.1", hashlib.sha256(content).hexdigest(), content.count(b"\n")
+        self.step(
+            "messages",
+            f"{n_messages} messages were sent and received; their lines are in {name} until as many have followed, "
+            f"and have the SHA-256 {digest}",
+            messages=n_messages,
+            sha256=digest,
+        )
+        with writing(path):
+            path.rename(path.with_name(name))
+
     def close(self) -> None:
-        """Close both files, after whoever still has something to note."""
+        """Close the files, after whoever still has something to note."""
         for call in self.before_close:
             call()
         # What could not be written was told when it was tried; closing tries again.
-        for file in (self._lines, self._text):
+        for file in {self._lines, self._text, self._messages}:
             with suppress(OSError):
                 file.close()
 
@@ -116,11 +146,16 @@ class _LogFile:
     """A file that is appended to, and opened anew when it was renamed or removed, as programs that rotate logs do."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._file = self._opened()
 
+    @property
+    def n_bytes(self) -> int:
+        """Length of the file."""
+        return os.fstat(self._file.fileno()).st_size
+
     def write(self, line: str) -> None:
-        with writing(self._path):
+        with writing(self.path):
             if not self._is_in_place():
                 self._file.close()
                 self._file = self._opened()
@@ -130,11 +165,11 @@ class _LogFile:
         self._file.close()
 
     def _opened(self) -> TextIO:
-        with writing(self._path):
-            return open(self._path, "a", buffering=1, opener=private_opener)
+        with writing(self.path):
+            return open(self.path, "a", buffering=1, opener=private_opener)
 
     def _is_in_place(self) -> bool:
         try:
-            return os.path.samestat(os.stat(self._path), os.fstat(self._file.fileno()))
+            return os.path.samestat(os.stat(self.path), os.fstat(self._file.fileno()))
         except FileNotFoundError:
             return False

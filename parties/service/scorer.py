@@ -30,6 +30,10 @@ from protocols.transport.channel import Channel
 # How often an idle scorer looks after its connections, and how often a missing passive party is looked for.
 _IDLE_S = 0.1
 
+# Characters of a micro-batch's ids behind which no further query joins it: with the longest ids of one request more,
+# they still fit into a message.
+MOST_CHARACTERS = 1 << 20
+
 # Pause before a broken conversation is begun again, and the longest after several that answered nothing.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
@@ -179,14 +183,15 @@ class Scorer:
 
     def _next_batch(self) -> list[ScoreQuery]:
         """All queries that wait, up to a message's worth of records; none after a while without any."""
-        batch, n_rows = list[ScoreQuery](), 0
+        batch, n_rows, n_characters = list[ScoreQuery](), 0, 0
         with suppress(Empty):
             query = self._queue.get(timeout=_IDLE_S)
             while True:
                 if query.scored.set_running_or_notify_cancel():
                     batch.append(query)
                     n_rows += len(query.ids)
-                if n_rows >= BATCH_ROWS:
+                    n_characters += sum(map(len, query.ids))
+                if n_rows >= BATCH_ROWS or n_characters >= MOST_CHARACTERS:
                     break
                 query = self._queue.get_nowait()
         return batch

@@ -7,6 +7,7 @@ ledgers and stores, from which nothing is drawn or charged a second time.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -19,6 +20,10 @@ T = TypeVar("T")
 # How often peers may begin again while one process runs. Each time a peer finds out once more whether the ids are those
 # that it has in mind, and which of the ids that it brings are common; a person decides whether it may do so more often.
 MAX_RESTARTS = 8
+
+# Among several peers, the news that one begins again goes round. Who begins again waits so long, twice as long every
+# time, until what is still said in the conversations before is over; else each of them would set off the next one.
+SETTLES_S, LONGEST_S = 0.1, 5.0
 
 
 def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLog) -> T:
@@ -38,5 +43,7 @@ def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLo
             if n_restarts > MAX_RESTARTS:
                 raise
             log.step("begins again", f"{error}; this party begins again from the greeting on")
+            if len(channels) > 1:
+                time.sleep(min(SETTLES_S * 2**n_restarts, LONGEST_S))
             for channel in channels:
                 channel.begin_again(waits_anew=True)

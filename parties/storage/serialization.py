@@ -86,7 +86,9 @@ def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.in
         sources = tuple((str(test["source"]), test["category"]) for test in tests)
         known = {mechanism.schema.name: len(mechanism.schema.categories) for mechanism in mechanisms}
         for source, category in sources:
-            if source not in known or not (category is None or category in range(known[source])):
+            # True and 1.0 are in a range, too.
+            is_category = type(category) is int and category in range(known.get(source, 0))
+            if source not in known or not (category is None or is_category):
                 raise ConfigError("a split test names a column or category that the columns do not have")
         missing_left = np.array([bool(test["missing_left"]) for test in tests], dtype=np.bool_)
     except _MALFORMED as error:

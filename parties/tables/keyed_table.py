@@ -43,13 +43,13 @@ def with_keys(
     return replace(table, keys=read_keys(frame.iloc[kept[places]], keys, path, duplicates=duplicates))
 
 
-def called(table: PartyTable, names: Sequence[bytes]) -> PartyTable:
+def called(table: PartyTable, names: pd.Index) -> PartyTable:
     """A table whose records were compared by keys, and go by the names that they have in common from then on.
 
-    They are known by no other key: requests could try out guesses at it that the comparison left out.
+    They are known by no other key: requests could try out guesses at it that the comparison left out, and a further
+    comparison could find them by another one.
     """
-    shared = pd.Index([name.decode() for name in names], dtype=object)
-    return replace(table, shared=shared, keys=keys_of_names(shared, len(table.keys)))
+    return replace(table, shared=names, keys=keys_of_names(names, len(table.keys)))
 
 
 def named_rows(table: PartyTable, names: pd.Index) -> PartyTable:
@@ -59,7 +59,7 @@ def named_rows(table: PartyTable, names: pd.Index) -> PartyTable:
         return table.take(rows[rows >= 0])
     places = places_by_key(table.keys)
     known = names[[name in places for name in names]]
-    return replace(table.take(known.map(places).to_numpy()), shared=known)
+    return called(table.take(known.map(places).to_numpy()), known)
 
 
 def names_to_ask(table: PartyTable) -> pd.Index:

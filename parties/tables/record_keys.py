@@ -121,4 +121,5 @@ def _telephone(text: str, country: str) -> str:
     is_international = text.lstrip("( ").startswith("+") or digits.startswith("00")
     if is_international and not number.startswith(country):
         return number
-    return country + (number.removeprefix(country) if is_international else number).lstrip("0")
+    own = (number.removeprefix(country) if is_international else number).lstrip("0")
+    return own and country + own

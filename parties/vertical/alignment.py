@@ -15,18 +15,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from pydantic import Field, TypeAdapter
 
 from opboost.schema import TableSchema
 from parties.config.align_section import Method
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
-from parties.storage.atomic_files import replacing
+from parties.storage.twice_kept import is_kept, read_either, write_twice
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable, id_keys
 from parties.tables.prepared_ids import prepared_ids
@@ -39,6 +41,9 @@ from protocols.transport.channel import Channel
 from protocols.transport.keys import read_shared
 
 SHARE_FILE = "order.share"
+
+_DIGITS = Field(pattern="^[0-9a-f]*$", min_length=2 * SHARE_BYTES, max_length=2 * SHARE_BYTES)
+_SHARE = TypeAdapter(Annotated[str, _DIGITS])
 
 Comparison = Common | CommonByKeys
 
@@ -207,7 +212,8 @@ class Aligner:
         if isinstance(found, Common):
             return Aligned(table.take(found.positions), found.orders)
         common = found.found
-        return Aligned(called(table.take(common.positions), found.names), common.orders, n_by_key=found.counts)
+        names = pd.Index([name.decode() for name in found.names], dtype=object)
+        return Aligned(called(table.take(common.positions), names), common.orders, n_by_key=found.counts)
 
     def _tell(
         self,
@@ -246,15 +252,6 @@ def _encoded_keys(table: PartyTable) -> list[list[bytes]]:
 
 def _own_share(path: Path) -> bytes:
     """The own random bytes for the run: drawn once, so that a repeated run sends in the same order."""
-    try:
-        if not path.exists():
-            with replacing(path) as partial:
-                partial.write_text(secrets.token_hex(SHARE_BYTES))
-        share = bytes.fromhex(path.read_text())
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
-    except ValueError:
-        share = b""
-    if len(share) != SHARE_BYTES:
-        raise RunFolderError(f"{path} is damaged; remove it, or choose another run_id. Nothing was released")
-    return share
+    if not is_kept(path):
+        write_twice(path, secrets.token_hex(SHARE_BYTES))
+    return bytes.fromhex(read_either(path, _SHARE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +29,7 @@ from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_TESTS
-from protocols.messages.vertical import Done, Hello, SplitRanks, Thresholds
+from protocols.messages.vertical import Done, Hello, SplitRanks, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
 
 # Cells of all mechanisms that a passive party shares, each of which takes sixty bytes: the columns of 4,000 domains of
@@ -180,12 +181,14 @@ def _agree_and_collect(
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
     mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
-    for peer, hello in greet_all(channels, mine, passwords=job.passwords(mine), accept=accept).items():
+    theirs = greet_all(channels, mine, passwords=job.passwords(mine), accept=accept)
+    for peer, hello in theirs.items():
         receipts[peer].names = hello.names
     phase.enter("collecting ranks")
     collect(channels, receipts, progress)
-    for receipt in receipts.values():
+    for peer, receipt in receipts.items():
         _check_grid(receipt, by_cells=job.by_cells)
+        _check_promise(receipt, theirs[peer].plan)
     return receipts
 
 
@@ -249,6 +252,17 @@ def _check_grid(receipt: Receipt, *, by_cells: bool) -> None:
                 f"{'no cuts' if one.cuts is None else 'other cuts'} than `answers: {'cells' if by_cells else 'tests'}` "
                 "allows. Nothing was asked"
             )
+
+
+def _check_promise(receipt: Receipt, plan: Terms) -> None:
+    """Refuse a guarantee of another loss than the greeting's, which was compared with what was agreed on."""
+    assert receipt.guarantee is not None
+    found, planned = receipt.guarantee.epsilon, plan.total_epsilon
+    if planned is not None and not math.isclose(found, planned, rel_tol=1e-9):
+        raise UnexpectedMessage(
+            f"{receipt.peer} sent a guarantee with an epsilon of {found:.6g} for all columns; its greeting said "
+            f"{planned:.6g}. Nothing was asked"
+        )
 
 
 def _check_number(tests: Mapping[str, ListedTests]) -> None:

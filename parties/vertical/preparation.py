@@ -64,8 +64,7 @@ class PreparedActive:
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
     loss, parameters : Loss, BoostingParameters
-    label_noise : LabelNoise or None
-    earlier : Earlier or None
+    label_noise, earlier : LabelNoise, Earlier, or None
     """
 
     run: ActiveRun
@@ -229,7 +228,8 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_device(parameters, run.model.engine)
-    check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine)
+    weights = parameters.weighted(whole.labels, np.ones(whole.n_rows) if whole.weights is None else whole.weights, loss)
+    check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine, weights=weights)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))

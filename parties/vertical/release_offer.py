@@ -181,9 +181,9 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
         return TypeAdapter(ColumnNames).validate_python(tuple(names))
     except ValidationError as error:
         raise ParameterError(
-            f"{error.error_count()} names of columns cannot travel as they are: at most 200 characters, none of them a "
-            "control character, are allowed, with its category for an unordered column. Rename them, or let them "
-            "travel under numbers (`opaque_names`). Nothing was sent"
+            f"{error.error_count()} names of columns cannot travel as they are: at most 200 characters that can be "
+            "printed, and no blanks but the usual one, are allowed, with its category for an unordered column. Rename "
+            "them, or let them travel under numbers (`opaque_names`). Nothing was sent"
         ) from None
 
 

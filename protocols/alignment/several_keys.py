@@ -6,7 +6,8 @@ replaced by random bytes. So a comparison tells which records are common by its 
 
 Before the next one the active party proves to each other party that it holds the keys of the records that it calls
 common: whoever could call others common would single out a record, and learn its further keys. The proof is a digest of
-keys that its receiver holds as well.
+keys that its receiver holds as well. Neither side can be made to bring the keys that it has: whoever withholds the
+first key of one record alone finds it among those left over.
 """
 
 from __future__ import annotations

@@ -103,8 +103,9 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 Word = Annotated[str, Field(max_length=200)]
 
 
-# Names of columns stand in reports and in files of predictions: no line breaks, nothing that a terminal obeys.
-ColumnName = Annotated[Name, Field(pattern=r"^\P{Cc}+$")]
+# Names of columns stand in reports and in files of predictions: no line breaks, nothing that a terminal obeys or that
+# turns the reading direction, no separators but the blank.
+ColumnName = Annotated[Name, Field(pattern=r"^(?: |[^\p{C}\p{Z}])+$")]
 
 
 ColumnNames = Annotated[tuple[ColumnName, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]

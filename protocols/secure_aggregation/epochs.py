@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.fields import ByteRows as ByteRows
-from protocols.secure_aggregation.masking import SECRET_BYTES, SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.masking import SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.sharing import SECRET_BYTES
 
 Flags = NDArray[np.bool_]
 
 MIN_WORKERS = 2
-MAX_WORKERS = 50
+MAX_WORKERS = 200
 
 # A share of b and one of k.
 SEALED_BYTES = 2 * SECRET_BYTES + TAG_BYTES

@@ -1,13 +1,12 @@
-"""Primitives of secure aggregation: pairwise keys, mask streams, authenticated encryption, secret sharing.
+"""Primitives of secure aggregation: pairwise keys, mask streams, authenticated encryption.
 
-Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode, ChaCha20-Poly1305 and Shamir's scheme are
-those of pycryptodome, HMAC-SHA256 is Python's.
+Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode and ChaCha20-Poly1305 are those of
+pycryptodome, HMAC-SHA256 is Python's.
 """
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,7 +14,6 @@ from Crypto.Cipher import AES, ChaCha20_Poly1305
 from Crypto.Hash import SHA256
 from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
 from Crypto.Protocol.KDF import HKDF
-from Crypto.Protocol.SecretSharing import Shamir
 from Crypto.PublicKey import ECC
 from numpy.typing import NDArray
 
@@ -26,9 +24,6 @@ from protocols.transport.keys import KeyPair
 Vector = NDArray[np.uint64]
 
 SEED_BYTES = 32
-
-# Shamir's scheme is over a field of 2**128 elements.
-SECRET_BYTES = 16
 
 # Of an authentication tag.
 TAG_BYTES = 16
@@ -95,16 +90,6 @@ def confirmation(key: bytes, view: bytes) -> bytes:
 def is_confirmation(key: bytes, view: bytes, found: bytes) -> bool:
     """Whether this is the other worker's `confirmation`, compared in constant time."""
     return hmac.compare_digest(confirmation(key, view), found)
-
-
-def split(secret: bytes, *, threshold: int, n_shares: int) -> list[bytes]:
-    """Shamir secret sharing: shares of 16 bytes, any `threshold` of which give the secret, and fewer nothing."""
-    return [share for _, share in Shamir.split(threshold, n_shares, secret)]
-
-
-def combine(shares: Mapping[int, bytes]) -> bytes:
-    """The secret, from shares by their place in `split`'s list; garbage if one is wrong or one is lacking."""
-    return bytes(Shamir.combine([(place + 1, share) for place, share in shares.items()]))
 
 
 @dataclass(frozen=True, slots=True)

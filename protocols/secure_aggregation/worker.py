@@ -13,7 +13,6 @@ from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
 from protocols.secure_aggregation.masking import (
     CONFIRMATION_BYTES,
-    SECRET_BYTES,
     OwnKey,
     PairKeys,
     Vector,
@@ -23,9 +22,9 @@ from protocols.secure_aggregation.masking import (
     is_confirmation,
     mask,
     seal,
-    split,
     unseal,
 )
+from protocols.secure_aggregation.sharing import SECRET_BYTES, split
 from protocols.transport.keys import KeyPair
 
 

@@ -108,8 +108,8 @@ class Channel(Protocol):
         Raises
         ------
         PeerLost
-        PeerAborted
-            If the peer left and its last message says why.
+        PeerAborted, PeerRestarted
+            If its last message ends the run, or says that it begins again.
         """
 
     def receive(self) -> Message:
@@ -130,8 +130,8 @@ class Channel(Protocol):
         Raises
         ------
         PeerLost
-        PeerAborted
-            If the peer left and its last message says why.
+        PeerAborted, PeerRestarted
+            If its last message ends the run, or says that it begins again.
         """
 
     def begin_again(self, *, waits_anew: bool = False) -> None:

@@ -69,7 +69,7 @@ class MemoryChannel:
     def check(self) -> None:
         with self._incoming.changed:
             waiting = list(self._incoming.queue)
-            if self._incoming.is_closed and (not waiting or ends_with_abort(waiting)):
+            if ends_with_abort(waiting) or (self._incoming.is_closed and not waiting):
                 raise farewell(self.peer, waiting, "closed the channel")
 
     def close(self) -> None:

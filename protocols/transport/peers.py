@@ -295,6 +295,8 @@ class Peers:
                 continue
             if peer.flood:
                 raise UnexpectedMessage(f"{other} {peer.flood}")
-            is_over = ends_with_abort(peer.inbox) and self._is_away(peer)
-            if is_over or (self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)):
+            # Who begins again may stay connected, and wait for this party to do so, too.
+            if ends_with_abort(peer.inbox) or (
+                self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
+            ):
                 raise self.lost(other, self.ending(other))

@@ -19,7 +19,7 @@ from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolErro
 from protocols.messages.message import Message
 from protocols.messages.signs_of_life import Heartbeat, Received
 from protocols.messages.vertical import Abort
-from protocols.transport.channel import Timing, Traffic, farewell
+from protocols.transport.channel import Timing, Traffic, ends_with_abort, farewell
 from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
@@ -94,7 +94,7 @@ class ConnectedChannel:
 
     def check(self) -> None:
         self._follow_events()
-        if not self._listen() and self._is_lost:
+        if (not self._listen() and self._is_lost) or ends_with_abort(self._inbox):
             raise self._lost()
         self._refuse_to_wait()
 

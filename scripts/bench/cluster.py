@@ -106,7 +106,8 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     own = OwnPartitions(tuple(parts), OWN, "label")
     parameters = BoostingParameters(n_estimators=n_trees, max_depth=6)
     trained, train_s = timed(
-        client, lambda: train_on_partitions(own, [ranks], loss=Logistic(), parameters=parameters, client=client)
+        client,
+        lambda: train_on_partitions(own, [ranks], loss=Logistic(), parameters=parameters, client=client, wait_s=60),
     )
     tests = list_tests(trained)
     wanted = tests["b"]

@@ -32,7 +32,7 @@ CASES = {
     "higgs": Case(name="higgs", n_rows=11_000_000, n_own=14, n_passive=14, model=MODEL),
     "parties": Case(name="parties", n_rows=100_000, n_own=5, n_passive=5, n_parties=20, model=MODEL),
 }
-# As many as secure aggregation takes: of 200, one secret takes .2 s to put together, and 200 are due in every round.
+# As many as secure aggregation takes.
 N_WORKERS = MAX_WORKERS
 LEAST_ROWS, LEAST_WORKERS = 2000, 3
 

@@ -14,7 +14,7 @@ import pytest
 
 from opboost.errors import DataError, ParameterError
 from opboost.fit_quality import training_quality
-from opboost.metrics import metric_by_name
+from opboost.metrics import _metrics, metric_by_name
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
@@ -26,19 +26,28 @@ from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_ro
 N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))
 
 # By objective, labels that are hard to tell apart, to square, or to divide by.
+_NUMBERS = [0.0, 1.0, -1.0, 1e100, -1e100, 1e-200, 5e-324, 1 + 2e-16, 1e16, 1e38, 1e39, 1e30]
+_COUNTS = [0.0, 1.0, 2.0, 0.5, 1e9, 1e9 * (1 - 1e-16), 1e-300]
+_TIMES = [1.0, -1.0, 2.0, -3.0, 1e9, -1e9, 1e-9]
 LABELS = {
     "binary:logistic": [0.0, 1.0],
-    "reg:squarederror": [0.0, 1.0, -1.0, 1e100, -1e100, 1e-200, 5e-324, 1 + 2e-16, 1e16, 1e38, 1e39, 1e30],
-    "count:poisson": [0.0, 1.0, 2.0, 0.5, 1e9, 1e9 * (1 - 1e-16), 1e-300],
+    "reg:squarederror": _NUMBERS,
+    "count:poisson": _COUNTS,
     "multi:softprob": [0.0, 1.0, 2.0],
+    "reg:gamma": [1.0, 2.0, 0.5, 1e9, 1e-9, 1e-300],
+    "reg:tweedie": _COUNTS,
+    "reg:quantileerror": _NUMBERS,
+    "reg:absoluteerror": _NUMBERS,
+    "reg:pseudohubererror": _NUMBERS,
+    "survival:cox": _TIMES,
+    "survival:aft": _TIMES,
+    "rank:ndcg": [0.0, 1.0, 2.0, 31.0],
 }
-METRICS = {
-    "binary:logistic": ["auc", "logloss", "error", "rmse", "mae"],
-    "reg:squarederror": ["rmse", "mae"],
-    "count:poisson": ["poisson-nloglik", "rmse", "mae"],
-    "multi:softprob": ["mlogloss", "merror"],
-}
+# Objectives of one label that several labels may have.
+SEVERAL = {"binary:logistic", "reg:squarederror", "count:poisson"}
 VALUES = [0.0, 1.0, -1.0, np.nan, 1e308, -1e308, 5e-324, 1 + 2e-16, 1e38, 1e39]
+ONES = {"weights": np.ones(1)}
+WEIGHTS = [*[1.0] * 12, 3.0, 1e-18, 1e18, 1e-100, 1e100]
 
 
 class Draw:
@@ -47,9 +56,16 @@ class Draw:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.name = str(self.rng.choice(list(LABELS)))
-        self.loss = loss_by_name(self.name, 3)
-        n_rows = int(self.rng.integers(1, 9))
+        n_labels = 2 if self.name == "rank:ndcg" or (self.name in SEVERAL and self.pick(0, 0, 1)) else 1
+        settings = {"quantile_alpha": [0.5]} if self.name == "reg:quantileerror" else {}
+        self.loss = loss_by_name(self.name, 3, n_labels=n_labels, **settings)
+        n_rows = int(self.rng.integers(1, 13))
         self.labels = self.some(LABELS[self.name], n_rows)
+        if n_labels > 1:
+            # Groups where rows are ranked.
+            more = self.some([7.0, 8.0, 9.0] if self.name == "rank:ndcg" else LABELS[self.name], n_rows)
+            self.labels = np.column_stack([self.labels, more])
+        self.weights = self.some(WEIGHTS, n_rows)
         self.own = [
             OwnColumn("number", self.some(VALUES, n_rows)),
             OwnColumn("town", self.rng.choice([0.0, 1.0, 2.0, 3.0, np.nan], n_rows), is_categorical=True),
@@ -79,13 +95,13 @@ class Draw:
             "gamma": pick(0.0, 1.0),
             "max_cat_to_onehot": pick(0, 4),
         }
-        if self.name == "binary:logistic":
+        if self.name == "binary:logistic" and self.labels.ndim == 1:
             settings["scale_pos_weight"] = pick(1.0, 1e-100, 1e30, 3.0)
         if pick(True, False):
             settings["early_stopping_rounds"] = 1
         return settings
 
-    def selection(self) -> tuple[list[Column], np.ndarray]:
+    def selection(self) -> tuple[list[Column], np.ndarray, np.ndarray]:
         """Some of the rows, with one column of ranks more: of one value, of several, with or without missing cells."""
         rows = np.flatnonzero(self.rng.random(len(self.labels)) < 0.5)
         rows = rows if len(rows) else np.array([0])
@@ -93,13 +109,13 @@ class Draw:
         n_ranks = self.pick(0, len(distinct))
         column = RankColumn("shop", 0, "c0", np.minimum(ranks, n_ranks).astype(np.uint8), n_ranks)
         own = [OwnColumn(one.name, one.values[rows], is_categorical=one.is_categorical) for one in self.own]
-        return [*own, column], self.labels[rows]
+        return [*own, column], self.labels[rows], self.weights[rows]
 
     def plan(self, n_rows: int) -> ValidationPlan | None:
         if n_rows < 2 or (self.parameters.early_stopping_rounds is None and self.pick(True, False)):
             return None
         is_held_out = np.arange(n_rows) < self.rng.integers(1, n_rows)
-        names = self.rng.permutation(METRICS[self.name])[:2]
+        names = self.rng.permutation(list(_metrics(self.loss)))[:2]
         metrics = tuple(metric_by_name(str(name), self.loss) for name in names)
         return ValidationPlan(self.rng.permutation(is_held_out), metrics)
 
@@ -112,11 +128,12 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
     for seed in range(N_TABLES):
         draw = Draw(seed)
         try:
-            check_own_rows(draw.own, draw.labels, loss=draw.loss, max_bin=draw.parameters.max_bin, engine=engine)
+            max_bin, weights = draw.parameters.max_bin, draw.parameters.weighted(draw.labels, draw.weights, draw.loss)
+            check_own_rows(draw.own, draw.labels, loss=draw.loss, max_bin=max_bin, engine=engine, weights=weights)
         except DataError:
             n_refused += 1
             continue
-        columns, labels = draw.selection()
+        columns, labels, weights = draw.selection()
         plan = draw.plan(len(labels))
         if plan is None and draw.parameters.early_stopping_rounds is not None:
             continue
@@ -126,7 +143,7 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
             trained = train(
                 columns,
                 labels,
-                np.ones(len(labels)),
+                weights,
                 loss=draw.loss,
                 parameters=draw.parameters,
                 validation=plan,
@@ -139,7 +156,7 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
         save_model(model, tmp_path / "model.json")
         assert load_model(tmp_path / "model.json").n_rounds == model.n_rounds
         n_trained += 1
-    assert n_trained > N_TABLES / 2
+    assert n_trained > N_TABLES / 3
     assert n_refused > N_TABLES / 50
 
 
@@ -151,12 +168,31 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
     }
     for columns, labels, engine, words in refused.values():
         with pytest.raises(DataError, match=words):
-            check_own_rows(columns, labels, loss=loss_by_name("binary:logistic"), max_bin=3, engine=engine)
+            check_own_rows(columns, labels, **ONES, loss=loss_by_name("binary:logistic"), max_bin=3, engine=engine)
     numbers = loss_by_name("reg:squarederror")
-    check_own_rows([], np.array([0.0, 1e39]), loss=numbers, max_bin=3, engine="native")
+    check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, max_bin=3, engine="native")
     with pytest.raises(DataError, match="XGBoost needs labels of magnitude"):
-        check_own_rows([], np.array([0.0, 1e39]), loss=numbers, max_bin=3, engine="xgboost")
+        check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, max_bin=3, engine="xgboost")
     check_single_precision(np.array([np.nan, -3e38]), "cells")
+    # What is no positive number in single precision.
+    gamma = loss_by_name("reg:gamma")
+    check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, max_bin=3, engine="native")
+    with pytest.raises(DataError, match="needs labels greater than 0"):
+        check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, max_bin=3, engine="xgboost")
+    for weight in (1e-100, 1e100):
+        weights = np.array([1.0, weight])
+        check_own_rows([], np.ones(2), loss=numbers, max_bin=3, engine="native", weights=weights)
+        with pytest.raises(DataError, match=r"XGBoost needs weights and their reciprocals of magnitude 1e\+18 at most"):
+            check_own_rows([], np.ones(2), loss=numbers, max_bin=3, engine="xgboost", weights=weights)
+
+
+def test_a_metric_that_is_infinite_for_some_labels_can_be_kept() -> None:
+    columns, labels = [OwnColumn("number", np.arange(4.0))], np.array([-1.0, 1.0, -1.0, 1.0])
+    loss = loss_by_name("reg:squarederror")
+    plan = ValidationPlan(np.arange(4) < 2, (metric_by_name("poisson-nloglik", loss),))
+    parameters = BoostingParameters(n_estimators=1)
+    trained = train(columns, labels, np.ones(4), loss=loss, parameters=parameters, validation=plan)
+    json.dumps(trained.history.scores, allow_nan=False)
 
 
 @pytest.mark.parametrize(("share", "n_rows"), [(0.2, 1), (0.2, 2), (0.9, 3), (0.01, 49)])

@@ -9,7 +9,7 @@ from opboost.fit_quality import MOST_POINTS, fit_quality, training_quality
 from opboost.metrics import auc, log_loss, metric_by_name
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.losses import Logistic, Softmax, SquaredError
+from opboost.trees.losses import Logistic, Several, Softmax, SquaredError
 from opboost.trees.validation import ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, train
 
@@ -92,6 +92,14 @@ def test_the_roc_curve_lies_over_the_area_that_the_metric_says() -> None:
 
 def test_a_single_class_of_labels_tells_nothing() -> None:
     assert fit_quality(Logistic(), np.ones(5), np.full(5, 0.5), basis="b", metric="auc") is None
+
+
+def test_nor_do_several_labels_of_which_one_has_a_single_value_however_their_means_are_rounded() -> None:
+    loss, equal = Several(SquaredError(), 2), np.full((10, 2), 0.1)
+    assert equal.mean(axis=0)[0] != equal[:, 0].mean()
+    different = np.column_stack([np.arange(10.0), equal[:, 0]])
+    for labels in (equal, different):
+        assert fit_quality(loss, labels, labels, basis="b", metric="rmse") is None
 
 
 def test_several_classes_have_metrics_alone() -> None:

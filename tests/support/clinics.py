@@ -125,7 +125,8 @@ class Clinics:
         return self.root / name / "runs" / "spring"
 
     def read(self, name: str, file: str) -> Any:
-        return json.loads((self.folder(name) / file).read_text())
+        document = json.loads((self.folder(name) / file).read_text())
+        return document.get(file, document)
 
     def recipe(self) -> SGBDTAmongOwners | FederatedAmongOwners:
         run = read_run(self.write("hub"), CoordinatorRun)

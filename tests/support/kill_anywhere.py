@@ -1,7 +1,7 @@
 """Trials of runs whose parties are struck anywhere; a supervisor starts again whoever was killed.
 
-They are killed at a message, a file operation or a SQL statement, stopped for a while, cut off by a broken link, find
-the disk full once, have their clock put back by a day, or lose their run folder.
+They are killed at a message, a file operation or a SQL statement, stopped for a while, cut off by broken links, find
+the disk full once, have their clock set to another day, or lose their run folder.
 """
 
 from __future__ import annotations
@@ -16,31 +16,64 @@ import shutil
 import signal
 import sqlite3
 import sys
+import tempfile
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import yaml
+
 from tests.support import chained_clinics, clinics
-from tests.support.broken_link import broken_link
+from tests.support.addresses import free_addresses
+from tests.support.broken_link import BrokenLink, broken_link
 from tests.support.processes import FORKS
 from tests.support.sites import Sites
 
-# By class of fault, about how many places there are in a run.
-PLACES = {"message": 40, "file": 60, "sql": 30, "pause": 40, "link": 1, "full": 60, "clock": 40, "folder": 40}
-
-# The commands of a scene's parties.
-SCENES: dict[str, dict[str, str]] = {
-    "pair": {"bank": "party-a", "shop": "party-b"},
-    "workers": {"hub": "coordinator", "w0": "worker", "w1": "worker", "w2": "worker"},
-    "chain": dict.fromkeys(("w0", "w1", "w2"), "chain"),
+# By class of fault, what is counted until it strikes; the links of all parties break.
+PLACES = {
+    "message": "message",
+    "file": "file",
+    "sql": "sql",
+    "pause": "message",
+    "link": "",
+    "full": "file",
+    "clock": "message",
+    "folder": "message",
 }
 
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """A party of a scene: its command, and about how many messages, file operations and SQL statements it has."""
+
+    command: str
+    message: int
+    file: int
+    sql: int
+
+
+# In `corrected`, a pair learns through the noise, which takes several times as long.
+SCENES: dict[str, dict[str, Party]] = {
+    "pair": {"bank": Party("party-a", 20, 157, 0), "shop": Party("party-b", 20, 81, 492)},
+    "workers": {
+        "hub": Party("coordinator", 177, 50, 73),
+        **dict.fromkeys(("w0", "w1", "w2"), Party("worker", 59, 183, 34)),
+    },
+    "chain": dict.fromkeys(("w0", "w1", "w2"), Party("chain", 16, 144, 44)),
+    "predict": {"bank": Party("predict", 5, 25, 0), "shop": Party("serve", 5, 19, 481)},
+    "corrected": {"bank": Party("party-a", 20, 167, 0), "shop": Party("party-b", 20, 86, 492)},
+}
+TURNS, RARE = ("pair", "workers", "chain", "predict"), 4
+
 # Charges of a run: columns that a passive party released, or runs of workers and owners.
-CHARGES = {"pair": 2, "workers": 3, "chain": 3}
+CHARGES = {"pair": 2, "workers": 3, "chain": 3, "predict": 4, "corrected": 2}
 
 # Seconds that a party waits for another one, after which it ends by itself: who logs nothing for longer hangs. On
 # a busy machine a trial lasts, but something happens; the other limit is for trials that would never end.
@@ -66,11 +99,13 @@ class Fault:
     @classmethod
     def drawn(cls, seed: int) -> Fault:
         """The fault of a trial."""
-        draw = random.Random(seed)
-        scene, kind = list(SCENES)[seed % 3], list(PLACES)[seed // 3 % len(PLACES)]
-        if (scene, kind) == ("chain", "link"):
-            kind = "message"
-        return cls(scene, kind, draw.choice(list(SCENES[scene])), draw.randint(1, PLACES[kind]))
+        draw, turn = random.Random(seed), seed // len(TURNS)
+        scene, kind = TURNS[seed % len(TURNS)], list(PLACES)[turn % len(PLACES)]
+        if scene == "pair" and turn // len(PLACES) % RARE == RARE - 1:
+            scene = "corrected"
+        n_places = {name: getattr(party, PLACES[kind], 1) for name, party in SCENES[scene].items()}
+        victim = draw.choice([name for name, n in n_places.items() if n])
+        return cls(scene, kind, victim, draw.randint(1, n_places[victim]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +143,7 @@ class _Striker:
             case "full":
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             case "clock":
-                _put_clock_back()
+                _set_clock(datetime.timedelta(days=self._fault.place % 2 * 2 - 1))
             case "folder":
                 shutil.rmtree(Path(self._root, "runs", "spring"), ignore_errors=True)
             case kind:
@@ -148,40 +183,49 @@ class _Striker:
                 self.pass_by()
 
 
-def _put_clock_back() -> None:
-    """Yesterday, for all that this process asks from here on; clocks that only run forward go on."""
+def _set_clock(step: datetime.timedelta) -> None:
+    """Another day, for all that this process asks from here on; clocks that only run forward go on."""
     now = time.time
-    day = datetime.timedelta(days=1)
 
-    class Yesterday(datetime.datetime):
+    class OtherDay(datetime.datetime):
         @classmethod
         def now(cls, tz: Any = None) -> Any:
-            return datetime.datetime.now(tz) - day
+            return datetime.datetime.now(tz) + step
 
-    time.time = lambda: now() - day.total_seconds()
+    time.time = lambda: now() + step.total_seconds()
     for name, module in list(sys.modules.items()):
         if name.startswith("parties.") and getattr(module, "datetime", None) is datetime.datetime:
-            module.datetime = Yesterday  # type: ignore[attr-defined]
+            module.datetime = OtherDay  # type: ignore[attr-defined]
 
 
 def take_part(command: str, path: str, fault: Fault | None) -> None:
     """Run one party in this process; a traceback is kept."""
     from parties.commands.exit_codes import exit_code
     from parties.errors import EXPECTED_ERRORS
+    from parties.jobs.answer_vertical import serve_until_stopped
     from parties.jobs.life_cycle import Terminal
+    from parties.jobs.predict_vertical import predict_active
     from parties.jobs.train_chain import train_owner
     from parties.jobs.train_horizontal import train_coordinator, train_worker
     from parties.jobs.train_vertical import train_active, train_passive
+    from parties.vertical.prediction_service import StopSignals
 
     os.environ["NUMBA_NUM_THREADS"] = "1"
+    root, news = str(Path(path).parent), Path(path).with_name("new.csv")
+
+    def serve(path: Path, **options: Any) -> None:
+        with StopSignals() as signals:
+            serve_until_stopped(path, data=news, signals=signals, **options)
+
     jobs: dict[str, Callable[..., Any]] = {
         "party-a": train_active,
         "party-b": train_passive,
         "coordinator": train_coordinator,
         "worker": train_worker,
         "chain": train_owner,
+        "predict": partial(predict_active, data=news, ids=None, mode="desensitized", out=None),
+        "serve": serve,
     }
-    root = str(Path(path).parent)
     if fault is not None:
         _Striker(fault, root).watch()
     try:
@@ -194,48 +238,94 @@ def take_part(command: str, path: str, fault: Fault | None) -> None:
         sys.exit(99)
 
 
-def _pair(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+Made = tuple[dict[str, dict[str, Any]], Callable[[str], Path]]
+"""The run files of a scene's parties, and what writes one of them."""
+
+
+def _pair(root: Path, *, corrects: bool = False) -> Made:
     sites = Sites(root)
     both = {"bank": sites.bank, "shop": sites.shop}
     for site in both.values():
         site.run |= {"align": {"method": "psi"}}
-    sites.bank.run["model"] = {"n_estimators": 3, "max_depth": 3, "seed": 1}
+    sites.bank.run |= {"model": {"n_estimators": 3, "max_depth": 3, "seed": 1}, "correct_noise": corrects}
     sites.shop.run |= {"seed": 3, "no_privacy": True}
-    return {name: site.run for name, site in both.items()}, lambda name: both[name].write(), sites.bank.run["listen"]
+    return {name: site.run for name, site in both.items()}, lambda name: both[name].write()
 
 
-def _workers(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+def _workers(root: Path) -> Made:
     made = clinics.Clinics(root)
     made.runs["hub"]["patience"] = 25
     made.training["sgbdt"] = {"n_estimators": 5, "max_depth": 2}
-    return made.runs, made.write, made.runs["hub"]["listen"]
+    return made.runs, made.write
 
 
-def _chain(root: Path) -> tuple[dict[str, Any], Callable[[str], Path], str]:
+def _chain(root: Path) -> Made:
     made = chained_clinics.Clinics(root)
-    return made.runs, made.write, ""
+    return made.runs, made.write
+
+
+def _predict(root: Path) -> Made:
+    """A pair with a model, and records that are new to it."""
+    (address,) = free_addresses(1)
+    shutil.copytree(_trained(), root, dirs_exist_ok=True)
+    runs = {name: yaml.safe_load((root / name / "run.yaml").read_text()) for name in SCENES["predict"]}
+    runs["bank"]["listen"] = runs["shop"]["connect"] = address
+
+    def write(name: str) -> Path:
+        (root / name / "run.yaml").write_text(yaml.safe_dump(runs[name]))
+        return root / name / "run.yaml"
+
+    return runs, write
+
+
+@cache
+def _trained() -> Path:
+    """The folders of a pair after a run, made once."""
+    root = Path(tempfile.mkdtemp())
+    weakref.finalize(run_trial, shutil.rmtree, root)
+    assert run_trial(root, "pair", None).codes == (0, 0)
+    for name in SCENES["pair"]:
+        frame = pd.read_csv(root / name / "data.csv")
+        frame.assign(id="new" + frame["id"]).to_csv(root / name / "new.csv", index=False)
+    return root
+
+
+MAKERS: dict[str, Callable[[Path], Made]] = {
+    "pair": _pair,
+    "workers": _workers,
+    "chain": _chain,
+    "predict": _predict,
+    "corrected": partial(_pair, corrects=True),
+}
+
+
+def _break_links(runs: dict[str, dict[str, Any]], stack: ExitStack) -> list[BrokenLink]:
+    """Have every party connect over links that break, one for each address."""
+    links: dict[str, BrokenLink] = {}
+    for caller in (one for run in runs.values() for one in (run, *run.get("owners", ())) if "connect" in one):
+        address = caller["connect"]
+        if address not in links:
+            port = int(address.rpartition(":")[2])
+            links[address] = stack.enter_context(broken_link(port, LINK_S, growth=1.3))
+        caller["connect"] = f"tcp://127.0.0.1:{links[address].port}"
+    return list(links.values())
 
 
 def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
-    """Train with a fault, or without one."""
+    """Run a scene with a fault, or without one."""
     began = time.monotonic()
-    runs, write, listen = {"pair": _pair, "workers": _workers, "chain": _chain}[scene](root)
+    runs, write = MAKERS[scene](root)
     for run in runs.values():
         run |= {"wait": WAIT_S, "timeout": 2}
     with ExitStack() as stack:
-        link = None
-        if fault is not None and fault.kind == "link":
-            link = stack.enter_context(broken_link(int(listen.rpartition(":")[2]), LINK_S, growth=1.3))
-            for run in runs.values():
-                if "connect" in run:
-                    run["connect"] = f"tcp://127.0.0.1:{link.port}"
-        trial = _Trial(root, scene, {name: str(write(name)) for name in runs}, fault if link is None else None)
-        n_blows = trial.supervise(began) + (0 if link is None else link.n_breaks)
-    models = [root / name / "runs" / "spring" / "model.json" for name in runs]
+        links = _break_links(runs, stack) if fault is not None and fault.kind == "link" else []
+        trial = _Trial(root, scene, {name: str(write(name)) for name in runs}, None if links else fault)
+        n_blows = trial.supervise(began) + sum(link.n_breaks for link in links)
+    kept = [root / name / "runs" / "spring" / file for name in runs for file in ("model.json", "predictions.csv")]
     return Outcome(
         codes=trial.codes,
         errors="; ".join(path.read_text() for path in sorted(root.glob("*/errors.txt"))),
-        model=" ".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in models if path.exists()),
+        model=" ".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in kept if path.exists()),
         charges=sum(_charges(path) for path in root.glob("*/runs/*ledger.sqlite")),
         tracebacks="".join(path.read_text() for path in root.glob("*/traceback.txt")),
         seconds=time.monotonic() - began,
@@ -250,7 +340,8 @@ class _Trial:
 
     def __init__(self, root: Path, scene: str, paths: dict[str, str], fault: Fault | None) -> None:
         self._root, self._paths, self._fault = root, paths, fault
-        self._commands = SCENES[scene]
+        self._commands = {name: party.command for name, party in SCENES[scene].items()}
+        self._told: set[int] = set()
         self._n_starts = dict.fromkeys(paths, 0)
         self._processes: dict[str, Any] = {}
         self.first_code: int | None = None
@@ -259,7 +350,19 @@ class _Trial:
 
     @property
     def codes(self) -> tuple[int | None, ...]:
-        return tuple(process.exitcode for process in self._processes.values())
+        """Exit codes; a service that was told to stop before it listened to that has done so, too."""
+        found = {name: process.exitcode for name, process in self._processes.items()}
+        return tuple(0 if code == -signal.SIGTERM else code for code in found.values())
+
+    def _stop_services(self) -> None:
+        """Tell services to stop when the others have ended."""
+        services = [name for name, command in self._commands.items() if command == "serve"]
+        others = [process.exitcode for name, process in self._processes.items() if name not in services]
+        if services and not {None, -signal.SIGKILL} & set(others):
+            for process in (self._processes[name] for name in services):
+                if process.exitcode is None and process.pid not in self._told:
+                    self._told.add(process.pid)
+                    process.terminate()
 
     def _start(self, name: str) -> None:
         is_struck = self._fault is not None and self._fault.victim == name and not self._n_starts[name]
@@ -303,7 +406,7 @@ class _Trial:
     def _may_start_again(self) -> bool:
         """Whether somebody starts again whoever ended with an error."""
         kind = "" if self._fault is None else self._fault.kind
-        return kind == "full" or (kind == "folder" and "bank" in self._paths)
+        return kind == "full" or (kind == "folder" and self._commands.get("bank") == "party-a")
 
     def _watch(self, began: float) -> int:
         since, n_stood = 0.0, 0
@@ -324,6 +427,7 @@ class _Trial:
                         struck.unlink()
                         os.kill(process.pid, signal.SIGCONT)
                         n_stood += 1
+            self._stop_services()
             if all(code not in (None, -signal.SIGKILL) for code in self.codes):
                 break
             time.sleep(0.02)

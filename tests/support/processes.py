@@ -12,10 +12,17 @@ import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# Processes that start from one that has imported everything and opened nothing; an interpreter needs a second for that.
+# Processes that start from one that has imported everything and opened nothing; an interpreter needs seconds for that.
+# The first names are what jobs import while they work: it takes an active party a second, and a report another one.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
+        "dp_accounting.pld.privacy_loss_distribution",
+        "matplotlib.backends.backend_svg",
+        "matplotlib.figure",
+        "parties.reports.horizontal_page",
+        "private_set_intersection.python",
+        "sklearn.cluster",
         "pytest",
         "rich.progress",
         "typer",
@@ -26,6 +33,7 @@ FORKS.set_forkserver_preload(
         "parties.jobs.train_chain",
         "parties.jobs.train_horizontal",
         "parties.jobs.train_vertical",
+        "parties.reports.writing",
         "parties.vertical.prediction_service",
         __name__,
     ]

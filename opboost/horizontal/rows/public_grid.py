@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import HistogramAxes, Values
+from opboost.arrays import HistogramAxes, Values, read_only
 from opboost.errors import DataError, ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.prediction import place_in_bins
@@ -90,7 +90,7 @@ class PublicGrid:
         axes, cuts = self.axes, self.cuts
         dtype: Any = np.uint8 if axes.largest <= 256 else np.uint16
         bins: Any = np.empty((len(self.bounds), len(rows)), dtype)
-        place_in_bins(np.ascontiguousarray(rows, np.float64), *self._flat_cuts, bins)
+        place_in_bins(read_only(rows), *self._flat_cuts, bins)
         return BinnedTable(bins, cuts, axes)
 
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:

@@ -156,7 +156,7 @@ class SGBDTAmongOwners:
             initial=score_of_nothing,
             rng=rng,
             shape_bits=shape_bits,
-            leaf_values=mean_of_values if self.is_mean_of_values else None,
+            leaf_values=self._mean_of_values if self.is_mean_of_values else None,
         )
         training.enrol_holder(holder)
         training.grow(self.n_trees)
@@ -177,6 +177,11 @@ class SGBDTAmongOwners:
             is_noise_of_each=self.is_mean_of_values,
             claimed=self.claimed,
         )
+
+    def _mean_of_values(self, totals: Sums) -> Values:
+        """Mean leaf values from the sum of `OwnLeafValues`, which one worker that sends others cannot exceed."""
+        most = self.tree_rules.max_value
+        return np.clip(totals[:, 0] / (VALUE_STEPS * np.maximum(totals[:, 1], 1)), -most, most)
 
     @property
     def _gradients(self) -> Gradients:
@@ -203,8 +208,3 @@ class OwnLeafValues(ForwardingHolder):
         values = self._shape.leaf_values(super().totals(nodes), self._noise)
         codes = np.rint(values * VALUE_STEPS).astype(np.int64)
         return np.column_stack([codes, np.ones_like(codes)])
-
-
-def mean_of_values(totals: Sums) -> Values:
-    """Mean leaf values from the sum of `OwnLeafValues`."""
-    return totals[:, 0] / (VALUE_STEPS * np.maximum(totals[:, 1], 1))

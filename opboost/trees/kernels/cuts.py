@@ -135,13 +135,18 @@ def _left_sums(grads, hessians, is_alone, first_g, first_h, left_g, left_h):
 
 @njit(**OPTIONS)
 def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains):
-    """Score of both children of every cut; minus infinity where one is too light. Without a branch in the loop."""
+    """Score of both children of every cut; minus infinity where one is too light.
+
+    Both take one division, which lasts longer than all else. There is no branch in the loop.
+    """
     reg_lambda, reg_alpha = penalty
     for cut in range(len(gains)):
         g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
         other_g, other_h = total_g - g, total_h - h
         left, right = max(abs(g) - reg_alpha, 0.0), max(abs(other_g) - reg_alpha, 0.0)
-        score = left * left / (h + reg_lambda) + right * right / (other_h + reg_lambda)
+        weight, other_weight = h + reg_lambda, other_h + reg_lambda
+        share = 1.0 / (weight * other_weight)
+        score = left * left * (other_weight * share) + right * right * (weight * share)
         is_heavy = (h > 0) & (other_h > 0) & (h >= min_child_weight) & (other_h >= min_child_weight)
         gains[cut] = score if is_heavy else -np.inf
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,24 +17,44 @@ CELLS_PER_THREAD = 50_000
 # What the system counts: "0.20 0.18 0.12 1/80 11206", of 80 threads one is running or waits for a core.
 LOAD = Path("/proc/loadavg")
 
+# Of every thread of this process: "11206 (python3) R 1 ...".
+TASKS = Path("/proc/self/task")
+
+# Seconds between two looks at what else the machine does.
+INTERVAL = 0.02
+
 
 def n_threads() -> int:
     """The threads that loops take now."""
     return int(get_num_threads())
 
 
+def threads_of(n_cells: int) -> int:
+    """The threads that loops may take now, and no more than a table of so many cells keeps busy."""
+    return max(1, min(n_threads(), n_cells // CELLS_PER_THREAD))
+
+
 def idle_cores() -> int:
     """Cores that this thread finds without other work at this moment, its own included; all where the load is unknown.
 
     The threads of a loop wait for the slowest. One that shares its core with other work holds up all of them, at every
-    level of every tree: on a busy machine two threads were seen to take twenty times as long as one.
+    level of every tree: on a busy machine two threads were seen to take twenty times as long as one. The loop's own
+    threads, which look for work for a while after it has ended, count as idle.
     """
-    n_cores = os.cpu_count() or 1
+    n_cores, n_helpers = os.cpu_count() or 1, n_threads() - 1
     try:
-        running = int(LOAD.read_text().split()[3].partition("/")[0])
+        others = int(LOAD.read_text().split()[3].partition("/")[0]) - 1
+        if others > 0 and n_helpers > 0:
+            others -= min(_running_threads() - 1, n_helpers)
     except (OSError, ValueError, IndexError):
         return n_cores
-    return max(1, n_cores - max(running - 1, 0))
+    return max(1, n_cores - max(others, 0))
+
+
+def _running_threads() -> int:
+    """Threads of this process that are running or wait for a core."""
+    states = (task.read_text().rpartition(") ")[2][:1] for task in TASKS.glob("*/stat"))
+    return sum(state == "R" for state in states)
 
 
 @contextmanager
@@ -42,14 +64,17 @@ def threads_for(n_cells: int) -> Iterator[Callable[[], None]]:
     Yields
     ------
     callable
-        Looks again how many cores are idle.
+        Looks again how many cores are idle, if the last look is `INTERVAL` ago.
     """
-    allowed = n_threads()
-    wanted = max(1, min(allowed, n_cells // CELLS_PER_THREAD))
+    allowed, wanted, looked = n_threads(), threads_of(n_cells), -math.inf
 
     def look() -> None:
-        set_num_threads(min(wanted, idle_cores()) if wanted > 1 else 1)
+        nonlocal looked
+        if wanted > 1 and time.monotonic() >= looked + INTERVAL:
+            set_num_threads(min(wanted, idle_cores()))
+            looked = time.monotonic()
 
+    set_num_threads(wanted)
     look()
     try:
         yield look

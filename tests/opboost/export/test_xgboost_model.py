@@ -321,6 +321,13 @@ def test_any_base_score_of_a_probability_is_kept_to_single_precision(score: floa
     assert from_xgboost(booster).scores(np.zeros((1, 2)))[0] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
+def test_a_mean_of_zero_is_read_as_the_least_one() -> None:
+    """Whether all labels are 0 must not decide whether a run ends."""
+    matrix = xgboost.QuantileDMatrix(np.arange(4.0)[:, None], np.zeros(4))
+    ensemble = from_xgboost(xgboost.train({"objective": Poisson.name}, matrix, 2))
+    assert (ensemble.predict(np.arange(4.0)[:, None]) <= 2e-9).all()
+
+
 def _has_one_base_score(booster: Any) -> bool:
     base = json.loads(booster.save_raw("json"))["learner"]["learner_model_param"]["base_score"]
     return len(set(json.loads(base))) == 1

@@ -274,8 +274,19 @@ def test_groups_of_rows_are_held_out_as_a_whole() -> None:
     held_out = ValidationPlan.of_share(0.3, 200, (), groups=groups, rng=rng).is_held_out
     assert len(np.unique(groups[held_out])) == 3
     assert not set(groups[held_out]) & set(groups[~held_out])
-    with pytest.raises(ParameterError, match=r"of 10 groups a share of 0\.01"):
-        ValidationPlan.of_share(0.01, 200, (), groups=groups, rng=rng)
+
+
+@pytest.mark.parametrize("groups", [[1, 1, 1], [1, 1, 2], [1, 2, 2], [1, 2, 3]])
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.5, 0.8, 0.9])
+def test_which_rows_make_a_group_does_not_decide_whether_rows_can_be_held_out(groups: list[int], share: float) -> None:
+    found, rng = np.array(groups, np.float64), np.random.default_rng(2)
+    if round(share * 3) in (0, 3):
+        with pytest.raises(ParameterError, match=r"of 3 records a share of 0\.[19] leaves"):
+            ValidationPlan.of_share(share, 3, (), groups=found, rng=rng)
+        return
+    held_out = ValidationPlan.of_share(share, 3, (), groups=found, rng=rng).is_held_out
+    assert 0 < held_out.sum() < 3
+    assert len(set(groups)) == 1 or not set(found[held_out]) & set(found[~held_out])
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=20), st.booleans())

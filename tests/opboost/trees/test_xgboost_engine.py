@@ -28,6 +28,16 @@ def test_the_device_is_passed_through(device: Any) -> None:
     assert settings.get("device", "cpu") == device
 
 
+def test_a_small_table_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, trained = [], xgboost.train
+    monkeypatch.setattr(
+        xgboost, "train", lambda chosen, *rest, **more: (asked.append(chosen), trained(chosen, *rest, **more))[1]
+    )
+    X = np.random.default_rng(0).random((60, 2))
+    OpBoostClassifier(engine="xgboost", n_estimators=2).fit(X, X[:, 0] > 0.5)
+    assert [chosen["nthread"] for chosen in asked] == [1]
+
+
 def test_an_xgboost_without_cuda_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(xgboost, "build_info", lambda: {"USE_CUDA": False})
     with pytest.raises(ParameterError, match="install `xgboost` in place of `xgboost-cpu`"):

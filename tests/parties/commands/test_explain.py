@@ -46,16 +46,21 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     assert spend["scores"][-1][0] > spend["scores"][0][0]
 
     reasons = tmp_path / "reasons.csv"
-    pd.DataFrame({"id": ["k1"], "reason_1": ["shop: c0"], "reason_2": ["age"]}).to_csv(reasons, index=False)
+    pd.DataFrame({"id": ["=k1"], "reason_1": ["shop: c0"], "=HYPERLINK()": ["age"]}).to_csv(reasons, index=False)
     assert _explain(shop, "--of", reasons, "--out", tmp_path / "own.csv")[0] == 0
-    assert pd.read_csv(tmp_path / "own.csv").iloc[0].tolist() == ["k1", "spend", "age"]
+    own = pd.read_csv(tmp_path / "own.csv")
+    # Neither cells nor headings of the other party's begin like a formula.
+    assert own.columns.tolist() == ["id", "reason_1", "'=HYPERLINK()"]
+    assert own.iloc[0].tolist() == ["'=k1", "spend", "age"]
     # The other party chose the name of its file, and most of what is in it.
     (tmp_path / "model.json").write_text('{"columns": [], "tests": []}')
     kept = (sites.shop.run_folder / "model.json").read_text()
     assert _explain(shop, "--of", tmp_path / "model.json")[0] == 0
     assert (sites.shop.run_folder / "model.json").read_text() == kept
-    (tmp_path / "bad.json").write_text("[1]")
-    for words in ((shop,), (shop, "--of", tmp_path / "none.csv"), (shop, "--of", tmp_path / "bad.json")):
+    for name, text in {"bad": "[1]", "deep": "[" * 200_000, "nan": '{"columns": [], "a": NaN}'}.items():
+        (tmp_path / f"{name}.json").write_text(text)
+    files = ("none.csv", "bad.json", "deep.json", "nan.json")
+    for words in ((shop,), *((shop, "--of", tmp_path / name) for name in files)):
         code, _, err = _explain(*words)
         assert code == 1
         assert "explanation" in err

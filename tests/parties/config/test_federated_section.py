@@ -56,7 +56,15 @@ def test_noise_in_shares_is_refused_where_splits_need_noise_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", [{"batch_size": 0}, {"batch_size": 1.5}, {"n_candidates": 1}, {"max_depth": 13}, {"max_grad": 0}]
+    "given",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1.5},
+        {"n_candidates": 1},
+        {"max_depth": 13},
+        {"max_grad": 0},
+        *({key: 2**64} for key in ("n_estimators", "columns_per_tree", "batch_size", "hessian_rounds")),
+    ],
 )
 def test_a_number_out_of_its_range_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 import pytest
+from pydantic import ValidationError
 
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
 from parties.config.sgbdt_section import SGBDTSection
@@ -35,3 +36,9 @@ def test_a_tree_has_no_more_columns_than_there_are_and_the_printed_recipe_no_reg
     assert section.shape(4, is_printed=False).columns_per_tree == 4
     assert section.shape(4, is_printed=False).noise_lambda == section.noise_lambda > 0
     assert (section.shape(4, is_printed=True).noise_lambda, section.shape(4, is_printed=True).floor) == (0.0, True)
+
+
+@pytest.mark.parametrize("key", ["n_estimators", "n_extra_estimators", "columns_per_tree"])
+def test_counts_that_no_message_holds_are_refused_with_their_names(key: str) -> None:
+    with pytest.raises(ValidationError, match=key):
+        SGBDTSection(**{key: 2**64})

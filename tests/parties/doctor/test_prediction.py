@@ -163,6 +163,15 @@ def test_a_service_beside_another_process_is_a_problem(finished: Any) -> None:
         assert told(examine_prediction(path, wait_s=HASTE)) == {}
 
 
+def test_columns_of_keys_are_read_as_the_parties_read_them(finished: Any) -> None:
+    bank = finished.bank
+    bank.run["align"] = {"keys": [{"mail": "email"}]}
+    bank.table["mail"] = bank.table["id"] + "@x.de"
+    assert told(examine_prediction(bank.write(), wait_s=HASTE)) == {}
+    bank.table["mail"] = "same@x.de"
+    assert "key 1 (mail) is the same in 400 of 400 rows" in told(examine_prediction(bank.write(), wait_s=HASTE))["data"]
+
+
 def test_what_the_ledger_has_no_room_for_is_a_warning(finished: Any) -> None:
     finished.shop.run["ledger"] = {"budget": {"epsilon": 0.6}}
     found = examine_prediction(finished.shop.write(), wait_s=HASTE)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import operator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.inprivate.training import run_chain
-from opboost.rng import secure, seeded
+from opboost.rng import BitSource, secure, seeded
 from parties.errors import RunFolderError
 from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.runs.run_folder import RunFolder
+from parties.storage.twice_kept import write_twice
 from tests.support.chains import owner_of, recipe
 
 OF = recipe(n_rounds=1)
@@ -36,10 +39,10 @@ def checkpoint(folder: RunFolder) -> ChainCheckpoint:
 
 
 def test_turns_read_back_to_the_bit(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
-    assert (checkpoint.count, checkpoint.read(OF)) == (0, [])
+    assert (checkpoint.count, checkpoint.read(OF, is_own=bool)) == (0, [])
     for turn, tree in enumerate(TREES):
         checkpoint.keep(turn, Turn(tree=tree, is_secure=turn > 0))
-    found = ChainCheckpoint(folder).read(OF)
+    found = ChainCheckpoint(folder).read(OF, is_own=bool)
     assert [one.is_secure for one in found] == [False, True, True]
     for one, tree in zip(found, TREES, strict=True):
         for name in ("columns", "thresholds", "missing_left", "lefts", "rights", "values"):
@@ -49,21 +52,48 @@ def test_turns_read_back_to_the_bit(checkpoint: ChainCheckpoint, folder: RunFold
 @pytest.mark.parametrize(
     "change", [{"columns": [99] * 3}, {"values": "x"}, {"lefts": None}, {"thresholds": []}, {"rights": [2**40]}]
 )
-def test_a_tree_that_was_meddled_with_is_refused(
+def test_a_tree_that_fits_no_agreement_is_refused(
     checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]
 ) -> None:
     checkpoint.keep(0, Turn(tree=TREES[0], is_secure=True))
     path = folder.path / "turns" / "0000.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    write_twice(path, {**json.loads(path.read_text())[path.name], **change})
     with pytest.raises(RunFolderError, match=r"0000\.json is malformed; choose another run_id\. Nothing was sent"):
-        checkpoint.read(OF)
+        checkpoint.read(OF, is_own=lambda turn: turn == 0)
 
 
-def test_a_missing_turn_is_not_skipped(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
+def test_a_damaged_tree_is_read_from_its_copy_or_asked_for_again_if_no_own_one_followed(
+    checkpoint: ChainCheckpoint, folder: RunFolder
+) -> None:
+    """The own one was drawn on the residuals of the lost one, which another owner might give otherwise now."""
+    for turn, tree in enumerate(TREES):
+        checkpoint.keep(turn, Turn(tree=tree, is_secure=True))
+    turns = folder.path / "turns"
+    (turns / "0001.json").write_text('{"0001.json": {"is_secure": true}, "digest": ""}')
+    assert len(checkpoint.read(OF, is_own=bool)) == 3
+    (turns / "0001.copy").unlink()
+    assert len(checkpoint.read(OF, is_own=lambda turn: turn == 0)) == 1
+    for own in (1, 2):
+        with pytest.raises(RunFolderError, match=r"0001\.json cannot be read"):
+            checkpoint.read(OF, is_own=partial(operator.eq, own))
+
+
+def test_a_missing_turn_is_not_skipped(checkpoint: ChainCheckpoint) -> None:
     for turn in (0, 2):
         checkpoint.keep(turn, Turn(tree=TREES[turn], is_secure=True))
     with pytest.raises(RunFolderError):
-        checkpoint.read(OF)
+        checkpoint.read(OF, is_own=lambda turn: turn == 1)
+
+
+def test_owners_are_met_again_where_it_cannot_be_read_who_has_finished(
+    checkpoint: ChainCheckpoint, folder: RunFolder
+) -> None:
+    checkpoint.note_confirmed("w1")
+    checkpoint.note_confirmed("w2")
+    assert checkpoint.confirmed == {"w1", "w2"}
+    for damaged in ("", "[]", '{"names": 3}', '{"names": [3]}'):
+        (folder.path / "confirmed.json").write_text(damaged)
+        assert checkpoint.confirmed == frozenset()
 
 
 @pytest.mark.parametrize("is_secure", [False, True])
@@ -77,8 +107,17 @@ def test_coins_are_drawn_once_for_the_same_rows(folder: RunFolder, is_secure: bo
 
 
 @pytest.mark.parametrize("change", [{"coins": "zz"}, {"coins": "00"}, {"coins": 3}])
-def test_damaged_coins_are_refused(checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]) -> None:
+def test_damaged_coins_are_read_from_the_copy_and_without_one_refused(
+    checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]
+) -> None:
     path = folder.path / "coins.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(RunFolderError, match=r"coins\.json is malformed"):
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, path.name: {**document[path.name], **change}}))
+    other = ChainCheckpoint(folder).coins("rows", rng=seeded(2))
+    assert (
+        other.words(3).tolist()
+        == BitSource(bytes.fromhex(document[path.name]["coins"]), is_secure=False).words(3).tolist()
+    )
+    write_twice(path, {**document[path.name], **change})
+    with pytest.raises(RunFolderError, match=r"coins\.json cannot be read"):
         checkpoint.coins("rows", rng=seeded(1))

@@ -150,7 +150,8 @@ def test_the_note_outlives_the_process_and_a_damaged_one_is_refused(tmp_path: Pa
     checkpoint.note_drawing(b"\x00\xff")
     assert WorkerCheckpoint(RunFolder(tmp_path)).drawings()["drawing"] == b"\x00\xff"
     for damaged in ("{}", '{"drawing": 5}', '{"drawing": "no digest"}', "5"):
-        (tmp_path / "drawing.json").write_text(damaged)
+        for name in ("drawing.json", "drawing.copy"):
+            (tmp_path / name).write_text(damaged)
         with pytest.raises(RunFolderError, match=r"drawing\.json"):
             checkpoint.drawings()
 

@@ -18,8 +18,9 @@ from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.horizontal import Commitments
+from protocols.messages.message import Message
 from tests.support.lasting_keys import lasting
-from tests.support.workers import CLIPPING, Run, die, job, leaves, meddling, recipe, rows, shape_bits
+from tests.support.workers import CLIPPING, Dies, Meddling, Run, die, job, leaves, meddling, recipe, rows, shape_bits
 
 
 def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:
@@ -93,6 +94,24 @@ def test_public_bits_whose_drawing_was_broken_off_are_drawn_again_the_same(tmp_p
     holders = [of.rows(*rows(place), rng=seeded(100 + place).fork("rows")) for place in range(3)]
     whole = of.train(SummedHolders(holders), shape_bits=shape_bits(), rng=seeded(8))
     assert leaves(attempt(30.0)["hub"].ensemble) == leaves(whole)
+
+
+def test_a_worker_that_is_gone_once_it_has_revealed_its_bytes_ends_no_run(memory: Run) -> None:
+    class Leaving(Meddling):
+        def send(self, message: Message) -> None:
+            super().send(message)
+            if message.kind == "reveal":
+                self._channel.close()
+                raise Dies
+
+    of = recipe()
+    memory.start_hub(of)
+    for place in range(2):
+        memory.start_worker(job(of, place))
+    memory.start_worker(job(of, 2), through=lambda channel: Leaving(channel, "", die))
+    found = memory.join()
+    assert isinstance(found["w2"], Dies)
+    assert leaves(found["hub"].ensemble) == [tree.values.tolist() for tree in found["w0"]]
 
 
 def test_a_drawing_that_fails_twice_begins_anew(memory: Run) -> None:

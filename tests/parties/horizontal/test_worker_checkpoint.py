@@ -32,7 +32,7 @@ def test_a_restarted_worker_has_what_it_answered_and_the_same_coins_and_noise(fo
     assert again.bits().words(4).tolist() == checkpoint.bits().words(4).tolist()
     again.check_rows("rows")
     again.conclude()
-    assert folder.read_json("answers.json")["key"] == ""
+    assert folder.read_json("answers.json")["answers.json"]["key"] == ""
     assert WorkerCheckpoint(folder).bits().words(4).tolist() != checkpoint.bits().words(4).tolist()
 
 
@@ -68,23 +68,36 @@ def test_other_rows_are_refused(folder: RunFolder) -> None:
         WorkerCheckpoint(folder).check_rows("others")
 
 
-@pytest.mark.parametrize("document", [{}, {"table": "rows", "key": "xyz"}, {"table": "rows", "key": "", "answered": 1}])
-def test_a_damaged_file_is_refused(folder: RunFolder, document: dict[str, Any]) -> None:
+DAMAGED = [{}, {"table": "rows", "key": "xyz"}, {"table": "rows", "key": "", "answered": 1}]
+
+
+@pytest.mark.parametrize("document", DAMAGED)
+def test_damaged_answers_are_read_from_the_copy_and_without_one_refused(
+    folder: RunFolder, document: dict[str, Any]
+) -> None:
+    """Without them the key of noise is lost, and with it the same answer to a question that comes again."""
+    now, checkpoint = Answered(n_trees=3, history="abc", survivors=("w0", "w1")), WorkerCheckpoint(folder)
+    checkpoint.note_answer(now)
     folder.write_json("answers.json", document)
-    folder.mark_release()
-    with pytest.raises(RunFolderError, match=r"answers\.json is malformed; choose another run_id"):
+    again = WorkerCheckpoint(folder)
+    assert again.answered == now
+    assert again.bits().words(4).tolist() == checkpoint.bits().words(4).tolist()
+    (folder.path / "answers.copy").unlink()
+    with pytest.raises(RunFolderError, match=r"answers\.json cannot be read; choose another run_id"):
         WorkerCheckpoint(folder)
 
 
-def test_a_drawing_is_kept_to_the_bit_and_a_damaged_one_refused(folder: RunFolder) -> None:
+def test_a_drawing_is_kept_to_the_bit_twice_and_a_damaged_one_refused(folder: RunFolder) -> None:
     checkpoint = WorkerCheckpoint(folder)
     assert checkpoint.drawings() == {"drawing": b"", "n_drawings": 0}
     checkpoint.note_drawing(bytes(range(32)))
     assert WorkerCheckpoint(folder).drawings()["drawing"] == bytes(range(32))
     for text in ('{"drawing": "xyz"}', '{"drawing": 3}', '{"drawing": "", "key": "00"}', "{}"):
         (folder.path / "drawing.json").write_text(text)
-        with pytest.raises(RunFolderError, match=r"drawing\.json is malformed"):
-            checkpoint.drawings()
+        assert checkpoint.drawings() == {"drawing": bytes(range(32)), "n_drawings": 1}
+    (folder.path / "drawing.copy").unlink()
+    with pytest.raises(RunFolderError, match=r"drawing\.json cannot be read"):
+        checkpoint.drawings()
 
 
 def test_random_bytes_are_those_of_the_first_process_whatever_was_drawn(folder: RunFolder) -> None:

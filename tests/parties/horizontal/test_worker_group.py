@@ -9,11 +9,13 @@ import pytest
 
 from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.round_journal import RoundJournal
+from parties.horizontal.worker_connections import MAX_AWAITED
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import TooFewWorkers
-from protocols.messages.horizontal import StartTree, WantTotals
+from protocols.messages.horizontal import Join, StartTree, WantTotals
 from protocols.messages.vertical import Done
 from protocols.secure_aggregation.epochs import MAX_WORKERS
+from protocols.secure_aggregation.masking import OwnKey
 from protocols.transport.memory import MemoryChannel, memory_pair
 
 
@@ -21,6 +23,11 @@ def group(n_workers: int, **changes: Any) -> tuple[WorkerGroup, list[MemoryChann
     pairs = [memory_pair("hub", f"w{i}") for i in range(n_workers)]
     settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "threshold": 2, "wait_s": 0.05, "patience_s": 0.05}
     return WorkerGroup(channels=[near for near, _ in pairs], **settings, **changes), [far for _, far in pairs]
+
+
+def joining(name: str, key: bytes | None = None) -> Join:
+    settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "commitment": bytes(32), "answered": 0}
+    return Join(party=name, key=key or OwnKey().public, is_secure=True, **settings)
 
 
 @pytest.mark.parametrize("n_workers", [0, 1, MAX_WORKERS + 1])
@@ -91,6 +98,42 @@ def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it()
         made._connections.all[name].is_in = True
     with pytest.raises(TooFewWorkers, match="2 of 4 workers are there where every sum needs 3"):
         made.total(4)
+
+
+def test_a_worker_that_joins_and_is_gone_before_it_is_answered_ends_nothing() -> None:
+    made, far = group(2)
+    far[1].send(joining("w1"))
+    far[1].close()
+    made._readmit()
+    assert not made._connections.all["w1"].is_in
+
+
+def test_a_worker_that_comes_back_with_the_key_of_another_one_ends_its_own_part_alone() -> None:
+    made, far = group(3)
+    for number in range(2):
+        far[number].send(joining(f"w{number}"))
+    made._readmit()
+    far[2].send(joining("w2", made._connections.all["w0"].key))
+    made._readmit()
+    assert [worker.is_in for worker in made._connections.all.values()] == [True, True, False]
+    assert made._connections.all["w2"].is_over
+
+
+def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_their_sum() -> None:
+    made, far = group(2)
+    bad = made._connections.all["w1"]
+    anew = joining("w1")
+    for number in range(2 * MAX_AWAITED):
+        if not bad.is_over:
+            bad.is_in = number % 2 == 1
+            far[1].send(anew)
+            if bad.is_in:
+                made._ignore_or_expel(bad, bad.channel.receive())
+            made._readmit()
+            assert bad.is_over or bad.is_in
+    assert bad.is_over
+    assert not bad.is_in
+    assert not made._connections.awaited()
 
 
 def test_only_the_questions_about_the_trees_that_are_grown_are_told_again() -> None:

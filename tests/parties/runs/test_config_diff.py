@@ -64,3 +64,9 @@ def test_what_cannot_be_read_is_a_difference_in_a_word_and_values_are_shown_in_s
     assert "the run file was unreadable, is absent" in difference(tmp_path, "a: [", {"a": 1})
     (line,) = difference(tmp_path, {"note": "xy" * 100}, {"note": 1})
     assert len(line) < 120
+
+
+def test_values_are_compared_beyond_what_is_shown_of_them(tmp_path: Path) -> None:
+    folder = "a" * 60
+    (line,) = difference(tmp_path, {"data": f"{folder}/spring.csv"}, {"data": f"{folder}/autumn.csv"})
+    assert line.startswith("data was aaa")

@@ -39,10 +39,7 @@ def test_a_model_is_shown_in_notebooks_with_the_guarantee_of_each_party() -> Non
 
 def test_trees_that_learned_through_the_noise_are_said_to_expect_exact_answers() -> None:
     caveats = {one: replace(model(), choice=one).caveat(desensitized=True) for one in (None, *NoiseChoice)}
-    assert [one for one, words in caveats.items() if words] == [
-        NoiseChoice.CORRECTED_AND_PLAIN,
-        NoiseChoice.CORRECTED,
-    ]
+    assert [one for one, words in caveats.items() if words] == [NoiseChoice.CORRECTED_AND_PLAIN, NoiseChoice.CORRECTED]
     assert replace(model(), choice=NoiseChoice.CORRECTED).caveat(desensitized=False) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
@@ -146,3 +147,25 @@ def test_parts_of_a_log_are_read_in_the_order_of_their_time(log: RunLog, tmp_pat
     (tmp_path / "log.jsonl.2.gz").write_bytes(b"x")
     with pytest.raises(RunFolderError, match="cannot be read"):
         log_lines(RunFolder(tmp_path))
+
+
+def test_a_services_messages_fill_no_disk_and_leave_a_digest_of_every_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("parties.runs.run_log.PART_BYTES", 2_000)
+    parts: dict[str, bytes] = {}
+    with contextlib.closing(RunLog(tmp_path, is_service=True)) as log:
+        for k in range(203):
+            log.sent("shop")("ask", encode(Ask(ids=(f"k{k}",), desensitized=False)))
+            found = tmp_path / "messages.jsonl.1"
+            if found.exists():
+                parts[hashlib.sha256(found.read_bytes()).hexdigest()] = found.read_bytes()
+            assert sum(path.stat().st_size for path in tmp_path.glob("messages*")) < 5_000
+    assert {line["event"] for line in lines(tmp_path)} == {"messages"}
+    assert {line["sha256"]: line["messages"] for line in lines(tmp_path)} == {
+        digest: part.count(b"\n") for digest, part in parts.items()
+    }
+    text = b"".join(parts.values()) + (tmp_path / "messages.jsonl").read_bytes()
+    assert [json.loads(line)["number"] for line in text.splitlines()] == list(range(1, 204))
+    # A report lists those that are left.
+    assert max(line.get("number", 0) for line in log_lines(RunFolder(tmp_path))) == 203

@@ -13,7 +13,7 @@ import pytest
 
 from opboost.arrays import Values
 from parties.errors import Unavailable
-from parties.service.scorer import ScoreQuery, Scorer
+from parties.service.scorer import MOST_CHARACTERS, ScoreQuery, Scorer
 from parties.vertical.prediction_client import Session, Statuses
 from protocols.errors import PeerLost
 from protocols.transport.channel import Channel
@@ -115,6 +115,19 @@ def test_requests_that_wait_are_asked_for_in_one_message_and_each_gets_its_own_s
     assert [scores(one) for one in (first, *waiting)] == [[1, 2], [3], [4, 5, 6], [7]]
     assert service.talk.asked == [("k1", "k2"), ("k3", "k4", "k5", "k6", "k7")]
     until(lambda: service.batches == [2, 5])
+
+
+def test_long_ids_do_not_make_a_message_that_no_passive_party_reads(service: Service) -> None:
+    service.come()
+    service.talk.may_answer.clear()
+    service.scorer.submit(query(0))
+    until(lambda: service.talk.asked)
+    long = [ScoreQuery((f"{i}" * (MOST_CHARACTERS // 2),), {"x": np.array([1.0 * i])}) for i in range(1, 6)]
+    for one in long:
+        service.scorer.submit(one)
+    service.talk.may_answer.set()
+    assert [scores(one) for one in long] == [[i] for i in range(1, 6)]
+    assert [len(ids) for ids in service.talk.asked] == [1, 2, 2, 1]
 
 
 def test_a_request_that_was_given_up_before_its_turn_is_not_asked_for(service: Service) -> None:

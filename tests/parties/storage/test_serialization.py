@@ -162,6 +162,8 @@ def test_the_document_that_is_varied_below_is_sound() -> None:
         {"test": {"category": 2}},
         {"test": {"category": -1}},
         {"test": {"category": "high"}},
+        {"test": {"category": 1.0}},
+        {"test": {"category": True}},
         {"test": {"threshold": "half"}},
         {"test": {"threshold": "nan"}},
         {"test": {"threshold": 10**400}},

@@ -41,6 +41,8 @@ def test_keys_are_those_of_the_rows_that_count_and_go_along_with_them(tmp_path: 
     assert found.index.tolist() == ["b", "a"]
     assert (found.names.tolist(), found.features["age"].tolist()) == (["2 49302", "1 9"], [2, 9])
     assert found.id_digest != table.id_digest
+    # Taken up again, records are found by what all parties called them by, not by what one of them knows besides.
+    assert [key.tolist() for key in found.keys] == [["", "9"], ["49302", ""]]
 
 
 def test_without_keys_a_record_is_called_by_its_id(tmp_path: Path) -> None:

@@ -365,7 +365,7 @@ def test_a_damaged_share_of_the_order_is_refused(sites: Any, outcomes: Outcomes)
         (sites.shop.run_folder / "order.share").write_text(text)
         (sites.shop.run_folder / "meta.json").write_text(json.dumps({"released": False}))
         found = train_both(sites, outcomes)
-        assert "order.share is damaged; remove it, or choose another run_id" in str(found["shop"])
+        assert "order.share cannot be read; choose another run_id. Nothing was sent" in str(found["shop"])
 
 
 def test_ranks_travel_in_the_agreed_order_and_the_model_is_the_same(together: Any, trial: Any, tmp_path: Path) -> None:
@@ -402,7 +402,7 @@ def test_the_order_of_the_shops_file_shows_in_nothing_that_it_sends(sites: Any, 
             site.run["folder"] = f"runs/{run_id}"
             folder = site.path / "runs" / run_id
             folder.mkdir(parents=True)
-            (folder / "order.share").write_text(site.party.encode().hex().rjust(64, "0"))
+            (folder / "order.share").write_text(json.dumps(site.party.encode().hex().rjust(64, "0")))
             (folder / "meta.json").write_text(json.dumps({"released": False}))
         found = train_both(sites, outcomes)
         lines = map(json.loads, (found["shop"].path / "log.jsonl").read_text().splitlines())

@@ -545,7 +545,7 @@ def test_parties_that_release_different_numbers_of_records_do_not_agree(sites: A
 def test_held_out_records_are_asked_for_by_the_key_that_was_compared_alone() -> None:
     keys = (np.array(["a", "", "c"], object), np.array(["x", "y", "z"], object))
     table = PartyTable(pd.Index(["p", "q", "r"]), pd.DataFrame(index=range(3)), keys=keys)
-    compared = called(table, [b"1 a", b"2 y", b"2 z"])
+    compared = called(table, pd.Index(["1 a", "2 y", "2 z"]))
     router = Router((), SplitTests((), np.empty(0), np.empty(0, np.bool_)))
     # By another key, each request would try out one more guess at what was left out of the comparison.
     assert held_out.answerable(compared, router).places == {"1 a": 0, "2 y": 1, "2 z": 2}

@@ -161,6 +161,15 @@ def test_an_offer_whose_guarantee_could_not_be_kept_is_refused_before_a_rank_is_
     assert not re.search(r"\d{3,} places", str(error))
 
 
+def test_a_guarantee_of_another_loss_than_was_greeted_with_is_refused(trial: Any) -> None:
+    hello = SHOP.model_copy(update={"plan": Terms(total_epsilon=0.5)})
+    error, bank = refusal(lambda channel: train_jointly(trial.active(), [channel]), "shop", [hello, *release()[1:]])
+    assert str(error) == (
+        "shop sent a guarantee with an epsilon of 1 for all columns; its greeting said 0.5. Nothing was asked"
+    )
+    assert [message.kind for message in bank.heard] == ["hello", "id confirmation", "abort"]
+
+
 def test_what_was_released_without_noise_keeps_an_infinite_loss() -> None:
     whole = changed(changed(GUARANTEE, ["epsilon"], "inf"), ["columns", 0, "parameters", "epsilon"], "inf")
     assert guarantee_from_dict(whole).columns[0].parameters["epsilon"] == math.inf

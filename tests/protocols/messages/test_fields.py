@@ -152,7 +152,10 @@ def odd(number: float) -> Any:
         *((Hello, HELLO, "n_rows", wrong) for wrong in (2**32, 2**60, 2**63)),
         (Hello, HELLO, "id_point", b"\x02" * 34),
         (Hello, HELLO, "names", ("c",) * (MAX_COLUMNS + 1)),
-        *((Hello, HELLO, "names", (wrong,)) for wrong in ("", "c" * 201, "c\n", "\0", "\x1b[2J", "\x9b")),
+        *(
+            (Hello, HELLO, "names", (wrong,))
+            for wrong in ("", "c" * 201, "c\n", "\0", "\x1b[2J", "\x9b", "a\u202eb", "a\u200bb", "a\u2028b")
+        ),
         (Hello, HELLO, "max_rows", 2**60),
         (Held, {"offer": "0" * 64, "column": 0, "row": 0}, "row", 2**60),
         (OfferedColumn, COLUMN, "law", "x" * 201),

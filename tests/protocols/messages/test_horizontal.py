@@ -37,6 +37,7 @@ from protocols.messages.horizontal import (
 from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
 from protocols.messages.vertical import MESSAGES
+from protocols.secure_aggregation.epochs import MAX_WORKERS
 from protocols.transport.codec import decode, encode
 
 FLAGS = np.array([True, False, True])
@@ -129,7 +130,7 @@ def test_a_masked_vector_is_of_numbers_modulo_2_to_the_64_and_nothing_else(wrong
         {"round": 1 << 63},
         {"keys": np.zeros((2, 32), np.uint8)},
         {"keys": np.zeros((3, 1), np.uint8)},
-        {"names": ("a",) * 51, "keys": np.zeros((51, 32), np.uint8)},
+        {"names": ("a",) * (MAX_WORKERS + 1), "keys": np.zeros((MAX_WORKERS + 1, 32), np.uint8)},
     ],
     ids=["epoch", "round", "too few keys", "short keys", "too many workers"],
 )
@@ -140,7 +141,7 @@ def test_a_list_of_workers_that_no_epoch_could_have_is_refused_when_it_is_read(c
         Members(**{**sound, **change})
 
 
-@pytest.mark.parametrize("shape", [(3, 31), (3, 33), (51, 32)])
+@pytest.mark.parametrize("shape", [(3, 31), (3, 33), (MAX_WORKERS + 1, 32)])
 def test_confirmations_are_of_32_bytes_for_as_many_workers_as_there_may_be(shape: tuple[int, int]) -> None:
     rows = np.zeros(shape, np.uint8)
     with pytest.raises(ValidationError):

@@ -12,11 +12,11 @@ from protocols.secure_aggregation.epochs import Epoch
 @pytest.mark.parametrize(
     ("names", "threshold", "message"),
     [
-        (("a",), 1, "among 2 to 50 workers; found 1"),
+        (("a",), 1, "among 2 to 200 workers; found 1"),
         (("a", "a", "b"), 2, "names and keys of their own"),
         (("a", "b", "c"), 1, "more than half of the 3 workers; got 1"),
         (("a", "b", "c"), 4, "more than half of the 3 workers; got 4"),
-        (tuple(f"w{i}" for i in range(51)), 30, "found 51"),
+        (tuple(f"w{i}" for i in range(201)), 101, "found 201"),
     ],
 )
 def test_a_group_that_would_not_be_safe_is_refused(names: tuple[str, ...], threshold: int, message: str) -> None:
@@ -26,4 +26,4 @@ def test_a_group_that_would_not_be_safe_is_refused(names: tuple[str, ...], thres
 
 
 def test_the_number_of_workers_has_limits_that_are_told() -> None:
-    assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 50)
+    assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 200)

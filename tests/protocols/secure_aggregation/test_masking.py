@@ -1,20 +1,39 @@
-"""Shares of a secret: fewer than the threshold say nothing of it."""
+"""Keys of pairs, masks and sealed texts."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from protocols.secure_aggregation.masking import combine, split
+from protocols.errors import SumRefused
+from protocols.secure_aggregation.masking import OwnKey, is_usable, mask, seal, unseal
+
+KEY, NONCE = bytes(range(32)), bytes(12)
 
 
-def test_fewer_shares_than_the_threshold_say_nothing_of_a_secret() -> None:
-    secret = bytes(range(16))
-    shares = split(secret, threshold=3, n_shares=4)
-    assert combine(dict(enumerate(shares[:3]))) == secret
-    assert combine({1: shares[1], 3: shares[3], 2: shares[2]}) == secret
-    assert combine(dict(enumerate(shares[:2]))) != secret
-    # One share of a threshold of 2 is uniform whatever the secret: 4000 shares, each bit about half the time. By
-    # Hoeffding one of 128 bits is off by 0.045 with probability below 128 * 2 exp(-2 * 4000 * 0.045^2) = 3e-5.
-    draws = [split(bytes(16), threshold=2, n_shares=3)[0] for _ in range(4000)]
-    bits = np.unpackbits(np.frombuffer(b"".join(draws), np.uint8).reshape(4000, 16), axis=1)
-    assert abs(bits.mean(axis=0) - 0.5).max() < 0.045
+def test_a_sealed_text_is_read_under_its_key_nonce_and_context_alone() -> None:
+    sealed = seal(KEY, NONCE, b"text", b"context")
+    assert unseal(KEY, NONCE, sealed, b"context") == b"text"
+    altered = bytes([sealed[0] ^ 1]) + sealed[1:]
+    for key, nonce, text, context in (
+        (bytes(32), NONCE, sealed, b"context"),
+        (KEY, b"another one.", sealed, b"context"),
+        (KEY, NONCE, altered, b"context"),
+        (KEY, NONCE, sealed, b"of another round"),
+        (KEY, NONCE, b"", b"context"),
+    ):
+        with pytest.raises(SumRefused, match="nothing was revealed"):
+            unseal(key, nonce, text, context)
+
+
+def test_both_of_a_pair_have_its_keys_and_those_of_another_run_are_others() -> None:
+    one, other = OwnKey(), OwnKey()
+    here, there = one.pair(other.public, None, run=b"1"), other.pair(one.public, None, run=b"1")
+    assert (here.masks, here.to_them, here.from_them) == (there.masks, there.from_them, there.to_them)
+    assert here.masks != one.pair(other.public, None, run=b"2").masks
+    assert not is_usable(bytes(32))
+
+
+def test_a_mask_is_the_stream_of_its_seed() -> None:
+    assert np.array_equal(mask(KEY, 5), mask(KEY, 9)[:5])
+    assert not np.array_equal(mask(KEY, 5), mask(bytes(32), 5))

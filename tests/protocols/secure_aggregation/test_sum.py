@@ -14,7 +14,8 @@ from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import Epoch, Parcel
-from protocols.secure_aggregation.masking import combine, derive, mask, unseal
+from protocols.secure_aggregation.masking import derive, mask, unseal
+from protocols.secure_aggregation.sharing import combine
 from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair

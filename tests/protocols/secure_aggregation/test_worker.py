@@ -15,7 +15,8 @@ from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import Epoch, Flags, Parcel
-from protocols.secure_aggregation.masking import SEED_BYTES, add, combine, confirmation, derive, mask, unseal
+from protocols.secure_aggregation.masking import SEED_BYTES, add, confirmation, derive, mask, unseal
+from protocols.secure_aggregation.sharing import combine
 from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair

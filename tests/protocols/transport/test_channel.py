@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import DecodeError, PeerAborted, PeerLost, UnexpectedMessage
+from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask
 from protocols.messages.vertical import Done, RankChunk
 from protocols.transport.channel import Channel, abort, expect
@@ -134,6 +134,22 @@ def test_an_abort_to_a_peer_that_has_left_is_no_error(ends: Ends, within: Within
     with pytest.raises(PeerLost):
         within(5, ends.channel(reader).receive)
     within(5, lambda: abort(ends.channel(reader), "greeting", "no longer needed"))
+
+
+@DIRECTIONS
+def test_who_looks_after_a_peer_learns_that_it_begins_again_while_it_stays_connected(
+    ends: Ends, within: Within, sender: str, reader: str
+) -> None:
+    """Who waits for another party reads nothing of this one."""
+    abort(ends.channel(sender), "growing", "another party was started again", begins_again=True)
+
+    def look() -> None:
+        while True:
+            ends.channel(reader).check()
+            time.sleep(0.002)
+
+    with pytest.raises(PeerRestarted, match="begins again"):
+        within(5, look)
 
 
 @DIRECTIONS

@@ -18,7 +18,7 @@ from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.horizontal.sgbdt.training import SGBDTSettings
 from opboost.rng import BitSource, seeded
-from opboost.trees.holder import SummedHolders
+from opboost.trees.holder import ForwardingHolder, SummedHolders
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -106,6 +106,18 @@ def test_as_printed_a_leaf_is_the_mean_of_the_owners_own_noisy_values() -> None:
     alone = [trained(of, [part])[0] for part in THIRDS]
     assert values([together])[0] == pytest.approx(np.mean([tree.values for tree in alone], axis=0).tolist(), abs=1e-7)
     assert values([together]) != values(trained(dataclasses.replace(of, is_mean_of_values=False), THIRDS))
+
+
+@pytest.mark.parametrize("wrong", [np.iinfo(np.int64).min, np.iinfo(np.int64).max])
+def test_one_owner_that_adds_anything_to_the_sums_makes_no_leaf_that_the_others_refuse(wrong: int) -> None:
+    class WrongSums(ForwardingHolder):
+        def totals(self, nodes: np.ndarray) -> np.ndarray:
+            return super().totals(nodes) + np.array([wrong, 0])
+
+    exact = leaf_noise(CLIPPING, epsilon=math.inf, delta=1e-6, n_trees=5, initial_share=0)
+    of = recipe(exact, n_trees=1, is_mean_of_values=True)
+    tree = of.train(WrongSums(of.rows(*table(), rng=seeded(1))), shape_bits=seeded(7), rng=seeded(8)).trees[0]
+    assert np.abs(tree.values).max() <= of.tree_rules.max_value
 
 
 def test_as_printed_every_owner_draws_all_of_the_noise_and_the_guarantee_says_what_it_is_worth() -> None:

@@ -47,6 +47,15 @@ def _at(grad: float, hess: float, rules: Rules) -> tuple[float, float]:
     return value, -(2 * grad * value + (hess + rules.reg_lambda) * value * value)
 
 
+def _of_both(left: tuple[float, float], right: tuple[float, float], rules: Rules) -> float:
+    """The sum of two scores without bounds, with one division, so that ties end as in the loop."""
+    (square, weight), (other_square, other_weight) = (
+        (max(abs(grad) - rules.reg_alpha, 0.0) ** 2, hess + rules.reg_lambda) for grad, hess in (left, right)
+    )
+    share = 1.0 / (weight * other_weight)
+    return square * (other_weight * share) + other_square * (weight * share)
+
+
 def _mean(sums: np.ndarray, reg_lambda: float) -> float:
     """Of no rows it is zero; of rows that weigh nothing, beyond all others where nothing is added to the weight."""
     if sums[0] == 0:
@@ -83,8 +92,9 @@ def _best_of_column(column: np.ndarray, total: np.ndarray, mode: int, direction:
         (left_value, left_score), (right_value, right_score) = _at(g, h, rules), _at(other_g, other_h, rules)
         if rules.is_bounded and direction * (right_value - left_value) < 0:
             continue
-        if left_score + right_score > best[0]:
-            best = (left_score + right_score, 0, cut, missing_left, (int(left[0]), int(left[1])))
+        score = left_score + right_score if rules.is_bounded else _of_both((g, h), (other_g, other_h), rules)
+        if score > best[0]:
+            best = (score, 0, cut, missing_left, (int(left[0]), int(left[1])))
     score = _at(total_g, total_h, rules)[1] if total_h + rules.reg_lambda > 0 else 0.0
     return best[0] - score, *best[1:]
 

@@ -29,7 +29,7 @@ def test_a_row_comes_where_it_belongs_wherever_its_bins_lie(places: tuple[int, i
     sets[1, [0, 3, 4]] = True
     scores = np.full(n_rows, 0.5)
     follow_tree(
-        alternating, fixed, np.array(places, np.int64), NODES, COLUMNS, CUTS, SPANS, sets, LEFTS, RIGHTS, VALUES, scores
+        alternating, fixed, np.array(places, np.int32), NODES, COLUMNS, CUTS, SPANS, sets, LEFTS, RIGHTS, VALUES, scores
     )
     goes_right = (table[0] > 2) & (table[0] <= 5)
     expected = np.where(goes_right, 5.0, np.where(np.isin(table[1], [0, 3, 4]), 7.0, 11.0))

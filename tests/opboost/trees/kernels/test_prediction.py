@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost.arrays import read_only
 from opboost.trees.kernels.prediction import place_in_bins
 from opboost.trees.losses import Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
@@ -25,7 +26,7 @@ def test_values_of_several_blocks_are_placed_by_the_number_of_cuts_below_them(ex
     values[rng.random(values.shape) < 0.1] = np.nan
     cuts = [np.array([0.5, 1.0, 3.25]), np.empty(0)]
     out = np.empty((2, len(values)), np.uint8)
-    place_in_bins(values, np.concatenate(cuts), np.array([0, 3, 3]), out)
+    place_in_bins(read_only(values), np.concatenate(cuts), np.array([0, 3, 3]), out)
     for column, edges, placed in zip(values.T, cuts, out, strict=True):
         expected = np.where(np.isnan(column), len(edges) + 1, np.searchsorted(edges, column))
         np.testing.assert_array_equal(placed, expected)

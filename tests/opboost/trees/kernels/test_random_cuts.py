@@ -56,7 +56,7 @@ def test_columns_cuts_and_ranges_are_those_drawn_by_hand(is_alone: tuple[bool, .
 def test_every_column_and_every_cut_is_as_likely_as_the_others() -> None:
     whole = as_limits([[(0, 1), (2, 2), (0, 3)]])[0]
     shares = (np.arange(60) + 0.5) / 60
-    drawn = np.array(list(product(shares, shares))).T
+    drawn = np.array(list(product(shares, shares))).T.copy()
     n = drawn.shape[1]
     places, cuts = np.empty(n, np.int64), np.empty(n, np.int32)
     draw_cuts(np.tile(whole, (n, 1, 1)), whole, np.zeros(3, np.bool_), drawn, places, cuts)

@@ -30,12 +30,44 @@ def test_a_bound_of_threads_holds_and_ends(n: int | None, taken: int) -> None:
 
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The file in which the system counts what runs, of an idle machine of four cores."""
+    """The file in which the system counts what runs, of an idle machine of four cores; this process runs one thread."""
     path = tmp_path / "loadavg"
+    monkeypatch.setattr(threads, "TASKS", tmp_path)
+    monkeypatch.setattr(threads, "INTERVAL", 0.0)
+    _task(tmp_path, 1, "R")
     path.write_text("0.2 0.2 0.1 1/80 11206\n")
     monkeypatch.setattr(threads, "LOAD", path)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     return path
+
+
+def _task(folder: Path, number: int, state: str) -> None:
+    (folder / str(number)).mkdir()
+    (folder / str(number) / "stat").write_text(f"{number} (a) R (b) {state} 1 1")
+
+
+@pytest.mark.skipif(MOST < 2, reason="needs two cores")
+def test_only_threads_of_its_own_loops_that_look_for_work_are_idle(load: Path) -> None:
+    load.write_text("0 0 0 3/80 1\n")
+    with at_most_threads(2):
+        assert idle_cores() == 2
+        _task(load.parent, 2, "S")
+        assert idle_cores() == 2
+        _task(load.parent, 3, "R")
+        assert idle_cores() == 3
+        _task(load.parent, 4, "R")
+        assert idle_cores() == 3
+    with at_most_threads(1):
+        assert idle_cores() == 2
+
+
+def test_a_loop_does_not_look_all_the_time(load: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "INTERVAL", 1e9)
+    with threads_for(100 * CELLS_PER_THREAD) as look:
+        taken = n_threads()
+        load.write_text("0 0 0 9/80 1\n")
+        look()
+        assert n_threads() == taken
 
 
 @pytest.mark.parametrize(
