@@ -164,24 +164,16 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
-@pytest.mark.parametrize("engine", ["native", "xgboost"])
-def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_draws_leave(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores are linear in the share, whether it is below 1 or above."""
-    if engine == "xgboost":
-        pytest.importorskip("xgboost")
-    run, scores, small = Run(0.1, n_rows=600), {}, replace(CALM, n_estimators=12)
-    for share, plain in ((0.2, 0.0), (0.5, 0.0), (1.0, 0.0), (1.5, 0.0), (1.0, 0.25), (1.0, 0.5), (0.2, 0.5)):
+def test_other_trees_have_the_share_of_the_scores_that_draws_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are linear in either share; that of the draws may be above 1."""
+    run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
+    for share, plain in ((0.2, 0.0), (1.0, 0.0), (1.5, 0.0), (1.0, 0.5), (0.2, 0.5)):
         found = (NoiseChoice.CORRECTED_AND_PLAIN, share, plain)
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, found=found, **__: found)
-        scores[share, plain] = run.routed(run.train(engine=engine, parameters=small))
+        scores[share, plain] = run.routed(run.train(parameters=small))
     per_share = (scores[1.0, 0.0] - scores[0.2, 0.0]) / 0.8
     assert per_share.std() > 0.1
-    assert scores[0.5, 0.0] == pytest.approx(scores[1.0, 0.0] - 0.5 * per_share, abs=1e-9)
     assert scores[1.5, 0.0] == pytest.approx(scores[1.0, 0.0] + 0.5 * per_share, abs=1e-9)
-    half = (scores[1.0, 0.0] + scores[1.0, 0.5]) / 2
-    assert scores[1.0, 0.25] == pytest.approx(half, abs=1e-9)
     assert scores[0.2, 0.5] == pytest.approx(scores[1.0, 0.5] - 0.4 * per_share, abs=1e-9)
     assert (scores[1.0, 0.5] - scores[1.0, 0.0]).std() > 0.01
 
