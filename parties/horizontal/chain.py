@@ -228,14 +228,7 @@ class _Chain:
         self._meet(name, lambda channel: channel.send(message))
 
     def _meet(self, name: str, step: Callable[[Channel], T]) -> T | None:
-        """Do a step with an owner; one that is gone or errs is needed no more by an owner that has every tree.
-
-        Raises
-        ------
-        PeerRestarted
-        ProtocolError
-            If trees are missing.
-        """
+        """Do a step with an owner; one that is gone or errs is needed no more by an owner that has every tree."""
         try:
             return step(self._channels[name])
         except PeerRestarted:
