@@ -26,7 +26,7 @@ from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
 from parties.session.termination import CHAIN_BROKEN
-from protocols.errors import PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
@@ -61,6 +61,8 @@ class ChainJob:
         The others that this party connects to, and to which it sends its terms first.
     before_turn : callable
         Called before a tree is drawn; may refuse by raising.
+    wait_s : float
+        How long the greeting of an owner is waited for while the others are looked after.
     """
 
     party: str
@@ -74,6 +76,7 @@ class ChainJob:
     checkpoint: ChainCheckpoint
     calls: frozenset[str]
     before_turn: Callable[[], None] = lambda: None
+    wait_s: float = 60.0
 
     @property
     def n_turns(self) -> int:
@@ -130,12 +133,8 @@ def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: 
 
     Parameters
     ----------
-    turn : int
-        From 0.
-    place : int
-        The owner's in the order.
-    n_owners, n_turns : int
-        Turns of all owners together.
+    turn, place, n_owners, n_turns : int
+        Turns are those of all owners together, from 0 on; the place is the owner's in the order.
     broadcast : bool
 
     Yields
@@ -176,7 +175,10 @@ class _Chain:
             if name in job.calls:
                 self._send(name, mine)
         for name in sorted(self._channels, key=lambda name: name in job.calls):
-            if (said := self._meet(name, first_word)) is not None:
+            deadline = time.monotonic() + job.wait_s
+            while (one := self._channels.get(name)) and not one.is_ready() and time.monotonic() < deadline:
+                self._look_around()
+            if one and (said := self._meet(name, first_word)) is not None:
                 theirs[name] = said
                 if name not in job.calls:
                     self._send(name, mine)
@@ -216,23 +218,29 @@ class _Chain:
                 self._job.checkpoint.note_confirmed(name)
                 self._channels[name].close()
 
+    def _look_around(self) -> None:
+        """Notice who is gone or begins again, between two looks at whoever is waited for."""
+        for name in list(self._channels):
+            self._meet(name, lambda channel: channel.check())
+        time.sleep(TURN_POLL_S)
+
     def _send(self, name: str, message: Message) -> None:
         self._meet(name, lambda channel: channel.send(message))
 
     def _meet(self, name: str, step: Callable[[Channel], T]) -> T | None:
-        """Do a step with an owner; one that is gone is needed no more by an owner that has every tree.
+        """Do a step with an owner; one that is gone or errs is needed no more by an owner that has every tree.
 
         Raises
         ------
         PeerRestarted
-        PeerLost
+        ProtocolError
             If trees are missing.
         """
         try:
             return step(self._channels[name])
         except PeerRestarted:
             raise
-        except PeerLost:
+        except ProtocolError:
             if len(self._turns) < self._job.n_turns:
                 raise
             del self._channels[name]
@@ -276,9 +284,7 @@ class _Chain:
         sender = turn % len(job.order) if job.broadcast else job.place - 1
         channel = self._channels[job.order[sender]]
         while not channel.is_ready():
-            for other in self._channels.values():
-                other.check()
-            time.sleep(TURN_POLL_S)
+            self._look_around()
         message = expect(channel, PassTree)
         if message.turn != turn or message.epsilon != job.recipe.epsilon:
             raise UnexpectedMessage(

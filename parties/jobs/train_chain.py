@@ -60,6 +60,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             make_owner=make_owner,
             calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
             before_turn=lambda: ledger.charge(charge),
+            wait_s=run.wait,
         )
         channels = open_channels(log)
         save = partial(save_shared_model, folder)

@@ -18,8 +18,7 @@ file                content
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
-``predictions.csv`` A, or whoever has a model of horizontal training; while they are made, ``predicting.json``: which
-``tuning/``         ``scorecard/``: of these commands
+``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================

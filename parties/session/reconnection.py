@@ -7,6 +7,7 @@ ledgers and stores, from which nothing is drawn or charged a second time.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -21,9 +22,9 @@ T = TypeVar("T")
 # that it has in mind, and which of the ids that it brings are common; a person decides whether it may do so more often.
 MAX_RESTARTS = 8
 
-# Among several peers, the news that one begins again goes round. Who begins again waits so long, twice as long every
-# time, until what is still said in the conversations before is over; else each of them would set off the next one.
-SETTLES_S, LONGEST_S = 0.1, 5.0
+# Among several peers, the news that one begins again goes round. Who begins again waits by chance up to so long, twice
+# as long every time, until what is still said in earlier conversations is over: else each would set off the next one.
+REST_S, LONGEST_REST_S = 0.1, 5.0
 
 
 def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLog) -> T:
@@ -44,6 +45,6 @@ def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLo
                 raise
             log.step("begins again", f"{error}; this party begins again from the greeting on")
             if len(channels) > 1:
-                time.sleep(min(SETTLES_S * 2**n_restarts, LONGEST_S))
+                time.sleep(random.uniform(0, min(REST_S * 2**n_restarts, LONGEST_REST_S)))
             for channel in channels:
                 channel.begin_again(waits_anew=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from protocols.transport.channel import Timing
+from protocols.transport.channel import Timing, ends_with_abort
 from protocols.transport.codec import Frame, size_bytes
 from protocols.transport.conversation import Conversation, read_connection_id
 from protocols.transport.liveness import BeatCount, Pulse, Silence
@@ -74,6 +74,12 @@ class PeerState:
         """Drop what waits."""
         self.inbox.clear()
         self.waiting_bytes = 0
+
+    def drop_unheard(self) -> None:
+        """Forget a conversation that the peer gave up, to begin again, before anything of it was heard."""
+        if not self.is_heard and ends_with_abort(self.inbox, begins_again=True):
+            self.clear()
+            self.former, self.connection = self.token, None
 
     @classmethod
     def new(cls, timing: Timing) -> PeerState:

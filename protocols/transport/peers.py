@@ -87,6 +87,7 @@ class Peers:
                 self.cut(name, "went on after the end")
         elif not peer.flood and not peer.keep(frames):
             self.cut(name, "sent too much ahead of its turn")
+        peer.drop_unheard()
         return True
 
     def _connection(self, name: str, found: PeerConnection) -> PeerConnection:
@@ -177,8 +178,7 @@ class Peers:
 
     def cut(self, name: str, why: str) -> None:
         """Give a peer up; `listen` tells which connection to shut."""
-        connection = self._peers[name].connection
-        if connection is not None:
+        if (connection := self._peers[name].connection) is not None:
             self._give_up(name, connection, why)
 
     def _give_up(self, name: str, connection: PeerConnection, why: str) -> None:
@@ -283,7 +283,7 @@ class Peers:
         return farewell(name, peer.inbox, peer.cut or otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read but a termination message, or any peer ended the run.
+        """Raise if this peer is gone and left nothing to read, or any peer ended the run or begins again.
 
         Raises
         ------
@@ -295,8 +295,6 @@ class Peers:
                 continue
             if peer.flood:
                 raise UnexpectedMessage(f"{other} {peer.flood}")
-            # Who begins again may stay connected, and wait for this party to do so, too.
-            if ends_with_abort(peer.inbox) or (
-                self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
-            ):
+            is_gone = self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
+            if is_gone or ends_with_abort(peer.inbox):
                 raise self.lost(other, self.ending(other))
