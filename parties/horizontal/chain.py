@@ -76,7 +76,7 @@ class ChainJob:
     checkpoint: ChainCheckpoint
     calls: frozenset[str]
     before_turn: Callable[[], None] = lambda: None
-    wait_s: float = 60.0
+    wait_s: float = 0.0
 
     @property
     def n_turns(self) -> int:

@@ -200,6 +200,8 @@ def _set_clock(step: datetime.timedelta) -> None:
 
 def take_part(command: str, path: str, fault: Fault | None) -> None:
     """Run one party in this process; a traceback is kept."""
+    from numba import set_num_threads
+
     from parties.commands.exit_codes import exit_code
     from parties.errors import EXPECTED_ERRORS
     from parties.jobs.answer_vertical import serve_until_stopped
@@ -210,7 +212,7 @@ def take_part(command: str, path: str, fault: Fault | None) -> None:
     from parties.jobs.train_vertical import train_active, train_passive
     from parties.vertical.prediction_service import StopSignals
 
-    os.environ["NUMBA_NUM_THREADS"] = "1"
+    set_num_threads(1)
     root, news = str(Path(path).parent), Path(path).with_name("new.csv")
 
     def serve(path: Path, **options: Any) -> None:
