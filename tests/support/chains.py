@@ -94,6 +94,7 @@ class Chain:
             "is_secure": False,
             "checkpoint": checkpoint,
             "calls": frozenset(ORDER[place + 1 :]),
+            "wait_s": self.timing.wait_s,
         }
         return ChainJob(**{**settings, **changes})
 
