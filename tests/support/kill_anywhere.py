@@ -81,7 +81,7 @@ WAIT_S = 60
 HANG_S, MOST_S = WAIT_S + 30.0, 900.0
 
 # A link lasts so long at first, and longer with every break.
-LINK_S = 1.0
+LINK_S = 0.15
 
 # How often somebody who ended since its disk or a peer's was full, or a run folder lost, is started again.
 MOST_STARTS = 5
