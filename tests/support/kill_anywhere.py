@@ -360,7 +360,9 @@ class _Trial:
         """Tell services to stop when the others have ended."""
         services = [name for name, command in self._commands.items() if command == "serve"]
         others = [process.exitcode for name, process in self._processes.items() if name not in services]
-        if services and not {None, -signal.SIGKILL} & set(others):
+        are_over = not {None, -signal.SIGKILL} & set(others)
+        comes_again = self._may_start_again and any(others) and max(self._n_starts.values()) < MOST_STARTS
+        if services and are_over and not comes_again:
             for process in (self._processes[name] for name in services):
                 if process.exitcode is None and process.pid not in self._told:
                     self._told.add(process.pid)
