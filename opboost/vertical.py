@@ -25,9 +25,10 @@ from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import load_xgboost
+from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
-# Sums of squares of gradients must not overflow; XGBoost keeps numbers and squares of residuals in single precision.
-MAX_WEIGHT, MAX_SINGLE, MAX_SINGLE_LABEL = 1e100, float(np.finfo(np.float32).max), 1e18
+# Sums of squares of gradients must not overflow.
+MAX_WEIGHT = 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,13 @@ class EarlierTrees(Protocol):
 
 
 def check_own_rows(
-    columns: Sequence[OwnColumn], labels: Values, *, weights: Values, loss: Loss, max_bin: int, engine: Engine
+    columns: Sequence[OwnColumn],
+    labels: Values,
+    *,
+    weights: Values,
+    loss: Loss,
+    parameters: BoostingParameters,
+    engine: Engine,
 ) -> None:
     """Refuse rows if training could fail on some selection of them.
 
@@ -141,10 +148,11 @@ def check_own_rows(
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
+        weights = parameters.weighted(labels, weights, loss)
         check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
-            bin_categories(column.values, max_bin=max_bin)
+            bin_categories(column.values, max_bin=parameters.max_bin)
 
 
 def check_device(parameters: BoostingParameters, engine: Engine) -> None:
@@ -161,17 +169,6 @@ def check_device(parameters: BoostingParameters, engine: Engine) -> None:
         )
     if parameters.device == "cuda":
         load_xgboost(parameters.device)
-
-
-def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGLE) -> None:
-    """Refuse numbers that are too large for single precision, in which XGBoost computes.
-
-    Raises
-    ------
-    DataError
-    """
-    if (np.abs(values) > most).any():
-        raise DataError(f"XGBoost needs {what} of magnitude {most:g} at most; found others")
 
 
 def train(

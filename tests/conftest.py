@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -22,6 +23,18 @@ if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 
 # How long an example takes is the business of the machine, which other processes share.
 hypothesis.settings.register_profile("opboost", deadline=None)
 hypothesis.settings.load_profile("opboost")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector, which need not look through them and all modules again later on."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
 
 SHARED_DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

@@ -192,8 +192,8 @@ class LatentClasses:
             responsibilities(
                 np.hstack([observed.released, observed.states]),
                 _begins(tables),
-                np.concatenate(tables).astype(np.float32),
-                observed.numbers,
+                np.ascontiguousarray(np.concatenate(tables), np.float32),
+                np.ascontiguousarray(observed.numbers),
                 np.log(self.weights).astype(np.float32),
                 self.means.astype(np.float32),
                 (0.5 / spread**2).astype(np.float32),

@@ -31,6 +31,9 @@ N_PARTS = 3
 # standard errors (`docs/architecture/noise.md`).
 OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 
+# Share that trees on the released codes have of the scores up to the first one.
+PLAIN_SHARE = 1 / 3
+
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
 # inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
 SHARES = np.arange(21) / 10
@@ -88,10 +91,12 @@ class Trial:
     recipe: Recipe
 
     def scores(self, choice: NoiseChoice) -> Values:
-        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
+        """Of the scored rows' versions, by trees on a choice, shape ``(n_versions or 1, n_outputs, n_rows)``."""
         turns, of = replace(self.alternates, turns=choice.turns(N_DRAWS)), self.scored
         trees, base_scores = self.recipe.brief().grow(self.table, self.labels, self.weights, turns)
-        return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
+        # Trees on the own columns give all versions the same.
+        seen = of.versions if choice is not NoiseChoice.ALONE else of.versions.only(len(of.versions) - 1)
+        return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, seen))
 
     def errors(self, scores: Values) -> tuple[Values, Values]:
         """Of the scored rows, as `ScoredRows.errors`."""
@@ -110,7 +115,7 @@ def choose(
     known: KnownRows | None,
     *,
     rng: np.random.Generator,
-) -> tuple[NoiseChoice, float]:
+) -> tuple[NoiseChoice, float, float]:
     """Compare candidates on known rows, or on each part of the rows, grown on the others.
 
     Parameters
@@ -129,7 +134,9 @@ def choose(
     -------
     choice : NoiseChoice
     share : float
-        Of the trees of this choice in the scores; those on the own columns have the rest.
+        Of the trees of this choice, beside those on the own columns.
+    plain_share : float
+        Of trees on the released codes, beside those two.
     """
     trials = _trials(noised, sources, states, blind, labels, weights, recipe, known, rng=rng)
     is_open = _open_share(states)
@@ -145,11 +152,11 @@ def choose(
     errors = np.stack([_errors(trials, blend)[0] for blend in blends])
     share = float(shares[_most_likely(shares, errors)])
     if share >= LEAST_BLEND:
-        return usual, share
+        return usual, share, PLAIN_SHARE if is_open <= OPEN_SHARES[0] else 0.0
     # Whether released codes help to predict from released codes needs no model of what lies behind them.
     plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
     is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
-    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
+    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0, 0.0
 
 
 def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:

@@ -7,8 +7,10 @@ All of it works on what was released already, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
@@ -80,7 +82,8 @@ def fill(
     if choice in _UNDRAWN:
         return _undrawn(noised, choice, max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
+    trained, most = np.flatnonzero(is_trained), min(max_bin, MOST_BINS)
+    share, plain_share = 1.0, 0.0
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
@@ -89,15 +92,36 @@ def fill(
         blind = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(comparing.integers(2**63)))
         drawn = noised.of_rows(some), imputation.sources, states[:, :, some], blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        choice, share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
+        choice, share, plain_share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
         if choice in _UNDRAWN:
             return _undrawn(noised, choice, max_bin=max_bin)
-    own_trees: list[Tree] = []
-    if share != 1.0:
-        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
-        own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
-    return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
+    filled = Filled(choice, noised.filled(binned), alternates)
+    some = np.sort(comparing.permutation(trained)[:REFINED_ROWS])
+    return _with_others(filled, noised.table, labels, weights, some, recipe, share, plain_share)
+
+
+def _with_others(
+    filled: Filled,
+    own: BinnedTable,
+    labels: Values,
+    weights: Values,
+    rows: NDArray[np.int64],
+    recipe: Recipe,
+    share: float,
+    plain_share: float,
+) -> Filled:
+    """Beside what is trained on draws: trees on the own columns, and on the released codes, grown on some rows."""
+    others: list[Tree] = []
+    if share != 1.0:
+        trees, _ = recipe.grow(own.of_rows(rows), labels[rows], weights[rows])
+        others += [tree.scaled((1 - share) * (1 - plain_share)) for tree in trees]
+    if plain_share:
+        assert filled.alternates is not None
+        released = filled.alternates.only(N_DRAWS).of_rows(rows)
+        trees, _ = recipe.grow(filled.table.of_rows(rows), labels[rows], weights[rows], released)
+        others += [tree.scaled(plain_share) for tree in trees]
+    return replace(filled, share=share * (1 - plain_share), others=tuple(others))
 
 
 def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:

@@ -99,23 +99,20 @@ class Filled:
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
     share : float
-        Of the trees that are grown on this table in the final scores; `own_trees` have the rest.
-    own_trees : tuple of Tree
-        Grown on the columns without noise alone, from the same base scores.
+        Of the scores that trees grown on this table have.
+    others : tuple of Tree
+        Scaled trees that have the rest, of some of the rows where these are many.
     """
 
     choice: NoiseChoice | None
     table: BinnedTable
     alternates: Alternates | None = None
     share: float = 1.0
-    own_trees: tuple[Tree, ...] = ()
+    others: tuple[Tree, ...] = ()
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
-        """Trees grown on this table and those of the own columns, each with its share of the scores."""
-        if self.share == 1.0:
-            return list(trees)
-        parts = (trees, self.share), (self.own_trees, 1.0 - self.share)
-        return [tree.scaled(share) for part, share in parts for tree in part]
+        """Trees grown on this table with their share of the scores, and the others."""
+        return [*(tree.scaled(self.share) for tree in trees), *self.others]
 
 
 def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:

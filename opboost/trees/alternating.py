@@ -45,6 +45,10 @@ class Alternates:
         """The same versions of some of the rows."""
         return replace(self, versions=np.ascontiguousarray(self.versions[:, :, rows]))
 
+    def only(self, version: int) -> Alternates:
+        """One version, which every round looks at."""
+        return replace(self, versions=self.versions[version : version + 1], turns=(0,))
+
 
 class AlternatingHolder(LocalHolder):
     """Rows in this process; each round looks at the next version of the columns that alternate.

@@ -10,13 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.errors import ParameterError
+from opboost.errors import DataError, ParameterError
 from opboost.trees.tree import PRESENT
 
 Singles = NDArray[np.float32]
 
 # Base probabilities that every version of XGBoost takes as they are; 3.2 and later clip others to them.
 PROBABILITIES = np.float32(1e-6), np.float32(1 - 1e-6)
+
+# XGBoost keeps numbers and squares of residuals in single precision.
+MAX_SINGLE, MAX_SINGLE_LABEL = float(np.finfo(np.float32).max), 1e18
+
+
+def check_single_precision(values: Values, what: str, *, most: float = MAX_SINGLE) -> None:
+    """Refuse numbers that are too large for single precision, in which XGBoost computes.
+
+    Raises
+    ------
+    DataError
+    """
+    if (np.abs(values) > most).any():
+        raise DataError(f"XGBoost needs {what} of magnitude {most:g} at most; found others")
 
 
 def conditions_above(thresholds: Values) -> Singles:

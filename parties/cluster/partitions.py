@@ -23,8 +23,10 @@ import pandas as pd
 
 from opboost.preprocess import own_features
 from opboost.schema import ColumnSchema, TableSchema
+from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import check_own_rows, check_single_precision
+from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.vertical import check_own_rows
 from parties.cluster.arrangement import arranged, numbered, partition_frame
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
@@ -246,7 +248,9 @@ def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
 def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
     table = read_stored(part, [*(column.name for column in columns), label])
     labels = read_labels(part, table[label], label)
-    check_own_rows((), labels, weights=np.ones(1), loss=loss, max_bin=0, engine="xgboost")
+    check_own_rows(
+        (), labels, weights=np.ones(len(labels)), loss=loss, parameters=BoostingParameters(), engine="xgboost"
+    )
     digest = hashlib.sha256(labels)
     for name, values in own_features(table, columns).items():
         check_single_precision(values, f"cells of column {name!r}")

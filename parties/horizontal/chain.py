@@ -26,7 +26,7 @@ from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
 from parties.session.termination import CHAIN_BROKEN
-from protocols.errors import PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
@@ -228,12 +228,12 @@ class _Chain:
         self._meet(name, lambda channel: channel.send(message))
 
     def _meet(self, name: str, step: Callable[[Channel], T]) -> T | None:
-        """Do a step with an owner; one that is gone is needed no more by an owner that has every tree."""
+        """Do a step with an owner; one that is gone or errs is needed no more by an owner that has every tree."""
         try:
             return step(self._channels[name])
         except PeerRestarted:
             raise
-        except PeerLost:
+        except ProtocolError:
             if len(self._turns) < self._job.n_turns:
                 raise
             del self._channels[name]

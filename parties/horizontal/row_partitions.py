@@ -117,9 +117,9 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
 
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
-        return [path.resolve() for path in data]
+        return [path.absolute() for path in data]
     found = data.glob("*.parquet") if is_folder(data) else data.parent.glob(data.name)
-    paths = sorted(path.resolve() for path in found)
+    paths = sorted(path.absolute() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")
     return paths

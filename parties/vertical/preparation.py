@@ -228,8 +228,8 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own = own_columns(whole, schema)
     check_device(parameters, run.model.engine)
-    weights = parameters.weighted(whole.labels, np.ones(whole.n_rows) if whole.weights is None else whole.weights, loss)
-    check_own_rows(own, whole.labels, loss=loss, max_bin=parameters.max_bin, engine=run.model.engine, weights=weights)
+    weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
+    check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=run.model.engine)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))

@@ -20,6 +20,10 @@ M = TypeVar("M", bound=Message)
 # How often a party that hears several peers looks for the next message.
 _LOOK_S = 0.002
 
+# More than a termination message takes, whatever its characters. Whoever waits for one peer looks at what the others
+# said last many times a second, and to decode 32 MB takes more than a second.
+MAX_ABORT_BYTES = 1 << 14
+
 # Characters of a peer's phase that are passed on to people.
 _MAX_PHASE = 80
 
@@ -147,11 +151,7 @@ class Channel(Protocol):
 def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
     """Exception for a lost peer: its termination message, if one is among the waiting messages."""
     for frames in waiting:
-        try:
-            message = decode(frames)
-        except DecodeError:
-            continue
-        if isinstance(message, Abort):
+        if (message := _last_word(frames)) is not None:
             return aborted(peer, message)
     return PeerLost(f"{peer} {otherwise}")
 
@@ -161,13 +161,17 @@ def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool | 
 
     With `begins_again`, whether it says that, or the opposite, about its sender.
     """
-    if not waiting:
-        return False
+    last = _last_word(waiting[-1]) if waiting else None
+    return last is not None and begins_again in (None, last.begins_again)
+
+
+def _last_word(frames: Sequence[Frame]) -> Abort | None:
+    """The termination message that these are, if they are one; longer ones wait undecoded until they are asked for."""
     try:
-        last = decode(waiting[-1])
+        message = decode(frames) if size_bytes(frames) <= MAX_ABORT_BYTES else None
     except DecodeError:
-        return False
-    return isinstance(last, Abort) and begins_again in (None, last.begins_again)
+        return None
+    return message if isinstance(message, Abort) else None
 
 
 def expect(channel: Channel, kind: type[M]) -> M:

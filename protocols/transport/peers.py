@@ -49,8 +49,7 @@ class Peers:
 
     def note_end(self, name: str) -> None:
         """The connection of a peer has ended, whatever its descriptor is by now."""
-        peer = self._peers[name]
-        if peer.connection is not None:
+        if (peer := self._peers[name]).connection is not None:
             peer.connection = replace(peer.connection, serial=-1)
 
     def note_flood(self, descriptor: int, amount: str) -> None:
@@ -296,5 +295,6 @@ class Peers:
             if peer.flood:
                 raise UnexpectedMessage(f"{other} {peer.flood}")
             is_gone = self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
-            if is_gone or ends_with_abort(peer.inbox):
+            # Who begins again may stay connected, and wait for this party to do so, too.
+            if is_gone or ends_with_abort(peer.inbox, begins_again=None if self._is_away(peer) else True):
                 raise self.lost(other, self.ending(other))

@@ -8,13 +8,14 @@ is passed over, and a line says so; DP-EBM (`interpret-core`) and `diffprivlib` 
     python scripts/reproduce/private_boosting.py --systems ours > ours.jsonl
     RIVALS/bin/python scripts/reproduce/private_boosting.py --systems rivals > rivals.jsonl
     python scripts/reproduce/private_boosting.py --systems DPBoosting --made-hard noise > noise.jsonl
-    python scripts/reproduce/private_boosting.py --read ours.jsonl rivals.jsonl
+    python scripts/reproduce/private_boosting.py --read ours.jsonl rivals.jsonl --draw scripts/figures/rows.svg
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -283,10 +284,34 @@ def read(files: list[Path]) -> None:
     )
 
 
+def draw(files: list[Path], out: Path) -> None:
+    """Draw a panel per table: scores against epsilon, a line per system; R^2 below 0 and AUC below .5 are left out."""
+    from matplotlib.figure import Figure
+
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    cells = pd.DataFrame([line for line in lines if "mean" in line])
+    names = [name for name in TABLES if name in set(cells["table"])]
+    figure = Figure(figsize=(12, 2.4 * math.ceil(len(names) / 4)), layout="constrained")
+    for place, name in enumerate(names):
+        axes = figure.add_subplot(math.ceil(len(names) / 4), 4, place + 1, title=name, xscale="log")
+        for number, system in enumerate([each for each in SYSTEMS if each in set(cells["system"])]):
+            own = cells[(cells["table"] == name) & (cells["system"] == system)].astype({"epsilon": float})
+            own = own[own["mean"] > (0.5 if name in TWO_CLASSES else 0)].sort_values("epsilon")
+            if system == "no privacy":
+                for level in own["mean"]:
+                    axes.axhline(level, color="grey", linestyle=":", label=system)
+            elif len(own):
+                axes.plot(own["epsilon"], own["mean"], marker=".", color=f"C{number}", label=system)
+        if not place:
+            axes.legend(fontsize="x-small")
+    figure.savefig(out, metadata={"Date": None})
+
+
 def main() -> None:
     """Measure, or read what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--read", type=Path, nargs="+")
+    parser.add_argument("--draw", type=Path, help="with --read: an SVG file")
     parser.add_argument("--data", type=Path, default=SHARED)
     parser.add_argument("--tables", type=lambda text: text.split(","), default=TABLES)
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
@@ -299,6 +324,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.read:
         read(arguments.read)
+        if arguments.draw:
+            draw(arguments.read, arguments.draw)
     else:
         measure(arguments)
 

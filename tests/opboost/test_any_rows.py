@@ -20,7 +20,8 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.validation import ValidationPlan
-from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, check_single_precision, train
+from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, train
 
 # Random tables per engine.
 N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))
@@ -46,7 +47,7 @@ LABELS = {
 # Objectives of one label that several labels may have.
 SEVERAL = {"binary:logistic", "reg:squarederror", "count:poisson"}
 VALUES = [0.0, 1.0, -1.0, np.nan, 1e308, -1e308, 5e-324, 1 + 2e-16, 1e38, 1e39]
-ONES = {"weights": np.ones(1)}
+ONES: dict[str, Any] = {"weights": np.ones(2), "parameters": BoostingParameters(max_bin=3)}
 WEIGHTS = [*[1.0] * 12, 3.0, 1e-18, 1e18, 1e-100, 1e100]
 
 
@@ -128,8 +129,9 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
     for seed in range(N_TABLES):
         draw = Draw(seed)
         try:
-            max_bin, weights = draw.parameters.max_bin, draw.parameters.weighted(draw.labels, draw.weights, draw.loss)
-            check_own_rows(draw.own, draw.labels, loss=draw.loss, max_bin=max_bin, engine=engine, weights=weights)
+            check_own_rows(
+                draw.own, draw.labels, weights=draw.weights, loss=draw.loss, parameters=draw.parameters, engine=engine
+            )
         except DataError:
             n_refused += 1
             continue
@@ -168,22 +170,31 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
     }
     for columns, labels, engine, words in refused.values():
         with pytest.raises(DataError, match=words):
-            check_own_rows(columns, labels, **ONES, loss=loss_by_name("binary:logistic"), max_bin=3, engine=engine)
+            check_own_rows(columns, labels, **ONES, loss=loss_by_name("binary:logistic"), engine=engine)
     numbers = loss_by_name("reg:squarederror")
-    check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, max_bin=3, engine="native")
+    check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, engine="native")
     with pytest.raises(DataError, match="XGBoost needs labels of magnitude"):
-        check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, max_bin=3, engine="xgboost")
+        check_own_rows([], np.array([0.0, 1e39]), **ONES, loss=numbers, engine="xgboost")
     check_single_precision(np.array([np.nan, -3e38]), "cells")
     # What is no positive number in single precision.
     gamma = loss_by_name("reg:gamma")
-    check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, max_bin=3, engine="native")
+    check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, engine="native")
     with pytest.raises(DataError, match="needs labels greater than 0"):
-        check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, max_bin=3, engine="xgboost")
+        check_own_rows([], np.array([1.0, 1e-300]), **ONES, loss=gamma, engine="xgboost")
+    # Labels are checked before classes are weighed.
+    classes, weighed = (
+        loss_by_name("binary:logistic"),
+        {**ONES, "parameters": BoostingParameters(class_weight="balanced")},
+    )
+    with pytest.raises(DataError, match="needs labels 0 and 1"):
+        check_own_rows([], np.array([0.0, 7.0]), **weighed, loss=classes, engine="xgboost")
     for weight in (1e-100, 1e100):
         weights = np.array([1.0, weight])
-        check_own_rows([], np.ones(2), loss=numbers, max_bin=3, engine="native", weights=weights)
+        check_own_rows([], np.ones(2), loss=numbers, parameters=BoostingParameters(), engine="native", weights=weights)
         with pytest.raises(DataError, match=r"XGBoost needs weights and their reciprocals of magnitude 1e\+18 at most"):
-            check_own_rows([], np.ones(2), loss=numbers, max_bin=3, engine="xgboost", weights=weights)
+            check_own_rows(
+                [], np.ones(2), loss=numbers, parameters=BoostingParameters(), engine="xgboost", weights=weights
+            )
 
 
 def test_a_metric_that_is_infinite_for_some_labels_can_be_kept() -> None:

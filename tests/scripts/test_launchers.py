@@ -13,6 +13,7 @@ import pytest
 
 from parties import cli
 from parties.commands.exit_codes import ExitCode
+from tests.support.processes import Command, finish
 from tests.support.sites import Site, Sites
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
@@ -30,15 +31,12 @@ def test_a_launcher_hands_its_arguments_to_the_command(script: str, monkeypatch:
 
 @pytest.mark.parametrize("script", COMMANDS)
 def test_a_fault_is_the_commands_sentence_and_exit_code(script: str, tmp_path: Path) -> None:
-    calls = ([str(SCRIPTS / f"{script}.py")], ["-m", "parties.cli", COMMANDS[script]])
-    ends = [
-        subprocess.run(
-            [sys.executable, *call, str(tmp_path / "run.yaml")], capture_output=True, text=True, timeout=60, check=False
-        )
-        for call in calls
-    ]
-    assert (ends[0].returncode, ends[0].stdout, ends[0].stderr) == (1, "", ends[1].stderr)
-    assert ends[0].stderr.startswith("error: ")
+    command = Command(COMMANDS[script], str(tmp_path / "run.yaml"))
+    call = [sys.executable, str(SCRIPTS / f"{script}.py"), str(tmp_path / "run.yaml")]
+    launched = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
+    ((_, _, said),) = finish(command)
+    assert (launched.returncode, launched.stdout, launched.stderr) == (1, "", said)
+    assert said.startswith("error: ")
 
 
 def test_a_launched_party_that_is_told_to_stop_says_so_and_tells_the_other_one(tmp_path: Path) -> None:

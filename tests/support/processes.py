@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -91,6 +92,8 @@ def _remove(*paths: Path) -> None:
 
 
 def _run(arguments: Sequence[str], said: Sequence[str], surroundings: tuple[str, int, dict[str, str]]) -> None:
+    # What was imported before the fork is neither looked through again nor copied for it.
+    gc.freeze()
     folder, umask, variables = surroundings
     os.chdir(folder)
     os.umask(umask)

@@ -108,7 +108,7 @@ def test_trees_see_what_the_mixture_does_not(monkeypatch: pytest.MonkeyPatch) ->
     """An own column turns the effect of a passive one round, so the mixture sees none: .63 against .52 (measured)."""
     run = Run(0.06, n_rows=1200)
     run.labels = np.sign(run.own) * (run.exact[0] - 25) / 8 + 0.3 * np.random.default_rng(1).normal(size=2400)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0, 0.0))
     refined = run.score(run.train())
     monkeypatch.setattr(opboost.fitting.noise_correction, "can_refine", lambda *_: False)
     assert refined > run.score(run.train()) + 0.05
@@ -134,7 +134,7 @@ def test_the_same_seed_grows_the_same_trees() -> None:
 def test_columns_that_say_nothing_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.02, is_useless=True)
     chosen = run.train()
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.ALONE, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.ALONE, 1.0, 0.0))
     alone = run.train()
     assert not len(list_tests(alone)["b"].ranks)
     assert run.score(chosen) > run.score(alone) - 0.02
@@ -148,7 +148,7 @@ def test_every_choice_trains_with_every_loss_and_engine(
 ) -> None:
     if engine == "xgboost":
         pytest.importorskip("xgboost")
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (choice, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (choice, 1.0, 0.0))
     run = Run(0.2, n_rows=600)
     cuts = np.quantile(run.labels, [1 / 3, 2 / 3] if loss.n_outputs == 3 else [0.5])
     labels = run.labels if isinstance(loss, SquaredError) else np.digitize(run.labels, cuts).astype(float)
@@ -164,22 +164,18 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
-@pytest.mark.parametrize("engine", ["native", "xgboost"])
-def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_draws_leave(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Scores are linear in the share, whether it is below 1 or above."""
-    if engine == "xgboost":
-        pytest.importorskip("xgboost")
-    run, scores = Run(0.1, n_rows=600), {}
-    for share in (0.2, 0.5, 1.0, 1.5):
-        found = (NoiseChoice.CORRECTED, share)
+def test_other_trees_have_the_share_of_the_scores_that_draws_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are linear in either share; that of the draws may be above 1."""
+    run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
+    for share, plain in ((0.2, 0.0), (1.0, 0.0), (1.5, 0.0), (1.0, 0.5), (0.2, 0.5)):
+        found = (NoiseChoice.CORRECTED_AND_PLAIN, share, plain)
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, found=found, **__: found)
-        scores[share] = run.routed(run.train(engine=engine))
-    per_share = (scores[1.0] - scores[0.2]) / 0.8
+        scores[share, plain] = run.routed(run.train(parameters=small))
+    per_share = (scores[1.0, 0.0] - scores[0.2, 0.0]) / 0.8
     assert per_share.std() > 0.1
-    assert scores[0.5] == pytest.approx(scores[1.0] - 0.5 * per_share, abs=1e-9)
-    assert scores[1.5] == pytest.approx(scores[1.0] + 0.5 * per_share, abs=1e-9)
+    assert scores[1.5, 0.0] == pytest.approx(scores[1.0, 0.0] + 0.5 * per_share, abs=1e-9)
+    assert scores[0.2, 0.5] == pytest.approx(scores[1.0, 0.5] - 0.4 * per_share, abs=1e-9)
+    assert (scores[1.0, 0.5] - scores[1.0, 0.0]).std() > 0.01
 
 
 def test_rows_of_no_weight_are_left_out_of_the_fit() -> None:
@@ -224,7 +220,7 @@ def test_filling_a_table_leaves_the_unfilled_one_as_it_is() -> None:
 
 def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.1)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0, 0.0))
     plan = ValidationPlan(np.arange(run.n_rows) % 5 == 0, (metric_by_name("rmse", SquaredError()),))
     for validation in (None, plan):
         grown = run.train(validation=validation)

@@ -115,7 +115,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
         site.run["wait"] = 90
     # The bank waits as long for the shop to come back; it starts when the shop knocks.
     parties.bank.run["wait"] = 5
-    parties.bank.run["model"] = MODEL | {"n_estimators": 200, "learning_rate": 0.05}
+    parties.bank.run["model"] = MODEL | {"n_estimators": 60, "learning_rate": 0.05}
     blocks = parties.shop.path / "runs" / "partitions"
     started = []
 

@@ -19,6 +19,7 @@ from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from protocols.errors import PeerAborted, UnexpectedMessage
 from protocols.messages.horizontal import TakeTurns
 from protocols.messages.message import Message
+from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing
 from tests.support.chains import ORDER, TERMS, Chain, owner_of, recipe
 from tests.support.recital import Recital
@@ -151,6 +152,20 @@ def test_a_lost_run_folder_is_noticed_before_a_second_tree_is_drawn(memory: Chai
     found = memory.run({name: memory.job(of, name) for name in ORDER})
     assert isinstance(found["w0"], Disagreement)
     assert "missing from this party's run folder; a second one is not drawn" in str(found["w0"])
+
+
+def test_an_owner_that_has_every_tree_is_done_whatever_another_one_says_at_the_end(memory: Chain) -> None:
+    of = recipe()
+    before = memory.run({name: memory.job(of, name) for name in ORDER})["w0"]
+    (memory.root / "run-w0" / "confirmed.json").unlink()
+    has_all = [TakeTurns(party=name, run_id="spring", terms=TERMS, n_held=6) for name in ORDER[1:]]
+    last = Abort(phase="saving the model", reason="its disk is full"), has_all[0]
+    others = {said.party: Recital(said.party, [said, word]) for said, word in zip(has_all, last, strict=True)}
+    after = run_chain_owner(memory.job(of, "w0"), others)
+    assert [tree.values.tolist() for tree in after.ensemble.trees] == [
+        tree.values.tolist() for tree in before.ensemble.trees
+    ]
+    assert not (memory.root / "run-w0" / "confirmed.json").exists()
 
 
 def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain) -> None:

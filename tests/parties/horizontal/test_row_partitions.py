@@ -193,6 +193,13 @@ def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     assert len(part_files(tmp_path / "parts" / "*.parquet", schema, objective=objective)) == 3
 
 
+def test_a_link_that_leads_to_itself_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "schema.yaml").write_text("columns: {}\n")
+    (tmp_path / "part.parquet").symlink_to("part.parquet")
+    with pytest.raises(TableError, match=r"part\.parquet cannot be read"):
+        part_files(tmp_path, tmp_path / "schema.yaml", objective="binary:logistic")
+
+
 def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_rows(tmp_path)
     found = files(tmp_path)

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.messages.fields import MAX_REASON
 from protocols.messages.prediction import Answers, Ask
-from protocols.messages.vertical import Done, RankChunk
-from protocols.transport.channel import Channel, abort, expect
-from protocols.transport.codec import Frame, size_bytes
+from protocols.messages.vertical import Abort, Done, RankChunk
+from protocols.transport.channel import Channel, abort, ends_with_abort, expect, farewell
+from protocols.transport.codec import Frame, encode, size_bytes
 from protocols.transport.memory import CAPACITY, MemoryChannel, memory_pair
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES
 
@@ -239,3 +240,12 @@ def test_bytes_that_are_no_message_are_refused(
     ends.channel(sender).send(Done())
     with pytest.raises(DecodeError):
         within(5, ends.channel(reader).receive)
+
+
+def test_of_what_waits_only_what_could_end_the_run_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    longest = Abort(phase="\U0010ffff" * 200, reason="\U0010ffff" * MAX_REASON)
+    assert ends_with_abort([encode(Done()), encode(longest)])
+    long = encode(Ask(ids=("k",) * 100_000, desensitized=True))
+    monkeypatch.setattr("protocols.transport.channel.decode", lambda frames: pytest.fail("decoded"))
+    assert not ends_with_abort([long])
+    assert isinstance(farewell("b", [long], "left"), PeerLost)

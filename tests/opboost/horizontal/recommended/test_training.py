@@ -13,7 +13,12 @@ from sklearn.metrics import roc_auc_score
 from opboost import DPBoostingClassifier, DPBoostingRegressor
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.recommended import training
-from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
+from opboost.horizontal.recommended.first_releases import (
+    NumberRange,
+    first_score_of_numbers,
+    first_scores_of_classes,
+    number_range,
+)
 from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -110,7 +115,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: list[tuple[float, int]]) -> None:
     """Every draw, its deviation and how many numbers there are; nothing else is drawn."""
-    X, y = table(200)
+    X, y = table(400)
     common: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (0, 1), "n_estimators": 3, "max_depth": 2}
     plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=n_classes == 0, counted=counts_sensitivity(3))
     steps = [(plan.score_std, 2**20, 2)]
@@ -248,6 +253,15 @@ def test_the_range_of_most_numbers_is_found_between_bounds_that_are_far_too_wide
     found = number_range(labels, (-width, width), mu=plan.mu, std=plan.labels_std, rng=seeded(1))
     assert found.lower < 0 < 0.6 < found.upper
     assert found.upper - found.lower <= max(2.0, width)
+
+
+def test_few_numbers_leave_their_bounds_after_a_single_round(draws: list[tuple[float, int]]) -> None:
+    """The same labels: 2.5 deviations of the noise tell nothing, 20 do."""
+    labels = np.random.default_rng(0).normal(0.3, 0.1, 1000)
+    found = [number_range(labels, (-4, 4), mu=0.1, std=std, rng=seeded(1)) for std in (400.0, 50.0)]
+    assert found[0] == NumberRange(-4, 4, 0.3)
+    assert found[1].upper - found[1].lower <= 4
+    assert draws == [(400.0 * 2**16, 16), (50.0 * 2**16, 16), (50.0 * 2**16, 16)]
 
 
 def test_no_numbers_and_no_records_leave_a_range() -> None:
