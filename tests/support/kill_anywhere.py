@@ -81,7 +81,7 @@ WAIT_S = 60
 HANG_S, MOST_S = WAIT_S + 30.0, 900.0
 
 # A link lasts so long at first, and longer with every break.
-LINK_S = 1.0
+LINK_S = 0.15
 
 # How often somebody who ended since its disk or a peer's was full, or a run folder lost, is started again.
 MOST_STARTS = 5
@@ -360,7 +360,9 @@ class _Trial:
         """Tell services to stop when the others have ended."""
         services = [name for name, command in self._commands.items() if command == "serve"]
         others = [process.exitcode for name, process in self._processes.items() if name not in services]
-        if services and not {None, -signal.SIGKILL} & set(others):
+        are_over = not {None, -signal.SIGKILL} & set(others)
+        comes_again = self._may_start_again and any(others) and max(self._n_starts.values()) < MOST_STARTS
+        if services and are_over and not comes_again:
             for process in (self._processes[name] for name in services):
                 if process.exitcode is None and process.pid not in self._told:
                     self._told.add(process.pid)
