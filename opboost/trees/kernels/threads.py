@@ -43,9 +43,9 @@ def idle_cores() -> int:
     """
     n_cores, n_helpers = os.cpu_count() or 1, n_threads() - 1
     try:
-        others = int(LOAD.read_text().split()[3].partition("/")[0]) - 1
-        if others > 0 and n_helpers > 0:
-            others -= min(_running_threads() - 1, n_helpers)
+        # Counted first: those that rest before the system's count is read are then none of the others.
+        running_helpers = min(_running_threads() - 1, n_helpers) if n_helpers else 0
+        others = int(LOAD.read_text().split()[3].partition("/")[0]) - 1 - running_helpers
     except (OSError, ValueError, IndexError):
         return n_cores
     return max(1, n_cores - max(others, 0))
