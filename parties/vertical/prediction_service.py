@@ -22,7 +22,7 @@ from parties.runs.run_log import RunLog
 from parties.tables.data_files import parts
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session
 from parties.vertical.rate_limits import Tally
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import ProtocolError
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 
@@ -210,9 +210,9 @@ def _log_session(log: RunLog, number: int, tally: Tally, n_bits: int, ending: st
 
 
 def _wait_until_gone(channel: Channel) -> None:
-    """Give the active party time to close its port, where it would be found again."""
+    """Give the active party time to close its port, where it would be found again, whatever it still says."""
     deadline = time.monotonic() + LEAVES_S
-    with suppress(PeerLost):
+    with suppress(ProtocolError):
         while time.monotonic() < deadline:
             channel.check()
             time.sleep(0.01)

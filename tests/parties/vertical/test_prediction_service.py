@@ -40,7 +40,7 @@ from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
-from protocols.messages.vertical import Done, Hello, Role, Task
+from protocols.messages.vertical import Abort, Done, Hello, Role, Task
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
@@ -182,6 +182,8 @@ def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_ta
             channel.send(Answers(status=np.zeros(1, np.uint8), bits=np.zeros((1, 1), np.uint8)))
             with pytest.raises(PeerAborted, match="sent 'answers' where a request was due"):
                 expect(channel, Answers)
+            # A bank that was told so may still say its own goodbye.
+            channel.send(Abort(phase="asking", reason="another party left"))
         assert "where a request was due" in service.wait_for("session", 2)
 
         mine, theirs = FORKS.Pipe()
