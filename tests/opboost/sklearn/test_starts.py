@@ -9,6 +9,9 @@ import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import OpBoostError, ParameterError
+from opboost.fitting import noise_correction
+from opboost.fitting.choice import choose
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.trees.losses import LambdaRank
 from parties.errors import Disagreement
 
@@ -52,7 +55,11 @@ def test_a_margin_of_a_classifier_is_a_raw_score(rows: tuple[np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("passive", [{}, PASSIVE, PASSIVE | {"answers": "cells"}, PASSIVE | {"epsilon": 0.5}], ids=str)
-def test_a_fit_goes_on_where_another_one_ended(rows: tuple[np.ndarray, np.ndarray], passive: dict[str, Any]) -> None:
+def test_a_fit_goes_on_where_another_one_ended(
+    rows: tuple[np.ndarray, np.ndarray], passive: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Trees on the own columns, which share the scores, are grown once, with the first ones.
+    monkeypatch.setattr(noise_correction, "choose", lambda *given, **named: (choose(*given, **named)[0], 1.0))
     table, target = rows
     labels = target > 0
     begun = OpBoostClassifier(**SMALL | passive).fit(table, labels)
@@ -60,6 +67,21 @@ def test_a_fit_goes_on_where_another_one_ended(rows: tuple[np.ndarray, np.ndarra
     at_once = OpBoostClassifier(**SMALL | passive | {"n_estimators": 10}).fit(table, labels)
     assert len(more.model_.ensemble.trees) == 10
     np.testing.assert_allclose(more.predict_proba(table), at_once.predict_proba(table), atol=1e-6)
+
+
+def test_a_fit_that_goes_on_adds_to_scores_that_trees_on_the_own_columns_share(
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 0.5))
+    table, target = rows
+    begun = OpBoostRegressor(**SMALL | PASSIVE).fit(table, target)
+    more = OpBoostRegressor(**SMALL | PASSIVE | {"n_estimators": 4}, continue_from=begun).fit(table, target)
+    before, after = begun.model_.ensemble.trees, more.model_.ensemble.trees
+    assert (len(before), len(after)) == (12, 16)
+    for tree, kept in zip(before, after, strict=False):
+        np.testing.assert_array_equal(np.sort(tree.values), np.sort(kept.values))
+    errors = [np.mean((one.predict(table) - target) ** 2) for one in (begun, more)]
+    assert errors[1] < errors[0]
 
 
 def test_another_release_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None:

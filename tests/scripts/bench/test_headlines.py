@@ -21,7 +21,7 @@ def headline(*options: str) -> dict[str, Any]:
 
 
 def test_workers_share_processes_and_their_cost_is_counted() -> None:
-    found = headline("--case", "workers", "--scale", "0.06", "--processes", "2", "--price", "3600")
+    found = headline("--case", "workers", "--scale", "0.015", "--processes", "2", "--price", "3600")
     assert (found["workers"], found["processes"], found["rounds"]) == (3, 2, 20)
     assert found["usd"] == pytest.approx(found["cpu_seconds"])
     assert found["bytes"] > 3 * 20 * 1000
