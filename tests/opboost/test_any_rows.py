@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from opboost.errors import DataError, ParameterError
-from opboost.fit_quality import training_quality
-from opboost.metrics import _metrics, metric_by_name
+from opboost.fit_quality import fit_quality, training_quality
+from opboost.metrics import _metrics, default_metric, metric_by_name
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.validation import ValidationPlan
 from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.uplift import measure_uplift
 from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, train
 
 # Random tables per engine.
@@ -220,6 +221,26 @@ def test_starting_scores_of_which_exponentials_or_sums_overflow_are_refused_of_t
             check_own_rows([], labels, **ONES, loss=loss, engine="native", margins=[np.array([0.0, -1.01 * most])])
     with pytest.raises(DataError, match="one column for each of its 1 outputs"):
         check_own_rows([], labels, **ONES, loss=loss, engine="native", margins=[labels, labels])
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "predicted"),
+    [
+        ("reg:squarederror", (1e-200, 2e-200), 0.0),
+        ("reg:squarederror", (0.0, 1e-155), 1.0),
+        ("count:poisson", (0.0, 1e9), 1e300),
+        ("reg:tweedie", (0.0, 1e9), 0.0),
+    ],
+)
+def test_held_out_records_that_no_metric_can_score_are_scored_in_numbers_that_files_hold(
+    objective: str, labels: tuple[float, ...], predicted: float
+) -> None:
+    loss, each = loss_by_name(objective), np.resize(labels, 20)
+    with np.errstate(all="ignore"):
+        models = np.full(20, predicted), np.full(20, predicted)[::-1] * 0.5
+        found = measure_uplift(loss, each, *models, is_scored=np.ones(20, np.bool_), seed=0)
+        fit = fit_quality(loss, each, models[0], basis="held-out records", metric=default_metric(loss))
+    json.dumps([asdict(found), fit and asdict(fit)], allow_nan=False)
 
 
 def test_a_metric_that_is_infinite_for_some_labels_can_be_kept() -> None:
