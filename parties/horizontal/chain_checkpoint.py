@@ -75,8 +75,9 @@ class ChainCheckpoint:
 
     @property
     def count(self) -> int:
-        """Number of turns whose trees are stored."""
-        return len({path.stem for path in (self._folder.path / "turns").glob("[0-9]*")})
+        """Number of turns up to the last one whose tree is stored."""
+        found = (path.stem for path in (self._folder.path / "turns").glob("[0-9]*"))
+        return max((1 + int(turn) for turn in found if turn.isdecimal()), default=0)
 
     def coins(self, rows: str, *, rng: BitSource) -> BitSource:
         """The coins of this owner's records, read from an earlier process of the run, or drawn and stored.
