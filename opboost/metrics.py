@@ -159,8 +159,8 @@ def pseudo_huber(labels: Values, predicted: Values, slope: float) -> float:
 
 
 def _or_chance(metric: Callable[[Values, Values], float], chance: float) -> Callable[[Values, Values], float]:
-    """A metric, and what chance would give where rows that are held out happen to be of one class."""
-    return lambda labels, scores: metric(labels, scores) if len(np.unique(labels)) > 1 else chance
+    """A metric, and what chance would give where rows that are held out do not differ as far as squares can tell."""
+    return lambda labels, scores: metric(labels, scores) if np.sum((labels - labels.mean()) ** 2) else chance
 
 
 _BINARY = (

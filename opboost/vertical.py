@@ -135,6 +135,7 @@ def check_own_rows(
     loss: Loss,
     parameters: BoostingParameters,
     engine: Engine,
+    margins: Sequence[Values] = (),
 ) -> None:
     """Refuse rows if training could fail on some selection of them.
 
@@ -145,6 +146,7 @@ def check_own_rows(
     DataError
     """
     loss.check_labels(labels)
+    loss.check_margins(margins)
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
@@ -262,8 +264,7 @@ def _check_rows(
         if length != len(labels):
             raise DataError(f"column {column.name!r} has {length} rows; there are {len(labels)} labels")
     loss.check_labels(labels)
-    if len(margins) not in (0, loss.n_outputs) or not all(np.isfinite(one.values).all() for one in margins):
-        raise DataError(f"margins must be finite, one column for each of {loss.n_outputs} outputs")
+    loss.check_margins([one.values for one in margins])
     if is_validated and (is_trained.all() or not is_trained.any()):
         raise DataError(
             f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"

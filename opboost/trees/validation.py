@@ -36,6 +36,11 @@ class Metric:
     is_higher_better: bool = False
 
 
+def finite(scores: Any) -> Any:
+    """Scores that files can hold: in place of an infinite one a number so large that differences are numbers too."""
+    return np.clip(np.nan_to_num(scores), -1e300, 1e300)
+
+
 class HeldOutRows(NamedTuple):
     """Rows that are not trained on.
 
@@ -125,10 +130,10 @@ class ValidationRows:
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
-        """Every metric of the predictions so far; of an infinite one the largest number, which files can hold."""
+        """Every metric of the predictions so far."""
         scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
         predictions = self._loss.predictions(scores.T)
-        return {one.name: float(np.nan_to_num(one.of(self._labels, predictions))) for one in self.metrics}
+        return {one.name: float(finite(one.of(self._labels, predictions))) for one in self.metrics}
 
     def start_tree(self, output: int) -> None:
         """Put all rows into the root."""

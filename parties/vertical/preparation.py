@@ -226,10 +226,10 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
             check_column(whole.features, column, clip=False)
     assert whole.labels is not None
     check_learnable(whole, run, schema)
-    own = own_columns(whole, schema)
-    check_device(parameters, run.model.engine)
+    own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
+    check_device(parameters, engine)
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
-    check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=run.model.engine)
+    check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))

@@ -13,14 +13,15 @@ import numpy as np
 import pytest
 
 from opboost.errors import DataError, ParameterError
-from opboost.fit_quality import training_quality
-from opboost.metrics import _metrics, metric_by_name
+from opboost.fit_quality import fit_quality, training_quality
+from opboost.metrics import _metrics, default_metric, metric_by_name
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.validation import ValidationPlan
 from opboost.trees.xgboost_numbers import check_single_precision
+from opboost.uplift import measure_uplift
 from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, train
 
 # Random tables per engine.
@@ -49,6 +50,7 @@ SEVERAL = {"binary:logistic", "reg:squarederror", "count:poisson"}
 VALUES = [0.0, 1.0, -1.0, np.nan, 1e308, -1e308, 5e-324, 1 + 2e-16, 1e38, 1e39]
 ONES: dict[str, Any] = {"weights": np.ones(2), "parameters": BoostingParameters(max_bin=3)}
 WEIGHTS = [*[1.0] * 12, 3.0, 1e-18, 1e18, 1e-100, 1e100]
+MARGINS = [*[0.0] * 30, 1.0, -1.0, 50.0, -50.0, 800.0, -800.0, 1e18, -1e39, 1e308]
 
 
 class Draw:
@@ -72,6 +74,8 @@ class Draw:
             OwnColumn("town", self.rng.choice([0.0, 1.0, 2.0, 3.0, np.nan], n_rows), is_categorical=True),
         ]
         self.parameters = BoostingParameters(**self._settings())
+        n_margins = self.loss.n_outputs if self.pick(0, 0, 0, 1) else 0
+        self.margins = [OwnColumn(f"start {k}", self.some(MARGINS, n_rows)) for k in range(n_margins)]
 
     def some(self, values: list[float], n_rows: int) -> np.ndarray:
         """A column of one value, two, or more."""
@@ -102,7 +106,19 @@ class Draw:
             settings["early_stopping_rounds"] = 1
         return settings
 
-    def selection(self) -> tuple[list[Column], np.ndarray, np.ndarray]:
+    def accept(self, engine: Engine) -> None:
+        """Check all rows."""
+        check_own_rows(
+            self.own,
+            self.labels,
+            weights=self.weights,
+            margins=[one.values for one in self.margins],
+            loss=self.loss,
+            parameters=self.parameters,
+            engine=engine,
+        )
+
+    def selection(self) -> tuple[list[Column], np.ndarray, np.ndarray, list[OwnColumn]]:
         """Some of the rows, with one column of ranks more: of one value, of several, with or without missing cells."""
         rows = np.flatnonzero(self.rng.random(len(self.labels)) < 0.5)
         rows = rows if len(rows) else np.array([0])
@@ -110,7 +126,8 @@ class Draw:
         n_ranks = self.pick(0, len(distinct))
         column = RankColumn("shop", 0, "c0", np.minimum(ranks, n_ranks).astype(np.uint8), n_ranks)
         own = [OwnColumn(one.name, one.values[rows], is_categorical=one.is_categorical) for one in self.own]
-        return [*own, column], self.labels[rows], self.weights[rows]
+        margins = [OwnColumn(one.name, one.values[rows]) for one in self.margins]
+        return [*own, column], self.labels[rows], self.weights[rows], margins
 
     def plan(self, n_rows: int) -> ValidationPlan | None:
         if n_rows < 2 or (self.parameters.early_stopping_rounds is None and self.pick(True, False)):
@@ -129,13 +146,11 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
     for seed in range(N_TABLES):
         draw = Draw(seed)
         try:
-            check_own_rows(
-                draw.own, draw.labels, weights=draw.weights, loss=draw.loss, parameters=draw.parameters, engine=engine
-            )
+            draw.accept(engine)
         except DataError:
             n_refused += 1
             continue
-        columns, labels, weights = draw.selection()
+        columns, labels, weights, margins = draw.selection()
         plan = draw.plan(len(labels))
         if plan is None and draw.parameters.early_stopping_rounds is not None:
             continue
@@ -151,6 +166,7 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
                 validation=plan,
                 engine=engine,
                 seed=1,
+                margins=margins,
             )
         model = bind(trained, list_tests(trained))
         fit = training_quality(trained, model, labels, None if plan is None else plan.is_held_out)
@@ -158,7 +174,7 @@ def test_any_selection_of_accepted_rows_trains_and_is_kept(tmp_path: Path, engin
         save_model(model, tmp_path / "model.json")
         assert load_model(tmp_path / "model.json").n_rounds == model.n_rounds
         n_trained += 1
-    assert n_trained > N_TABLES / 3
+    assert n_trained > N_TABLES / 4
     assert n_refused > N_TABLES / 50
 
 
@@ -195,6 +211,36 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
             check_own_rows(
                 [], np.ones(2), loss=numbers, parameters=BoostingParameters(), engine="xgboost", weights=weights
             )
+
+
+def test_starting_scores_of_which_exponentials_or_sums_overflow_are_refused_of_the_whole_file() -> None:
+    for objective, most in (("count:poisson", 50.0), ("survival:cox", 50.0), ("reg:squarederror", 1e18)):
+        loss, labels = loss_by_name(objective), np.ones(2)
+        check_own_rows([], labels, **ONES, loss=loss, engine="native", margins=[np.array([0.0, -most])])
+        with pytest.raises(DataError, match=rf"{objective} needs base margins of magnitude"):
+            check_own_rows([], labels, **ONES, loss=loss, engine="native", margins=[np.array([0.0, -1.01 * most])])
+    with pytest.raises(DataError, match="one column for each of its 1 outputs"):
+        check_own_rows([], labels, **ONES, loss=loss, engine="native", margins=[labels, labels])
+
+
+@pytest.mark.parametrize(
+    ("objective", "labels", "predicted"),
+    [
+        ("reg:squarederror", (1e-200, 2e-200), 0.0),
+        ("reg:squarederror", (0.0, 1e-155), 1.0),
+        ("count:poisson", (0.0, 1e9), 1e300),
+        ("reg:tweedie", (0.0, 1e9), 0.0),
+    ],
+)
+def test_held_out_records_that_no_metric_can_score_are_scored_in_numbers_that_files_hold(
+    objective: str, labels: tuple[float, ...], predicted: float
+) -> None:
+    loss, each = loss_by_name(objective), np.resize(labels, 20)
+    with np.errstate(all="ignore"):
+        models = np.full(20, predicted), np.full(20, predicted)[::-1] * 0.5
+        found = measure_uplift(loss, each, *models, is_scored=np.ones(20, np.bool_), seed=0)
+        fit = fit_quality(loss, each, models[0], basis="held-out records", metric=default_metric(loss))
+    json.dumps([asdict(found), fit and asdict(fit)], allow_nan=False)
 
 
 def test_a_metric_that_is_infinite_for_some_labels_can_be_kept() -> None:

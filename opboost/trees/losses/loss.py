@@ -6,7 +6,7 @@ saves a sixth of a second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,6 +32,8 @@ class Loss:
     name: ClassVar[str]
     score_type: ClassVar[type[np.floating]] = np.float32
     """What raw scores are kept in while trees grow."""
+    most_margin: ClassVar[float] = 1e18
+    """Largest magnitude of a raw score that a row may start at: squares fit into single precision."""
     max_delta_step: ClassVar[float] = 0.0
     """Bound of the leaves' magnitude that suits the loss; 0 for none."""
     predicts_labels: ClassVar[bool] = True
@@ -64,6 +66,17 @@ class Loss:
         """Refuse labels that the objective is not defined for."""
         if not (np.abs(labels) <= MAX_LABEL).all():
             raise DataError(f"{self.name} needs labels of magnitude {MAX_LABEL:g} at most; found others")
+
+    def check_margins(self, margins: Sequence[Values]) -> None:
+        """Refuse raw scores to start at, one array per output, of which gradients would overflow."""
+        if len(margins) not in (0, self.n_outputs):
+            raise DataError(
+                f"{self.name} needs base margins in one column for each of its {self.n_outputs} outputs; found "
+                f"{len(margins)} columns"
+            )
+        most = self.singles[0].most_margin
+        if not all((np.abs(one) <= most).all() for one in margins):
+            raise DataError(f"{self.name} needs base margins of magnitude {most:g} at most; found others")
 
     def labels_of_xgboost(self, labels: Values) -> Mapping[str, NDArray[Any]]:
         """Labels as XGBoost's matrices take them, by argument."""

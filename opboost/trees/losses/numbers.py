@@ -51,6 +51,8 @@ class LogMean(Loss):
     """A loss on the logarithm of a mean, of labels that are at least 0."""
 
     __slots__ = ()
+    # Far beyond the logarithm of any count or exposure; single precision holds its exponential, and sums of these.
+    most_margin: ClassVar[float] = 50.0
 
     def check_labels(self, labels: Values) -> None:
         if not ((labels >= 0) & (labels <= MAX_MEAN)).all():
