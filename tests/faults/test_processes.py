@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba import set_num_threads
 
 from parties.ledger.release_ledger import Ledger
 from tests.support.processes import FORKS
@@ -30,7 +31,8 @@ def run_command(arguments: list[str], said: str, faults: dict[str, float]) -> No
     descriptor = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(descriptor, stream)
-    os.environ |= {"NUMBA_NUM_THREADS": "1", "COLUMNS": "500"}
+    os.environ["COLUMNS"] = "500"
+    set_num_threads(1)
     for name, number in faults.items():
         FAULTS[name](number)
     sys.argv = ["opboost", *arguments]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba import set_num_threads
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
@@ -89,7 +90,7 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
     RunLog._auditor = watched  # type: ignore[method-assign]
     if victim and behind == "a round":
         slow_down()
-    os.environ["NUMBA_NUM_THREADS"] = "1"
+    set_num_threads(1)
     calls = {"active": train_active, "passive": train_passive, "coordinator": train_coordinator, "worker": train_worker}
     # Loops that were not compiled before take longer than the patience of these tests.
     warm_drawing([ColumnMechanism(ColumnSchema(name="any", lower=0, upper=1), MechanismSettings())])

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from numba import set_num_threads
 
 from parties.errors import Disagreement
 from parties.jobs.answer_vertical import serve_passive
@@ -43,7 +44,7 @@ def run(role: str, path: str, blow: str) -> None:
         return noted
 
     RunLog._auditor = watched  # type: ignore[method-assign]
-    os.environ["NUMBA_NUM_THREADS"] = "1"
+    set_num_threads(1)
     calls: dict[str, Callable[[], Any]] = {
         "bank": lambda: train_active(Path(path), insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(Path(path), insecure=False, terminal=SILENT),
