@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -189,6 +189,7 @@ def train(
     leaf_labels: Values | None = None,
     margins: Sequence[OwnColumn] = (),
     earlier: EarlierTrees | None = None,
+    watch: Callable[[], None] = lambda: None,
 ) -> TrainedTrees:
     """Train trees on own columns and rank columns side by side.
 
@@ -199,7 +200,7 @@ def train(
     there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
     are any, and at those of `earlier` trees, which the new ones follow. Labels of several outputs have the shape
-    ``(n_rows, n_outputs)``; each has trees of its own, in common bins.
+    ``(n_rows, n_outputs)``; each has trees of its own, in common bins. `watch` is called after trees that no round has.
 
     Raises
     ------
@@ -223,7 +224,7 @@ def train(
     binned = (
         None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
     )
-    recipe, choice = Recipe(parameters, loss, limits, seed), None if earlier is None else earlier.choice
+    recipe, choice = Recipe(parameters, loss, limits, seed, watch), None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         filled = fill(

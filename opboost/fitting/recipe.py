@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,12 +42,15 @@ class Recipe:
     loss : Loss
     constraints : Constraints
     seed : int or None
+    watch : callable
+        Called after every tree that is grown here; may end all by raising.
     """
 
     parameters: BoostingParameters
     loss: Loss
     constraints: Constraints
     seed: int | None
+    watch: Callable[[], None] = lambda: None
 
     @property
     def n_classes(self) -> int:
@@ -90,6 +93,7 @@ class Recipe:
             constraints=self.constraints,
             alternates=alternates,
             seed=self.seed,
+            on_round=lambda _: self.watch(),
         )
         return trees, base_scores
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from parties.progress import Progress
 from protocols.errors import ProtocolError
@@ -28,30 +28,39 @@ def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress
         progress(step, done, total)
         if time.monotonic() - last_look > HEARTBEAT_S:
             last_look = time.monotonic()
-            _look(channels)
+            _ends(channels)
 
     return report
 
 
 @contextmanager
-def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
+def heartbeats(channels: Sequence[Channel]) -> Iterator[Callable[[], None]]:
     """Send heartbeats from a thread during the block, which must not use the channels itself.
 
     They say that the block is not over, and not that it makes progress.
+
+    Yields
+    ------
+    callable
+        Raises if a peer ended the run or is gone, so that the block need not be finished.
     """
-    is_over, failures = threading.Event(), list[BaseException]()
+    is_over, failures, ends = threading.Event(), list[BaseException](), list[ProtocolError]()
 
     def look() -> None:
         try:
             while not is_over.wait(HEARTBEAT_S):
-                _look(channels)
+                ends.extend(_ends(channels))
         except BaseException as error:
             failures.append(error)
+
+    def raise_end() -> None:
+        if ends:
+            raise ends[0]
 
     thread = threading.Thread(target=look, name="opboost heartbeats", daemon=True)
     thread.start()
     try:
-        yield
+        yield raise_end
     finally:
         is_over.set()
         thread.join()
@@ -59,7 +68,12 @@ def heartbeats(channels: Sequence[Channel]) -> Iterator[None]:
         raise failures[0]
 
 
-def _look(channels: Sequence[Channel]) -> None:
+def _ends(channels: Sequence[Channel]) -> list[ProtocolError]:
+    """Look after all peers; why some of them are not there any more."""
+    found = []
     for channel in channels:
-        with suppress(ProtocolError):
+        try:
             channel.check()
+        except ProtocolError as error:
+            found.append(error)
+    return found

@@ -128,12 +128,12 @@ def grow_trees(
         parameters = replace(parameters, early_stopping_rounds=None)
     # What comes before the first round, such as the fit of noise correction, reports nothing.
     with ExitStack() as before_rounds:
-        before_rounds.enter_context(heartbeats(channels))
-        watch = _watch(channels, job.on_round, progress)
+        raise_end = before_rounds.enter_context(heartbeats(channels))
+        after_round = _watch(channels, job.on_round, progress)
 
         def on_round(report: RoundReport) -> bool | None:
             before_rounds.close()
-            return watch(report)
+            return after_round(report)
 
         return train(
             columns,
@@ -152,6 +152,7 @@ def grow_trees(
             leaf_labels=None if job.noised_labels is None else job.labels,
             margins=job.margins,
             earlier=None if job.earlier is None else job.earlier.model,
+            watch=raise_end,
         )
 
 

@@ -144,7 +144,7 @@ class Session:
         for channel in self._channels:
             channel.check()
 
-    def heartbeats(self) -> AbstractContextManager[None]:
+    def heartbeats(self) -> AbstractContextManager[Callable[[], None]]:
         """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
         return heartbeats(self._channels)
 

@@ -48,8 +48,11 @@ def test_steps_are_reported_and_the_channels_looked_at_by_the_thread_that_works(
 
 def test_work_that_reports_nothing_is_looked_after_until_it_is_over() -> None:
     channel = Watched(PeerLost("shop is gone"))
-    with heartbeats([channel]):  # type: ignore[list-item]
+    with heartbeats([channel]) as raise_end:  # type: ignore[list-item]
         time.sleep(0.2)
+        # The work may be over here, since nobody is there for its result.
+        with pytest.raises(PeerLost, match="shop is gone"):
+            raise_end()
     n_looks = len(channel.looks)
     assert n_looks > 2
     assert threading.current_thread().name not in channel.looks
