@@ -153,14 +153,15 @@ def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: 
 
 
 class _Chain:
-    """Protocol state of one owner."""
+    """Protocol state of one owner; others that were done are met again where a tree was lost since."""
 
     def __init__(self, job: ChainJob, channels: Mapping[str, Channel], phase: Phase, progress: Progress) -> None:
         self._job = job
-        self._channels = {name: one for name, one in channels.items() if name not in job.checkpoint.confirmed}
         self._phase = phase
         self._progress = progress
         self._turns = job.checkpoint.read(job.recipe, is_own=lambda turn: turn % len(job.order) == job.place)
+        done = job.checkpoint.confirmed if len(self._turns) == job.n_turns else ()
+        self._channels = {name: one for name, one in channels.items() if name not in done}
         self._held: dict[str, int] = {}
         self._owner: Owner
 

@@ -66,7 +66,7 @@ class WorkerCheckpoint:
     Raises
     ------
     RunFolderError
-        If neither copy of a file can be read.
+        If neither copy of a file can be read, or the run was over and the model is gone, as the key of its noise is.
     """
 
     def __init__(self, folder: RunFolder, *, charge: Callable[[], None] = lambda: None) -> None:
@@ -79,6 +79,11 @@ class WorkerCheckpoint:
         self.answered = Answered()
         if folder.has_released:
             before = read_either(self._path, _ANSWERS)
+            if not (before.key or folder.has_model):
+                raise RunFolderError(
+                    f"{folder.path} holds a run that was over, and its model.json is missing; bring it back or choose "
+                    "another run_id. Nothing was sent"
+                )
             self._rows, self.answered = before.table, before.answered
             self._key = bytes.fromhex(before.key) or self._key
 

@@ -141,7 +141,7 @@ class WorkerGroup:
         if total.shape != (length,):
             raise RunFolderError("the journal of the run has sums of other questions. Nothing was released")
         self._n_sums, self._n_wanted = self._n_sums + 1, 0
-        self._n_returns.clear()
+        self._n_returns = Counter({name: n - 1 for name, n in self._n_returns.items() if n > 1})
         return total
 
     def _try_round(self, length: int) -> NDArray[np.int64] | None:
@@ -269,14 +269,15 @@ class WorkerGroup:
     def _let_in(self, *heard: str) -> None:
         """Let in whoever joined, or was heard, again; each is told what it has missed.
 
-        Who comes back more than `MAX_AWAITED` times within one sum is expelled: the round would begin anew without end.
+        Who comes back more than once for every sum, and `MAX_AWAITED` times beyond, is expelled: each time may cost
+        `patience_s`, and the round could begin anew without end.
         """
         for worker in self._connections.all.values():
             if worker.returns or worker.name in heard:
                 worker.is_in, worker.returns = True, False
                 self._n_returns[worker.name] += 1
                 if self._n_returns[worker.name] > MAX_AWAITED:
-                    self._connections.expel(worker, f"it came back more than {MAX_AWAITED} times within one sum")
+                    self._connections.expel(worker, f"it came back {MAX_AWAITED} times more than there were sums")
                     continue
                 self.note("returned", f"{worker.name} takes part again")
                 self._catch_up(worker)

@@ -154,6 +154,17 @@ def test_a_lost_run_folder_is_noticed_before_a_second_tree_is_drawn(memory: Chai
     assert "missing from this party's run folder; a second one is not drawn" in str(found["w0"])
 
 
+def test_an_owner_that_has_lost_anothers_tree_asks_those_again_that_had_said_that_they_are_done(memory: Chain) -> None:
+    of = recipe()
+    before = memory.run({name: memory.job(of, name) for name in ORDER})["w0"]
+    for kept in (memory.root / "run-w0" / "turns").glob("0005.*"):
+        kept.unlink()
+    for name in ("w1", "w2"):
+        (memory.root / f"run-{name}" / "confirmed.json").unlink()
+    after = memory.run({name: memory.job(of, name) for name in ORDER})["w0"]
+    assert leaves(after.ensemble) == leaves(before.ensemble)
+
+
 def test_an_owner_that_has_every_tree_is_done_whatever_another_one_says_at_the_end(memory: Chain) -> None:
     of = recipe()
     before = memory.run({name: memory.job(of, name) for name in ORDER})["w0"]

@@ -33,6 +33,10 @@ def test_a_restarted_worker_has_what_it_answered_and_the_same_coins_and_noise(fo
     again.check_rows("rows")
     again.conclude()
     assert folder.read_json("answers.json")["answers.json"]["key"] == ""
+    # Without the key nothing is answered again: the last sum would have other noise.
+    with pytest.raises(RunFolderError, match=r"model\.json is missing.* Nothing was sent"):
+        WorkerCheckpoint(folder)
+    folder.write_json("model.json", {})
     assert WorkerCheckpoint(folder).bits().words(4).tolist() != checkpoint.bits().words(4).tolist()
 
 

@@ -136,6 +136,20 @@ def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_the
     assert not made._connections.awaited()
 
 
+def test_a_worker_that_comes_back_more_than_once_for_every_sum_is_expelled() -> None:
+    """Each return may be followed by `patience` in which nothing comes."""
+    journal = RoundJournal()
+    made, _ = group(2, journal=journal)
+    once, often = made._connections.all.values()
+    for number in range(4 * MAX_AWAITED):
+        journal.note_sum(number, np.zeros(1, np.int64))
+        for worker in (once, often, often)[: 2 if often.is_over else 3]:
+            made._let_in(worker.name)
+        made.total(1)
+    assert often.is_over
+    assert once.is_in
+
+
 def test_only_the_questions_about_the_trees_that_are_grown_are_told_again() -> None:
     made, far = group(2)
     for number in range(2):
