@@ -28,7 +28,7 @@ from opboost.trees.xgboost_engine import load_xgboost
 from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
 # Sums of squares of gradients must not overflow.
-MAX_WEIGHT = 1e100
+MAX_WEIGHT, MAX_WEIGHTED = 1e100, 1e140
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,8 @@ def check_own_rows(
     """
     loss.check_labels(labels)
     loss.check_margins(margins)
+    if np.nan_to_num(np.abs(labels), posinf=0).max(initial=0) * weights.max(initial=0) > MAX_WEIGHTED:
+        raise DataError(f"training needs labels times weights of magnitude {MAX_WEIGHTED:g} at most; found others")
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))

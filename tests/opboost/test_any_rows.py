@@ -213,6 +213,19 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
             )
 
 
+def test_labels_and_weights_of_whose_product_squares_overflow_are_refused_of_the_whole_file() -> None:
+    numbers, parameters = loss_by_name("reg:squarederror"), BoostingParameters()
+    rest: dict[str, Any] = {"loss": numbers, "parameters": parameters, "engine": "native"}
+    labels, weights = np.resize([0.0, 1e40], 200), np.full(200, 1e100)
+    check_own_rows([], labels, weights=weights, **rest)
+    train([OwnColumn("a", np.arange(200.0))], labels, weights, loss=numbers, parameters=parameters, seed=1)
+    with pytest.raises(DataError, match=r"labels times weights of magnitude 1e\+140 at most"):
+        check_own_rows([], labels * 1e20, weights=weights, **rest)
+    # A time without an upper bound.
+    times = np.array([[1.0, np.inf], [1.0, 2.0]])
+    check_own_rows([], times, weights=weights[:2], **rest | {"loss": loss_by_name("survival:aft", n_labels=2)})
+
+
 def test_starting_scores_of_which_exponentials_or_sums_overflow_are_refused_of_the_whole_file() -> None:
     for objective, most in (("count:poisson", 50.0), ("survival:cox", 50.0), ("reg:squarederror", 1e18)):
         loss, labels = loss_by_name(objective), np.ones(2)
