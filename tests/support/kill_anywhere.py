@@ -17,6 +17,7 @@ import signal
 import sqlite3
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import weakref
@@ -337,6 +338,17 @@ def run_trial(root: Path, scene: str, fault: Fault | None) -> Outcome:
     )
 
 
+# An exit code can be read once. Starting a process looks for those of all others, of other threads' trials too.
+_EXIT_CODES = threading.Lock()
+
+
+def _exit_code(process: Any) -> int | None:
+    """The exit code of a process that has ended."""
+    with _EXIT_CODES:
+        code: int | None = process.exitcode
+        return code
+
+
 class _Trial:
     """The processes of a trial."""
 
@@ -353,18 +365,18 @@ class _Trial:
     @property
     def codes(self) -> tuple[int | None, ...]:
         """Exit codes; a service that was told to stop before it listened to that has done so, too."""
-        found = {name: process.exitcode for name, process in self._processes.items()}
+        found = {name: _exit_code(process) for name, process in self._processes.items()}
         return tuple(0 if code == -signal.SIGTERM else code for code in found.values())
 
     def _stop_services(self) -> None:
         """Tell services to stop when the others have ended."""
         services = [name for name, command in self._commands.items() if command == "serve"]
-        others = [process.exitcode for name, process in self._processes.items() if name not in services]
+        others = [_exit_code(process) for name, process in self._processes.items() if name not in services]
         are_over = not {None, -signal.SIGKILL} & set(others)
         comes_again = self._may_start_again and any(others) and max(self._n_starts.values()) < MOST_STARTS
         if services and are_over and not comes_again:
             for process in (self._processes[name] for name in services):
-                if process.exitcode is None and process.pid not in self._told:
+                if _exit_code(process) is None and process.pid not in self._told:
                     self._told.add(process.pid)
                     process.terminate()
 
@@ -375,7 +387,8 @@ class _Trial:
         blow = self._fault if is_struck else None
         arguments = self._commands[name], self._paths[name], blow
         self._processes[name] = FORKS.Process(target=take_part, args=arguments, daemon=True)
-        self._processes[name].start()
+        with _EXIT_CODES:
+            self._processes[name].start()
 
     def supervise(self, began: float) -> int:
         """Start all, again who was killed, and let go on who stands still; returns how often somebody was struck."""
@@ -417,7 +430,7 @@ class _Trial:
         while time.monotonic() - began < MOST_S and self.still_s < HANG_S:
             self._look_for_life()
             for name, process in list(self._processes.items()):
-                code, struck = process.exitcode, self._root / name / "struck"
+                code, struck = _exit_code(process), self._root / name / "struck"
                 may_start = self._may_start_again and self._n_starts[name] < MOST_STARTS
                 if self._fault is not None and name == self._fault.victim and self._n_starts[name] == 1 and code:
                     self.first_code = code if code > 0 else None
