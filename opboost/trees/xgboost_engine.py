@@ -241,7 +241,7 @@ def training_settings(
         "alpha": parameters.reg_alpha,
         "gamma": parameters.gamma,
         "min_child_weight": parameters.min_child_weight,
-        "max_delta_step": constraints.max_delta_step,
+        "max_delta_step": min(filter(None, (constraints.max_delta_step, loss.longest_step)), default=0.0),
         "subsample": parameters.subsample,
         "colsample_bytree": parameters.colsample_bytree,
         "colsample_bylevel": parameters.colsample_bylevel,

@@ -213,6 +213,16 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
             )
 
 
+def test_amounts_that_differ_a_thousandfold_train_with_xgboost() -> None:
+    pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
+    sizes, gamma = np.resize([0.0, 1.0], 2000), loss_by_name("reg:gamma")
+    amounts = np.where(sizes == 0, 10.0, 1e4)
+    rest: dict[str, Any] = {"loss": gamma, "parameters": BoostingParameters(n_estimators=30), "engine": "xgboost"}
+    trained = train([OwnColumn("a", sizes)], amounts, np.ones(2000), seed=1, **rest)
+    scores = bind(trained, {}).predict(sizes[:2, None])
+    np.testing.assert_allclose(scores, [10.0, 1e4], rtol=0.1)
+
+
 def test_labels_and_weights_of_whose_product_squares_overflow_are_refused_of_the_whole_file() -> None:
     numbers, parameters = loss_by_name("reg:squarederror"), BoostingParameters()
     rest: dict[str, Any] = {"loss": numbers, "parameters": parameters, "engine": "native"}

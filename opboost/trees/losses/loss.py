@@ -36,6 +36,8 @@ class Loss:
     """Largest magnitude of a raw score that a row may start at: squares fit into single precision."""
     max_delta_step: ClassVar[float] = 0.0
     """Bound of the leaves' magnitude that suits the loss; 0 for none."""
+    longest_step: ClassVar[float] = 0.0
+    """Bound of the leaves' magnitude behind which XGBoost's single precision overflows; 0 for none."""
     predicts_labels: ClassVar[bool] = True
     """Whether predictions lie near labels, or are probabilities of them, so that squared errors compare models."""
 

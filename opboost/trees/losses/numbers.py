@@ -53,6 +53,8 @@ class LogMean(Loss):
     __slots__ = ()
     # Far beyond the logarithm of any count or exposure; single precision holds its exponential, and sums of these.
     most_margin: ClassVar[float] = 50.0
+    # A Newton step far beyond the logarithm of a ratio of labels: it only leads back.
+    longest_step: ClassVar[float] = 10.0
 
     def check_labels(self, labels: Values) -> None:
         if not ((labels >= 0) & (labels <= MAX_MEAN)).all():
