@@ -62,7 +62,7 @@ class ChainJob:
     before_turn : callable
         Called before a tree is drawn; may refuse by raising.
     wait_s : float
-        How long the greeting of an owner is waited for while the others are looked after.
+        How long the greetings of all owners are waited for while they are looked after.
     """
 
     party: str
@@ -175,8 +175,8 @@ class _Chain:
         for name in sorted(self._channels, key=lambda name: name not in job.calls):
             if name in job.calls:
                 self._send(name, mine)
+        deadline = time.monotonic() + job.wait_s
         for name in sorted(self._channels, key=lambda name: name in job.calls):
-            deadline = time.monotonic() + job.wait_s
             while (one := self._channels.get(name)) and not one.is_ready() and time.monotonic() < deadline:
                 self._look_around()
             if one and (said := self._meet(name, first_word)) is not None:
