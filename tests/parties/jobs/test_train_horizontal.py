@@ -215,7 +215,7 @@ def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp
     clinics.runs["w2"]["wait"] = 0.2
     assert isinstance(clinics.in_thread("w2").get(timeout=60), PeerLost)
     folder = RunFolder(clinics.folder("w2"))
-    folder.write_json("answers.json", {"table": "that of other rows", "key": "", "answered": {"n_trees": 2}})
+    folder.write_json("answers.json", {"table": "that of other rows", "key": "00" * 32, "answered": {"n_trees": 2}})
     folder.mark_release()
     assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
 
