@@ -27,12 +27,11 @@ hypothesis.settings.load_profile("opboost")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without the garbage collector, which need not look through them and all modules again later on."""
+    """Collect tests without the garbage collector."""
     gc.disable()
     try:
         return (yield)
     finally:
-        gc.freeze()
         gc.enable()
 
 
