@@ -16,7 +16,6 @@ from opboost.cell_grid import cells_of
 from opboost.metrics import default_metric, evaluate, gini, ks, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, LambdaRank, Logistic, Loss
 from opboost.trees.tree import Ensemble
-from opboost.trees.validation import finite
 from opboost.vertical import OwnColumn, TrainedTrees
 
 # Rows that are looked at, spread evenly over all there are.
@@ -69,8 +68,7 @@ def fit_quality(loss: Loss, labels: Values, predictions: Values, *, basis: str, 
     of_labels = labels.reshape(len(labels), -1).T
     if len(labels) == 0 or not all(np.sum((one - one.mean()) ** 2) for one in of_labels):
         return None
-    metrics = {name: float(finite(score)) for name, score in evaluate(loss, labels, predictions).items()}
-    found = FitQuality(basis=basis, n_rows=len(labels), metrics=metrics, metric=metric)
+    found = FitQuality(basis=basis, n_rows=len(labels), metrics=evaluate(loss, labels, predictions), metric=metric)
     if predictions.ndim == 2:
         return found
     if isinstance(loss, Logistic):
@@ -127,7 +125,7 @@ def model_quality(
     if final is None:
         return None
     points = zip(ends, predictions, strict=True)
-    return replace(final, curve=tuple((end, float(finite(metric.of(labels, predicted)))) for end, predicted in points))
+    return replace(final, curve=tuple((end, metric.score(labels, predicted)) for end, predicted in points))
 
 
 def _staged_scores(

@@ -30,7 +30,7 @@ from opboost.trees.losses import (
 )
 from opboost.trees.losses.ranking import mean_average_precision, ndcg
 from opboost.trees.losses.survival import signed_times
-from opboost.trees.validation import Metric
+from opboost.trees.validation import Metric, finite
 
 
 def auc(labels: Values, scores: Values) -> float:
@@ -272,18 +272,18 @@ def main_metric(loss: Loss) -> Metric:
 
 
 def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float]:
-    """The usual metrics of an objective; the first one is the main one."""
+    """The usual metrics of an objective, as files can hold them; the first one is the main one."""
     match loss:
         case Several(each):
             found = [evaluate(each, *pair) for pair in zip(labels.T, predictions.T, strict=True)]
             return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
         case SquaredError():
-            return {"r2": r2(labels, predictions), "rmse": rmse(labels, predictions)}
+            return {"r2": finite(r2(labels, predictions)), "rmse": finite(rmse(labels, predictions))}
         case Softmax() | Ordinal():
             chosen = predictions.argmax(axis=1).astype(np.float64)
             return {"accuracy": 1 - error_rate(labels, chosen), "mlogloss": log_loss(labels, predictions)}
     names = ("auc", "error", "logloss") if isinstance(loss, Logistic) else tuple(_metrics(loss))[:2]
-    return {name: _metrics(loss)[name].of(labels, predictions) for name in names}
+    return {name: _metrics(loss)[name].score(labels, predictions) for name in names}
 
 
 def metrics_of(given: str | Metric | Sequence[str | Metric] | None, loss: Loss) -> tuple[Metric, ...]:

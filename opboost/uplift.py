@@ -16,7 +16,6 @@ from opboost.metrics import main_metric
 from opboost.trees.losses import LambdaRank, Loss
 from opboost.trees.losses.ranking import ndcg_of_groups
 from opboost.trees.tree import Ensemble
-from opboost.trees.validation import finite
 
 N_RESAMPLES = 500
 
@@ -114,7 +113,7 @@ def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, 
     if len(np.unique(labels[is_scored] if n_scored else labels)) < 2:
         return replace(found, reason="the labels of the held-out records have a single value")
     if not n_scored:
-        return replace(found, alone=float(finite(metric.of(labels, alone))))
+        return replace(found, alone=metric.score(labels, alone))
     labels, alone, joint = labels[is_scored], alone[is_scored], joint[is_scored]
     rng, models = np.random.default_rng(seed), (alone, joint)
     # Rows of a group belong together: groups are drawn, and a metric is the mean of theirs.
@@ -124,8 +123,7 @@ def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, 
     if of_groups is not None:
         scores = np.array([[each[drawn].mean() for drawn in samples] for each in of_groups])
     else:
-        scores = np.array([[metric.of(labels[rows], model[rows]) for rows in samples] for model in models])
-    scores = finite(scores)
+        scores = np.array([[metric.score(labels[rows], model[rows]) for rows in samples] for model in models])
     uplifts = sign * (scores[1] - scores[0])
     low, high = np.quantile(uplifts[1:], _ENDS).tolist()
     return replace(found, alone=scores[0, 0], joint=scores[1, 0], uplift=uplifts[0], low=low, high=high)

@@ -35,10 +35,14 @@ class Metric:
     of: Callable[[Values, Values], float]
     is_higher_better: bool = False
 
+    def score(self, labels: Values, predictions: Values) -> float:
+        """The metric of these rows, as files can hold it."""
+        return finite(self.of(labels, predictions))
 
-def finite(scores: Any) -> Any:
-    """Scores that files can hold: in place of an infinite one a number so large that differences are numbers too."""
-    return np.clip(np.nan_to_num(scores), -1e300, 1e300)
+
+def finite(score: float) -> float:
+    """A score that files can hold: in place of an infinite one a number so large that differences are numbers too."""
+    return float(np.clip(np.nan_to_num(score), -1e300, 1e300))
 
 
 class HeldOutRows(NamedTuple):
@@ -133,7 +137,7 @@ class ValidationRows:
         """Every metric of the predictions so far."""
         scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
         predictions = self._loss.predictions(scores.T)
-        return {one.name: float(finite(one.of(self._labels, predictions))) for one in self.metrics}
+        return {metric.name: metric.score(self._labels, predictions) for metric in self.metrics}
 
     def start_tree(self, output: int) -> None:
         """Put all rows into the root."""

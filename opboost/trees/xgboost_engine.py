@@ -22,7 +22,7 @@ from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
 from opboost.trees.losses.ranking import Groups
 from opboost.trees.rows import SortedRows
 from opboost.trees.tree import Tree
-from opboost.trees.validation import HeldOutRows, History, Metric, finite
+from opboost.trees.validation import HeldOutRows, History, Metric
 from opboost.trees.xgboost_trees import trees_of_booster
 
 if TYPE_CHECKING:
@@ -285,5 +285,5 @@ def _objective(loss: Loss, labels: Values, weights: Values) -> Any:
 
 
 def _scored(metrics: tuple[Metric, ...], labels: Values, predicted: Values) -> list[tuple[str, float]]:
-    """The metrics of XGBoost's predictions; of infinite ones the largest number."""
-    return [(m.name, float(finite(m.of(labels, predicted.astype(np.float64))))) for m in metrics]
+    """The metrics of XGBoost's predictions."""
+    return [(metric.name, metric.score(labels, predicted.astype(np.float64))) for metric in metrics]

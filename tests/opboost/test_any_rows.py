@@ -14,7 +14,7 @@ import pytest
 
 from opboost.errors import DataError, ParameterError
 from opboost.fit_quality import fit_quality, training_quality
-from opboost.metrics import _metrics, default_metric, metric_by_name
+from opboost.metrics import _metrics, default_metric, evaluate, metric_by_name
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
@@ -263,7 +263,8 @@ def test_held_out_records_that_no_metric_can_score_are_scored_in_numbers_that_fi
         models = np.full(20, predicted), np.full(20, predicted)[::-1] * 0.5
         found = measure_uplift(loss, each, *models, is_scored=np.ones(20, np.bool_), seed=0)
         fit = fit_quality(loss, each, models[0], basis="held-out records", metric=default_metric(loss))
-    json.dumps([asdict(found), fit and asdict(fit)], allow_nan=False)
+        metrics = fit and evaluate(loss, each, models[0])
+    json.dumps([asdict(found), fit and asdict(fit), metrics], allow_nan=False)
 
 
 def test_a_metric_that_is_infinite_for_some_labels_can_be_kept() -> None:
