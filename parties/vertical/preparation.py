@@ -30,10 +30,10 @@ from parties.runs.journal import Journal, Records
 from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
-from parties.tables.keyed_table import named_rows, with_keys
+from parties.tables.keyed_table import named_rows, read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
@@ -273,9 +273,8 @@ def _whole_table(
 ) -> PartyTable:
     """Read a run's data file."""
     align = run.align
-    read = partial(read_table, run.data, schema, ignore=(*ignore, *align.key_columns), by_column=True, cache=cache)
-    table = read(needs_label=run.role == "active", duplicates=align.duplicates)
-    return with_keys(table, align.keys, run.data, schema, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
