@@ -24,7 +24,7 @@ from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
-from opboost.trees.xgboost_engine import load_xgboost
+from opboost.trees.xgboost_engine import check_settings_of_xgboost
 from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
 # Sums of squares of gradients must not overflow.
@@ -159,20 +159,21 @@ def check_own_rows(
             bin_categories(column.values, max_bin=parameters.max_bin)
 
 
-def check_device(parameters: BoostingParameters, engine: Engine) -> None:
-    """Refuse a device that the engine does not have, or this machine.
+def check_settings(parameters: BoostingParameters, loss: Loss, engine: Engine) -> None:
+    """Refuse settings that do not go with the objective or the engine, and a device that this machine lacks.
 
     Raises
     ------
     ParameterError
     """
+    parameters.check_objective(loss)
     if parameters.device == "cuda" and engine == "native":
         raise ParameterError(
             "device: cuda goes with engine: xgboost; the native engine keeps its exact sums on the processor. Nothing "
             "was trained"
         )
-    if parameters.device == "cuda":
-        load_xgboost(parameters.device)
+    if engine == "xgboost":
+        check_settings_of_xgboost(parameters, loss.singles[0])
 
 
 def train(
@@ -218,8 +219,7 @@ def train(
         are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
         max_delta_step=parameters.delta_step_of(loss),
     )
-    parameters.check_objective(loss)
-    check_device(parameters, engine)
+    check_settings(parameters, loss, engine)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     sources = _noised_sources(columns) if is_corrected else {}

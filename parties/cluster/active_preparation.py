@@ -19,7 +19,7 @@ import numpy as np
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
     ChosenRows,
@@ -235,6 +235,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
+        check_settings(parameters, loss, "xgboost")
         OwnPartitions((), schema.columns, schema.label)
 
     def check(whole: PartyTable) -> None:
