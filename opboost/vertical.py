@@ -42,11 +42,14 @@ class OwnColumn:
         NaN for missing. Categories are numbered 0, 1, 2, ...
     is_categorical : bool
         Whether splits divide a set of categories rather than an ordered range.
+    categories : tuple of str
+        What the values are numbers of, where they are.
     """
 
     name: str
     values: Values
     is_categorical: bool = False
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class EarlierTrees(Protocol):
     @property
     def choice(self) -> NoiseChoice | None: ...
     def cuts(self, column: Column) -> Values:
-        """Values, or ranks, behind which the trees cut a column."""
+        """Values behind which the trees cut an own column, or the categories that they tell from others."""
         ...
 
     def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
@@ -160,12 +163,7 @@ def check_own_rows(
 
 
 def check_settings(parameters: BoostingParameters, loss: Loss, engine: Engine) -> None:
-    """Refuse settings that do not go with the objective or the engine, and a device that this machine lacks.
-
-    Raises
-    ------
-    ParameterError
-    """
+    """Refuse settings that do not go with the objective or the engine, and a device that this machine lacks."""
     parameters.check_objective(loss)
     if parameters.device == "cuda" and engine == "native":
         raise ParameterError(
@@ -283,10 +281,9 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
 
 
 def _bin(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
-    if isinstance(column, OwnColumn) and column.is_categorical:
-        return bin_categories(column.values, max_bin=max_bin)
     if isinstance(column, OwnColumn):
-        return bin_values(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
+        bin_column = bin_categories if column.is_categorical else bin_values
+        return bin_column(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 

@@ -107,7 +107,7 @@ class PartitionedActive:
             party=run.party,
             run_id=run.run_id,
             id_digest=self.found.id_digest if self.ids is None else None,
-            own=tuple(OwnColumn(column.name, np.empty(0)) for column in self.own.columns),
+            own=tuple(OwnColumn(one.name, np.empty(0), categories=one.categories) for one in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
             loss=self.loss,

@@ -63,8 +63,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
-    loss, parameters : Loss, BoostingParameters
-    label_noise, earlier : LabelNoise, Earlier, or None
+    loss, parameters, label_noise, earlier : Loss, BoostingParameters, LabelNoise, Earlier
     """
 
     run: ActiveRun
