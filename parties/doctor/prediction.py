@@ -67,7 +67,7 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
     """Check the model, its peers and the records to score."""
     folder = RunFolder(run.run_folder)
     with checks.checking("model"):
-        model = folder.load_joint_model()
+        model = folder.load_joint_model().of_schema(read_schema(run.table_schema)[0])
         strangers = sorted(set(model.ensemble.owners) - {peer.name for peer in run.passive})
         if strangers:
             raise ConfigError(f"the model needs answers of {', '.join(strangers)}, whom the run file does not name")

@@ -70,7 +70,7 @@ def predict_active(
     run = read_run(path, ActiveRun)
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
-    model = folder.load_joint_model()
+    model = folder.load_joint_model().of_schema(schema)
     run.reveal.check(model.ensemble.loss)
     evaluate: Evaluation = Ensemble.predict
     if reasons:

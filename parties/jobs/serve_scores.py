@@ -163,7 +163,7 @@ class ScoreService:
     def _version(self, run: ActiveRun, http: HttpSection, current: Sequence[Version]) -> Version:
         run = run.model_copy(update={"http": None})
         schema, ignore = read_schema(run.table_schema)
-        model = RunFolder(run.run_folder).load_joint_model()
+        model = RunFolder(run.run_folder).load_joint_model().of_schema(schema)
         run.reveal.check(model.ensemble.loss)
         if run.reveal.top is not None:
             raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")

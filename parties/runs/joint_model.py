@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
+from typing import Self
 
 import numpy as np
 
@@ -13,10 +14,12 @@ from opboost.fit_quality import FitQuality
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
+from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.uplift import ColumnUse, Uplift
 from opboost.vertical import RankColumn
+from parties.errors import Disagreement
 
 USES_FILE = "uses.json"
 
@@ -47,6 +50,8 @@ class JointModel:
         What of noised columns the trees were grown on; None if there are none whose release is known.
     release : dict of str to str
         Of each released column, ``owner/name``, a digest of its ranks in the order of the records.
+    categories : dict of str to sequence of str
+        What the values of each own column are numbers of; nothing where they are numbers by themselves.
     """
 
     ensemble: Ensemble
@@ -58,6 +63,7 @@ class JointModel:
     uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
     release: dict[str, str] = field(default_factory=dict)
+    categories: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
@@ -72,6 +78,11 @@ class JointModel:
             "trained with `correct_noise: false` makes more"
         )
 
+    def of_schema(self, schema: TableSchema) -> Self:
+        """The model for records of a schema, which is refused if it has other lists of categories."""
+        check_categories(self.categories, {one.name: one.categories for one in schema.columns})
+        return self
+
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
         found: dict[str, dict[str, object]] = {}
@@ -81,11 +92,29 @@ class JointModel:
             found["noise.json"] = {"words": self.choice.sentence, "choice": self.choice.value}
         if self.release:
             found["release.json"] = dict(self.release)
+        if self.categories:
+            found["categories.json"] = dict(self.categories)
         if self.uplift is not None:
             found["held_out.json"] = asdict(self.uplift)
         if self.uses:
             found[USES_FILE] = {"uses": [asdict(use) for use in self.uses]}
         return found
+
+
+def check_categories(trained: Mapping[str, Sequence[str]], own: Mapping[str, Sequence[str]]) -> None:
+    """Refuse columns whose categories have other numbers than in training; further ones may follow.
+
+    Raises
+    ------
+    Disagreement
+    """
+    for name, now in own.items():
+        before = trained.get(name, now)
+        if bool(before) != bool(now) or list(now[: len(before)]) != list(before):
+            raise Disagreement(
+                f"the model was trained on other categories of column {name!r}, or on the same in another order: bring "
+                "that list back; new categories stand behind it. Nothing was computed"
+            )
 
 
 def release_digests(columns: Sequence[RankColumn]) -> dict[str, str]:

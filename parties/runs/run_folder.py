@@ -16,6 +16,7 @@ file                content
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
+``categories.json`` A only: the lists of categories that its columns' values are numbers of
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
@@ -233,12 +234,7 @@ class RunFolder:
         self.write_json("fit.json", {**self._if_there("fit.json"), fit.basis: asdict(fit)})
 
     def load_fits(self) -> tuple[FitQuality, ...]:
-        """Read what `note_fit` kept.
-
-        Raises
-        ------
-        RunFolderError
-        """
+        """Read what `note_fit` kept."""
         try:
             return tuple(_FIT.validate_python(document) for document in self._if_there("fit.json").values())
         except (AttributeError, ValidationError):
@@ -254,6 +250,7 @@ class RunFolder:
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
             release=self._if_there("release.json"),
+            categories=self._if_there("categories.json"),
         )
 
     def save_router(self, router: Router, guarantee: Guarantee) -> None:

@@ -19,7 +19,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, check_device, check_own_rows
+from opboost.vertical import OwnColumn, check_own_rows, check_settings
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
@@ -63,8 +63,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
-    loss, parameters : Loss, BoostingParameters
-    label_noise, earlier : LabelNoise, Earlier, or None
+    loss, parameters, label_noise, earlier : Loss, BoostingParameters, LabelNoise, Earlier
     """
 
     run: ActiveRun
@@ -217,6 +216,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss_of(schema), run.model.parameters()
+        check_settings(parameters, loss, run.model.engine)
         if schema.more_labels and run.label_epsilon is not None:
             raise ConfigError("label_epsilon noises one label, and the schema names several")
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
@@ -227,7 +227,6 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     assert whole.labels is not None
     check_learnable(whole, run, schema)
     own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
-    check_device(parameters, engine)
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
     check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)

@@ -8,12 +8,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from opboost.trees.losses import Logistic
+from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import read_schema
-from parties.errors import RecordsRefused, RunFolderError
+from parties.errors import Disagreement, RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
+from parties.runs.joint_model import JointModel
+from parties.runs.run_folder import RunFolder
 from protocols.messages.prediction import RecordStatus
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
@@ -59,6 +63,21 @@ def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
         serve_passive(sites.shop.write(), data=None, insecure=False, terminal=Terminal())
 
 
+def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refused(sites: Sites) -> None:
+    sites.bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["a", "b", "c"]}
+    sites.bank.table["town"] = "b"
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    model = JointModel(
+        ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("town"),)), categories={"town": ("b", "c")}
+    )
+    RunFolder(sites.bank.run_folder).save_joint_model(model)
+    with pytest.raises(Disagreement, match="trained on other categories of column 'town'"):
+        predict_active(path, data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+    sites.bank.schema["columns"]["town"]["categories"] = ["b", "c", "a"]
+    predict_active(sites.bank.write(), data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+
+
 @pytest.mark.parametrize(
     ("change", "by"),
     [
@@ -76,6 +95,10 @@ def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
 
         class ensemble:  # noqa: N801
             loss = None
+
+        @classmethod
+        def of_schema(cls, schema: object) -> Any:
+            return cls
 
     def read(way: str) -> Any:
         def refuse(*given: Any, **named: Any) -> Any:

@@ -9,9 +9,11 @@ import pytest
 
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import nothing_released
+from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble
 from opboost.uplift import ColumnUse, Uplift
+from parties.errors import Disagreement
 from parties.runs.joint_model import USES_FILE, JointModel
 
 
@@ -47,3 +49,19 @@ def test_what_columns_add_is_kept_with_the_model() -> None:
     use = ColumnUse("shop", ("column 0",), Uplift(metric="auc", n_rows=1, n_held_out=1))
     (found,) = replace(model(), uses=(use,)).documents()[USES_FILE]["uses"]  # type: ignore[misc]
     assert found["columns"] == ("column 0",)
+
+
+@pytest.mark.parametrize("listed", [("b", "a"), ("other", "a", "b"), ("a",), ()])
+def test_a_schema_that_numbers_categories_otherwise_than_in_training_is_refused(listed: tuple[str, ...]) -> None:
+    trained = replace(model(), categories={"town": ["a", "b"], "age": []})
+    town = [ColumnSchema(name="town", kind=Kind.ORDERED, categories=one) for one in (("a", "b"), ("a", "b", "c"))]
+    age = ColumnSchema(name="age", lower=0, upper=9)
+    for one in town:
+        assert trained.of_schema(TableSchema(columns=(one, age))) is trained
+    changed = ColumnSchema(name="town", lower=0, upper=9)
+    if listed:
+        changed = replace(town[0], categories=(*listed, "c"))
+    with pytest.raises(Disagreement, match="other categories of column 'town'"):
+        trained.of_schema(TableSchema(columns=(changed,)))
+    with pytest.raises(Disagreement, match="other categories of column 'age'"):
+        trained.of_schema(TableSchema(columns=(replace(town[0], name="age"),)))
