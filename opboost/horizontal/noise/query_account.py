@@ -56,13 +56,7 @@ class QueryAccount:
 
 
 def query_account(
-    n_queries: int,
-    *,
-    epsilon: float,
-    delta: float,
-    is_printed: bool = False,
-    excess: float = 1.0,
-    n_hessians: int = 0,
+    n_queries: int, *, epsilon: float, delta: float, is_printed: bool = False, excess: float = 1.0, n_hessians: int = 0
 ) -> QueryAccount:
     """Calibrate the least noise for a budget; an infinite epsilon for no noise."""
     if math.isinf(epsilon) or n_queries == 0:
