@@ -14,7 +14,7 @@ import pandas as pd
 from opboost.arrays import Values
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
-from parties.config.reading import read_run, read_schema
+from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RecordsRefused, RunFolderError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
@@ -70,7 +70,8 @@ def predict_active(
     run = read_run(path, ActiveRun)
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
-    model = folder.load_joint_model().of_schema(schema)
+    model = folder.load_joint_model()
+    check_schema_of_model(schema, folder.path, model.ensemble)
     run.reveal.check(model.ensemble.loss)
     evaluate: Evaluation = Ensemble.predict
     if reasons:

@@ -27,7 +27,6 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
-from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.keyed_table import named_rows, read_keyed
@@ -241,7 +240,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=None if run.continue_from is None else Earlier.of(RunFolder(run.continue_from).load_joint_model()),
+        earlier=None if run.continue_from is None else Earlier.read(run.continue_from, schema),
     )
 
 
