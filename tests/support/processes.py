@@ -11,13 +11,23 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
+
+# Dask names modules of its own when it is first asked; those below take their place.
+with suppress(ImportError):
+    from distributed.utils import get_mp_context
+
+    get_mp_context()
 
 # Processes that start from one that has imported everything and opened nothing; an interpreter needs seconds for that.
 # The first names are what jobs import while they work: it takes an active party a second, and a report another one.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
+        "dask.dataframe",
+        "distributed",
+        "distributed.nanny",
         "dp_accounting.pld.privacy_loss_distribution",
         "matplotlib.backends.backend_svg",
         "matplotlib.figure",
@@ -27,6 +37,8 @@ FORKS.set_forkserver_preload(
         "pytest",
         "rich.progress",
         "typer",
+        "xgboost.dask",
+        "parties.cluster.training",
         "parties.doctor.vertical",
         "parties.jobs.predict_vertical",
         "parties.jobs.answer_vertical",
