@@ -92,6 +92,11 @@ class Command:
         self._process.kill()
 
 
+def forked(call: Sequence[str], **_: object) -> Command:
+    """In place of `subprocess.Popen` of an interpreter with `-m parties.cli`."""
+    return Command(*call[3:])
+
+
 def _file() -> Path:
     handle, path = tempfile.mkstemp()
     os.close(handle)
