@@ -11,8 +11,10 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 # Dask names modules of its own when it is first asked; those below take their place.
 with suppress(ImportError):
@@ -137,6 +139,13 @@ def finish(*processes: Command | subprocess.Popen[str], seconds: float = 150) ->
                 process.kill()
                 process.communicate()
     return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+
+
+def at_once(n: int, call: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What a call returns in so many processes, which begin together."""
+    everybody = FORKS.Barrier(n)
+    with ProcessPoolExecutor(n, FORKS, initializer=everybody.wait, initargs=(60,)) as pool:
+        return [one.result(60) for one in [pool.submit(call, *arguments) for _ in range(n)]]
 
 
 def in_a_fork(call: Callable[[], object]) -> str:
