@@ -10,7 +10,7 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.fitting.choice import N_DRAWS
+from opboost.fitting.choice import n_draws
 from opboost.fitting.noised_table import Filled, held_out_table
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import Constraints
@@ -81,7 +81,10 @@ class Growing:
         of_rows = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
         if self.validation is not None:
             held_out = HeldOutRows(
-                held_out_table(self.filled, ~rows, n_draws=N_DRAWS), labels[~rows], self.validation.metrics, of_rows[1]
+                held_out_table(self.filled, ~rows, n_draws=n_draws(len(rows))),
+                labels[~rows],
+                self.validation.metrics,
+                of_rows[1],
             )
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
         elif self.known is not None and self.known.metrics:
