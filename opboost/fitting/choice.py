@@ -25,6 +25,9 @@ _DRAWN_ROWS = 3_000_000
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
 
+# Most rounds of a candidate: fewer that learn faster overfit, which speaks for blends (`docs/architecture/noise.md`).
+_ROUNDS = 200
+
 # Parts of the rows, each of which is held out once to compare candidates on.
 N_PARTS = 3
 
@@ -97,7 +100,7 @@ class Trial:
     def scores(self, choice: NoiseChoice) -> Values:
         """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
         turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
-        trees, base_scores = self.recipe.brief().grow(self.table, self.labels, self.weights, turns)
+        trees, base_scores = self.recipe.brief(_ROUNDS).grow(self.table, self.labels, self.weights, turns)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
     def errors(self, scores: Values) -> tuple[Values, Values]:

@@ -29,6 +29,9 @@ LEAST_ROWS = 400
 # Rows that candidates are compared on.
 COMPARED_ROWS = 15_000
 
+# Rounds of the trees on the own columns where rows are too many to draw anew.
+_OWN_ROUNDS = 60
+
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
 
@@ -97,7 +100,7 @@ def fill(
             return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
-        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
+        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief(_OWN_ROUNDS)
         own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
