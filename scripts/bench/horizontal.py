@@ -134,7 +134,12 @@ def measure(n_workers: int, n_processes: int | None = None) -> dict[str, Any]:
     listener = Listener(address, peers, keys=keys["hub"], timing=TIMING)
     channels = [listener.channel(name) for name in peers]
     workers = WorkerGroup(
-        channels=channels, run_id="bench", terms={}, threshold=n_workers // 2 + 1, wait_s=TIMING.wait_s, patience_s=TIMING.wait_s
+        channels=channels,
+        run_id="bench",
+        terms={},
+        threshold=n_workers // 2 + 1,
+        wait_s=TIMING.wait_s,
+        patience_s=TIMING.wait_s,
     )
     run_coordinator(of, workers, rng=rng.secure())
     listener.close()
