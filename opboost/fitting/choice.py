@@ -18,10 +18,15 @@ from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows, bins_between
 
 # Draws that trees are grown on by turns, and draws that a held-out row is scored on.
-N_DRAWS, N_SCORED = 10, 8
+MOST_DRAWS, FEWEST_DRAWS, N_SCORED = 10, 2, 8
+# Rows over all draws: in a large table the chance of one draw is the mean of many rows' in every leaf.
+_DRAWN_ROWS = 3_000_000
 
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
+
+# Most rounds of a candidate: fewer that learn faster overfit, which speaks for blends (`docs/architecture/noise.md`).
+_ROUNDS = 200
 
 # Parts of the rows, each of which is held out once to compare candidates on.
 N_PARTS = 3
@@ -38,6 +43,11 @@ _EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
 
 # Share below which the passive columns are left out.
 LEAST_BLEND = 0.15
+
+
+def n_draws(n_rows: int) -> int:
+    """Draws of a table of so many rows that trees are grown on by turns."""
+    return min(MOST_DRAWS, max(FEWEST_DRAWS, _DRAWN_ROWS // n_rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +99,8 @@ class Trial:
 
     def scores(self, choice: NoiseChoice) -> Values:
         """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
-        turns, of = replace(self.alternates, turns=choice.turns(N_DRAWS)), self.scored
-        trees, base_scores = self.recipe.brief().grow(self.table, self.labels, self.weights, turns)
+        turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
+        trees, base_scores = self.recipe.brief(_ROUNDS).grow(self.table, self.labels, self.weights, turns)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
     def errors(self, scores: Values) -> tuple[Values, Values]:
@@ -188,7 +198,7 @@ def _trials(
     table, targets = noised.filled(binned), recipe.targets(labels)
     if known is not None:
         return [Trial(table, alternates, labels, weights, _known_rows(known, noised, binned, recipe), recipe)]
-    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[N_DRAWS]]])
+    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[-2]]])
     versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
     part, trials = rng.permutation(len(labels)) % N_PARTS, []
     for k in range(N_PARTS):

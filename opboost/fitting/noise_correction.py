@@ -14,7 +14,7 @@ from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_BINS, N_DRAWS, N_SCORED, choose
+from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, choose, n_draws
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
@@ -28,6 +28,9 @@ LEAST_ROWS = 400
 
 # Rows that candidates are compared on.
 COMPARED_ROWS = 15_000
+
+# Rounds of the trees on the own columns where rows are too many to draw anew.
+_OWN_ROUNDS = 60
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -87,14 +90,17 @@ def fill(
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         behind, of_rows = imputation.of_rows(some), evidence.rows(some)
         blind = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(comparing.integers(2**63)))
-        drawn = noised.of_rows(some), imputation.sources, states[:, :, some], blind
+        compared = states[:, :, some]
+        if len(states) < MOST_DRAWS:
+            compared = behind.draw(of_rows, MOST_DRAWS, seed=int(comparing.integers(2**63)))
+        drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
         choice, share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
         if choice in _UNDRAWN:
             return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
-        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
+        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief(_OWN_ROUNDS)
         own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
@@ -120,9 +126,10 @@ def _draws(
 ) -> States:
     """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
     seed, trained, held_out = int(rng.integers(2**63)), np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
-    states = imputation.draw(evidence, N_DRAWS, seed=seed)
+    most = n_draws(len(labels))
+    states = imputation.draw(evidence, most, seed=seed)
     if len(held_out):
-        hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), N_DRAWS, with_label=False, seed=seed + 1)
+        hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), most, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
     if can_refine(recipe, len(trained)):
         behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)

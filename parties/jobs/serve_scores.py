@@ -23,6 +23,7 @@ from parties.config.serve_section import HttpSection
 from parties.config.vertical import ActiveRun
 from parties.errors import EXPECTED_ERRORS, ConfigError, Stopped, Unavailable
 from parties.jobs.life_cycle import Terminal, logged
+from parties.jobs.predict_vertical import note_caveat
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -171,8 +172,7 @@ class ScoreService:
         for known in current:
             if known.run == run:
                 return replace(known, records=records)
-        if (caveat := model.caveat(desensitized=http.mode == "desensitized")) is not None:
-            self._log.step("noise", caveat)
+        note_caveat(model, self._log, desensitized=http.mode == "desensitized")
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
         scorer = Scorer(

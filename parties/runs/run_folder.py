@@ -233,12 +233,7 @@ class RunFolder:
         self.write_json("fit.json", {**self._if_there("fit.json"), fit.basis: asdict(fit)})
 
     def load_fits(self) -> tuple[FitQuality, ...]:
-        """Read what `note_fit` kept.
-
-        Raises
-        ------
-        RunFolderError
-        """
+        """Read what `note_fit` kept."""
         try:
             return tuple(_FIT.validate_python(document) for document in self._if_there("fit.json").values())
         except (AttributeError, ValidationError):
