@@ -25,9 +25,6 @@ _DRAWN_ROWS = 3_000_000
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
 
-# Most rounds of a candidate: fewer that learn faster overfit, which speaks for blends (`docs/architecture/noise.md`).
-_ROUNDS = 200
-
 # Parts of the rows, each of which is held out once to compare candidates on.
 N_PARTS = 3
 
@@ -39,7 +36,10 @@ OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
 # inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
 SHARES = np.arange(21) / 10
-_EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
+_EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
+
+# Rows that held-out errors count for at most: what the noise lets through of narrow effects does not grow with them.
+_COUNTED_ROWS = 2_000
 
 # Share below which the passive columns are left out.
 LEAST_BLEND = 0.15
@@ -100,7 +100,7 @@ class Trial:
     def scores(self, choice: NoiseChoice) -> Values:
         """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
         turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
-        trees, base_scores = self.recipe.brief(_ROUNDS).grow(self.table, self.labels, self.weights, turns)
+        trees, base_scores = self.recipe.grow(self.table, self.labels, self.weights, turns)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
     def errors(self, scores: Values) -> tuple[Values, Values]:
@@ -170,8 +170,8 @@ def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
 
 def _most_likely(shares: Values, errors: Values) -> int:
     """Which share is most likely, given each row's error under all of them and what is expected of shares."""
-    means = errors.mean(axis=1)
-    misfits = errors.shape[1] * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+    means, n_rows = errors.mean(axis=1), min(errors.shape[1], _COUNTED_ROWS)
+    misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
     return int(misfits.argmin())
 
 

@@ -29,8 +29,9 @@ LEAST_ROWS = 400
 # Rows that candidates are compared on.
 COMPARED_ROWS = 15_000
 
-# Rounds of the trees on the own columns where rows are too many to draw anew.
-_OWN_ROUNDS = 60
+# Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
+# rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
+_ROUNDS, _FEW_ROUNDS = 200, 60
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -84,6 +85,8 @@ def fill(
         return _undrawn(noised, choice, max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
+    is_large = len(trained) > REFINED_ROWS
+    brief = recipe.brief(_FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
@@ -95,13 +98,12 @@ def fill(
             compared = behind.draw(of_rows, MOST_DRAWS, seed=int(comparing.integers(2**63)))
         drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        choice, share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
+        choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
         if choice in _UNDRAWN:
             return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
-        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief(_OWN_ROUNDS)
-        own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
+        own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
 
