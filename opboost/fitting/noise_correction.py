@@ -31,7 +31,7 @@ COMPARED_ROWS = 15_000
 
 # Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
 # rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
-_ROUNDS, _FEW_ROUNDS = 200, 60
+_ROUNDS, FEW_ROUNDS = 200, 60
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -86,7 +86,7 @@ def fill(
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
     is_large = len(trained) > REFINED_ROWS
-    brief = recipe.brief(_FEW_ROUNDS if is_large else _ROUNDS)
+    brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
