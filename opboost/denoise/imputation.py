@@ -16,7 +16,7 @@ from opboost.denoise.mixture import LatentClasses, Observed, States
 from opboost.denoise.sources import Source
 
 # Rows that a mixture is fitted on, at most.
-FITTED_ROWS = 12_000
+FITTED_ROWS = 24_000
 
 # Rows that are drawn for at a time: their responsibilities are held.
 DRAWN_ROWS = 1 << 16

@@ -65,7 +65,7 @@ class ChainSection(TaskSection):
         """The recipe of the owners, for rows of this schema."""
         settings = self.inprivate.model_dump(exclude={"max_cells", "max_residual"})
         max_residual = self.inprivate.max_residual or (1.0 if self.is_classification else 0.3)
-        return InPrivateAmongOwners(
+        recipe = InPrivateAmongOwners(
             task=self.task(
                 schema.names,
                 PublicGrid(
@@ -74,6 +74,8 @@ class ChainSection(TaskSection):
             ),
             settings=InPrivateSettings(**settings, max_residual=max_residual),
         )
+        recipe.task.check_scores(self.inprivate.n_rounds * len(self.order), recipe.score_scale * recipe.max_value)
+        return recipe
 
 
 class OtherOwner(NamedKey):

@@ -109,7 +109,7 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
     if schema not in table._own:
         values = own_features(table.features, schema.columns)
         table._own[schema] = tuple(
-            OwnColumn(column.name, values[column.name], is_categorical=column.kind is Kind.UNORDERED)
+            OwnColumn(column.name, values[column.name], column.kind is Kind.UNORDERED, column.categories)
             for column in schema.columns
         )
     return table._own[schema]

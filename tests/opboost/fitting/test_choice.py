@@ -15,7 +15,7 @@ def test_many_rows_decide_on_the_share_and_few_do_not(best: float) -> None:
     assert SHARES[_most_likely(SHARES, errors)] == pytest.approx(best)
     few = SHARES[_most_likely(SHARES, errors[:, :1])]
     assert abs(few - best) > 0.05
-    assert min(best, 0.8) <= few <= max(best, 0.8)
+    assert min(best, 1.0) <= few <= max(best, 1.0)
 
 
 def test_the_open_share_is_what_lies_between_draws_of_the_same_row() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from opboost.errors import ParameterError
 from opboost.schema import ColumnSchema, TableSchema
 from parties.config.chain import MAX_OWNERS, ChainSection, OwnerRun
 
@@ -66,3 +67,11 @@ def test_the_recipe_is_on_the_schemas_grid_with_a_bound_for_its_task(
     assert recipe.task.names == ("age",)
     assert recipe.epsilon == pytest.approx(2.0)
     assert recipe.epsilon <= 2.0
+
+
+def test_trees_whose_scores_could_be_infinite_are_refused_before_anybody_is_met() -> None:
+    """Another owner's leaves would otherwise end the run of whoever has a record in two of them."""
+    schema = TableSchema(columns=(ColumnSchema(name="age", lower=0, upper=1),), label="y")
+    with pytest.raises(ParameterError, match="have no finite scores"):
+        ChainSection(**TRAINING, inprivate={"learning_rate": 1e308}).recipe_for(schema)
+    ChainSection(**TRAINING, inprivate={"learning_rate": 1e307}).recipe_for(schema)
