@@ -47,6 +47,13 @@ class ChainSection(TaskSection):
     broadcast: bool = Field(True, description="Whether a tree goes to all owners at once, or along the order.")
     inprivate: InPrivateSection = Field(InPrivateSection(), description="Parameters of InPrivate.")
 
+    @field_validator("objective")
+    @classmethod
+    def _check_objective(cls, objective: str) -> str:
+        if objective == "multi:softprob":
+            raise ValueError("a chain trains on two classes or on numbers; several classes need a coordinator")
+        return objective
+
     @field_validator("order")
     @classmethod
     def _check_order(cls, order: tuple[str, ...]) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ def test_an_owner_connects_where_it_is_told_and_listens_for_the_others() -> None
         ({"training": {**TRAINING, "order": ["w1"]}}, "at least 2"),
         ({"training": {**TRAINING, "order": [f"w{i}" for i in range(MAX_OWNERS + 1)]}}, f"at most {MAX_OWNERS}"),
         ({"training": {**TRAINING, "epsilon": 37.0}}, "training.epsilon is 37, which protects nothing"),
+        ({"training": {**TRAINING, "objective": "multi:softprob"}}, "several classes need a coordinator"),
         ({"training": {**TRAINING, "inprivate": {"n_rounds": 61}}}, "less than or equal to 60"),
     ],
 )
