@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from opboost.arrays import Values
 from opboost.credit.evidence import check_events
+from opboost.errors import DataError
 
 N_FOLDS = 5
 
@@ -34,16 +35,28 @@ class Calibrated:
 
 def platt(probabilities: Values, labels: Values) -> tuple[float, float]:
     """Slope and intercept of the sigmoid in log odds; 1 and 0 of calibrated probabilities."""
+    check_events(labels)
     fitted = LogisticRegression(C=1e6).fit(_log_odds(probabilities), labels)
     return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
 
 
 def calibrations(probabilities: Values, labels: Values, *, seed: int) -> tuple[Calibrated, ...]:
-    """The probabilities as they are, by Platt's method and by isotonic regression."""
+    """The probabilities as they are, by Platt's method and by isotonic regression.
+
+    Raises
+    ------
+    DataError
+        If labels are no events, or there are not two records of each kind: one to fit to, one to score.
+    """
     check_events(labels)
-    fold = np.random.default_rng(seed).permutation(len(labels)) % N_FOLDS
+    if np.bincount(labels.astype(np.int64)).min() < 2:
+        raise DataError("calibration needs two records with label 1 and two with label 0. Nothing was computed")
+    drawn = np.random.default_rng(seed).permutation(len(labels))
+    fold = np.empty_like(drawn)
+    # Both labels spread over the folds, so that each leaves some of both.
+    fold[drawn[np.argsort(labels[drawn], kind="stable")]] = np.arange(len(labels)) % N_FOLDS
     by_platt, by_steps = np.empty((2, len(labels)))
-    for k in range(N_FOLDS):
+    for k in range(min(N_FOLDS, len(labels))):
         here, there = fold == k, fold != k
         sigmoid = LogisticRegression(C=1e6).fit(_log_odds(probabilities[there]), labels[there])
         steps = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(probabilities[there], labels[there])
