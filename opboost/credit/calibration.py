@@ -34,7 +34,13 @@ class Calibrated:
 
 
 def platt(probabilities: Values, labels: Values) -> tuple[float, float]:
-    """Slope and intercept of the sigmoid in log odds; 1 and 0 of calibrated probabilities."""
+    """Slope and intercept of the sigmoid in log odds; 1 and 0 of calibrated probabilities.
+
+    Raises
+    ------
+    DataError
+        If labels are others than 0 and 1, or all the same.
+    """
     check_events(labels)
     fitted = LogisticRegression(C=1e6).fit(_log_odds(probabilities), labels)
     return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
@@ -46,17 +52,19 @@ def calibrations(probabilities: Values, labels: Values, *, seed: int) -> tuple[C
     Raises
     ------
     DataError
-        If labels are no events, or there are not two records of each kind: one to fit to, one to score.
+        If there are fewer than two records of a label, so that none would be left to fit to.
     """
     check_events(labels)
-    if np.bincount(labels.astype(np.int64)).min() < 2:
-        raise DataError("calibration needs two records with label 1 and two with label 0. Nothing was computed")
-    drawn = np.random.default_rng(seed).permutation(len(labels))
-    fold = np.empty_like(drawn)
-    # Both labels spread over the folds, so that each leaves some of both.
-    fold[drawn[np.argsort(labels[drawn], kind="stable")]] = np.arange(len(labels)) % N_FOLDS
+    rng, fold = np.random.default_rng(seed), np.empty(len(labels), np.int64)
+    for label in (0, 1):
+        of_label = np.flatnonzero(labels == label)
+        if len(of_label) < 2:
+            raise DataError(
+                "calibrations out of fold need at least 2 records of each label; found 1. Nothing was computed"
+            )
+        fold[rng.permutation(of_label)] = np.arange(len(of_label)) % N_FOLDS
     by_platt, by_steps = np.empty((2, len(labels)))
-    for k in range(min(N_FOLDS, len(labels))):
+    for k in np.unique(fold):
         here, there = fold == k, fold != k
         sigmoid = LogisticRegression(C=1e6).fit(_log_odds(probabilities[there]), labels[there])
         steps = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(probabilities[there], labels[there])

@@ -191,6 +191,12 @@ class BoostingParameters:
             by_class[number] = weight
         return weights * by_class[labels.astype(np.int64)]
 
+    def base_scores(self, loss: Loss, labels: Values, weights: Values, *, has_margins: bool = False) -> Values:
+        """Scores that all rows start from; margins stand for them unless `base_score` is given."""
+        if self.base_score is not None:
+            return np.full(loss.n_outputs, loss.score_of(self.base_score))
+        return np.zeros(loss.n_outputs) if has_margins else loss.initial_scores(labels, weights)
+
     @property
     def _weight_by_class(self) -> Mapping[int, float]:
         return self.class_weight if isinstance(self.class_weight, Mapping) else {}

@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
-from typing import Self
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from opboost.fit_quality import FitQuality
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
-from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.uplift import ColumnUse, Uplift
@@ -51,7 +49,8 @@ class JointModel:
     release : dict of str to str
         Of each released column, ``owner/name``, a digest of its ranks in the order of the records.
     categories : dict of str to sequence of str
-        What the values of each own column are numbers of; nothing where they are numbers by themselves.
+        What the values of each own column are numbers of; nothing where they are numbers by themselves, nor of a
+        model that was read from its run folder, where the schema says it.
     """
 
     ensemble: Ensemble
@@ -78,11 +77,6 @@ class JointModel:
             "trained with `correct_noise: false` makes more"
         )
 
-    def of_schema(self, schema: TableSchema) -> Self:
-        """The model for records of a schema, which is refused if it has other lists of categories."""
-        check_categories(self.categories, {one.name: one.categories for one in schema.columns})
-        return self
-
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
         found: dict[str, dict[str, object]] = {}
@@ -92,8 +86,6 @@ class JointModel:
             found["noise.json"] = {"words": self.choice.sentence, "choice": self.choice.value}
         if self.release:
             found["release.json"] = dict(self.release)
-        if self.categories:
-            found["categories.json"] = dict(self.categories)
         if self.uplift is not None:
             found["held_out.json"] = asdict(self.uplift)
         if self.uses:

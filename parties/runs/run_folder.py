@@ -3,7 +3,7 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``config.yaml``     the run file
+``config.yaml``     the run file; ``schema.yaml``: the schema, by which whoever has a model reads its columns
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every message with size and digest; those of a service in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
@@ -16,7 +16,6 @@ file                content
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
-``categories.json`` A only: the lists of categories that its columns' values are numbers of
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
@@ -250,7 +249,6 @@ class RunFolder:
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
             release=self._if_there("release.json"),
-            categories=self._if_there("categories.json"),
         )
 
     def save_router(self, router: Router, guarantee: Guarantee) -> None:

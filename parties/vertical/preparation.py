@@ -27,13 +27,12 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
-from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
-from parties.tables.keyed_table import named_rows, with_keys
+from parties.tables.keyed_table import named_rows, read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
@@ -241,7 +240,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=None if run.continue_from is None else Earlier.of(RunFolder(run.continue_from).load_joint_model()),
+        earlier=None if run.continue_from is None else Earlier.read(run.continue_from, schema),
     )
 
 
@@ -272,9 +271,8 @@ def _whole_table(
 ) -> PartyTable:
     """Read a run's data file."""
     align = run.align
-    read = partial(read_table, run.data, schema, ignore=(*ignore, *align.key_columns), by_column=True, cache=cache)
-    table = read(needs_label=run.role == "active", duplicates=align.duplicates)
-    return with_keys(table, align.keys, run.data, schema, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -16,15 +17,18 @@ from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.fitting.outputs import Engine
 from opboost.fitting.recipe import calmed
+from opboost.schema import TableSchema
 from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric, ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from parties.config.reading import check_schema_of_model
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel, check_categories, release_digests
 from parties.runs.journal import Journal
+from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import PartyTable
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
@@ -48,6 +52,18 @@ class Earlier:
     model: EarlierModel
     release: Mapping[str, str]
     categories: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def read(cls, folder: Path, schema: TableSchema) -> Earlier:
+        """The same of a run folder, if its model's columns are read as they were.
+
+        Raises
+        ------
+        ConfigError, RunFolderError
+        """
+        model = RunFolder(folder).load_joint_model()
+        check_schema_of_model(schema, folder, model.ensemble)
+        return cls.of(model)
 
     @classmethod
     def of(cls, model: JointModel) -> Earlier:

@@ -24,19 +24,18 @@ def test_overconfident_probabilities_are_brought_back() -> None:
     assert by_platt.probabilities.mean() == pytest.approx(labels.mean(), abs=0.01)
 
 
-@pytest.mark.parametrize("labels", [[0.0] * 4, [0.0, 1.0, 2.0, 0.0], [0.5, 1.0, 0.5, 1.0]])
-def test_labels_that_are_no_events_are_refused(labels: list[float]) -> None:
-    with pytest.raises(DataError, match="a scorecard needs labels 0 and 1"):
-        platt(np.full(4, 0.5), np.array(labels))
+@pytest.mark.parametrize("n_events", [2, 3, 98])
+def test_every_calibration_out_of_fold_has_seen_both_labels(n_events: int) -> None:
+    labels = (np.arange(100) < n_events).astype(np.float64)
+    for seed in range(5):
+        for found in calibrations(np.linspace(0.1, 0.9, 100), labels, seed=seed):
+            assert np.isfinite(found.probabilities).all()
 
 
-def test_a_single_event_is_refused() -> None:
-    with pytest.raises(DataError, match="calibration needs two records with label 1"):
-        calibrations(np.full(4, 0.5), np.array([0.0, 0.0, 0.0, 1.0]), seed=0)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_two_records_of_a_kind_are_enough(seed: int) -> None:
-    labels = np.repeat([0.0, 1.0], [2 + seed, 2])
-    for one in calibrations(np.linspace(0.1, 0.9, len(labels)), labels, seed=seed):
-        assert np.isfinite(one.probabilities).all()
+def test_too_few_records_of_a_label_are_refused_in_a_sentence() -> None:
+    p, labels = np.linspace(0.1, 0.9, 6), np.zeros(6)
+    with pytest.raises(DataError, match="needs labels 0 and 1"):
+        platt(p, labels)
+    labels[0] = 1
+    with pytest.raises(DataError, match="at least 2 records of each label; found 1"):
+        calibrations(p, labels, seed=0)

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
-from parties.config.reading import read_schema
-from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.config.reading import KEPT_SCHEMA, read_schema
+from parties.errors import ConfigError, RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -69,11 +70,11 @@ def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refuse
     sites.bank.table["town"] = "b"
     path = sites.bank.write()
     sites.bank.run_folder.mkdir(parents=True)
-    model = JointModel(
-        ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("town"),)), categories={"town": ("b", "c")}
-    )
+    model = JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("town"),)))
     RunFolder(sites.bank.run_folder).save_joint_model(model)
-    with pytest.raises(Disagreement, match="trained on other categories of column 'town'"):
+    trained_on = {"columns": {"town": {"kind": "unordered", "categories": ["b", "c"]}}}
+    (sites.bank.run_folder / KEPT_SCHEMA).write_text(yaml.safe_dump(trained_on))
+    with pytest.raises(ConfigError, match="'town' has another kind, or other categories"):
         predict_active(path, data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
     sites.bank.schema["columns"]["town"]["categories"] = ["b", "c", "a"]
     predict_active(sites.bank.write(), data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
@@ -114,11 +115,7 @@ def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
         routers: ClassVar[dict[str, Any]] = {}
 
         class ensemble:  # noqa: N801
-            loss = None
-
-        @classmethod
-        def of_schema(cls, schema: object) -> Any:
-            return cls
+            loss, features = None, ()
 
     def read(way: str) -> Any:
         def refuse(*given: Any, **named: Any) -> Any:

@@ -305,7 +305,7 @@ def test_a_constraint_on_a_column_that_nobody_has_ends_the_run_on_both_sides(sit
 def trained(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
     """A bank and a shop after a run in which the thresholds were shared."""
     sites = make_sites(tmp_path_factory.mktemp("sites"))
-    sites.shop.run["share_thresholds"] = True
+    sites.bank.run["correct_noise"] = sites.shop.run["share_thresholds"] = True
     found = train_both(sites, outcomes)
     assert not [error for error in found.values() if isinstance(error, BaseException)]
     return sites

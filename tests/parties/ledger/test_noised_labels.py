@@ -41,6 +41,7 @@ def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
 
 def with_epsilon(sites: Any, epsilon: float = 1.0) -> Any:
     sites.bank.run["label_epsilon"] = epsilon
+    sites.bank.run["correct_noise"] = True
     sites.bank.run["model"] |= {"seed": 4}
     sites.shop.run["seed"] = 7
     return sites
