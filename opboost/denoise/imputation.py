@@ -124,14 +124,14 @@ class Imputation:
         """
         n_rows = len(self.sources[0].states)
         states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
-        blind = self.without_label()
+        law = self.classes if with_label else self.without_label()
+        reached = law.reached()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
             seen = _observed(self.sources, evidence, rows)
-            if with_label:
-                states[:, :, rows] = self.classes.draw(seen, n_draws, seed=seed, first_row=first_row + first)
-            else:
-                states[:, :, rows] = blind.draw(_without_label(seen), n_draws, seed=seed, first_row=first_row + first)
+            if not with_label:
+                seen = _without_label(seen)
+            states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, reached=reached)
         return states
 
     def label_densities(self, evidence: Evidence, states: States) -> Values:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
-
-import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
@@ -98,7 +97,8 @@ class Growing:
             "earlier": earlier,
         }
         weights = parameters.weighted(labels, self.weights, loss)[rows]
-        base_scores = self._start(loss, labels[rows], weights, of_rows[0]) if start is None else start
+        begin = partial(parameters.base_scores, loss, has_margins=len(margins) > 0)
+        base_scores = begin(labels[rows], weights) if start is None else start
         boost = boost_with_xgboost if self.engine == "xgboost" else boost_table
         trees, history = boost(
             table,
@@ -118,13 +118,7 @@ class Growing:
             )
         loss.check_labels(leaf_labels)
         weights = parameters.weighted(leaf_labels, self.weights, loss)[rows]
-        base_scores = self._start(loss, leaf_labels[rows], weights, of_rows[0])
+        base_scores = begin(leaf_labels[rows], weights)
         del shared["earlier"]
         trees = refit_table(trees, table, leaf_labels[rows], weights, parameters, base_scores=base_scores, **shared)
         return trees, base_scores, history
-
-    def _start(self, loss: Loss, labels: Values, weights: Values, margins: Values | float) -> Values:
-        """Base scores; margins stand for them unless the parameters name one."""
-        if self.parameters.base_score is not None:
-            return np.full(loss.n_outputs, loss.score_of(self.parameters.base_score))
-        return loss.initial_scores(labels, weights) if isinstance(margins, float) else np.zeros(loss.n_outputs)

@@ -80,9 +80,7 @@ class Recipe:
     ) -> tuple[list[Tree], Values]:
         """Trees and base scores on these rows; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
-        base_scores = self.loss.initial_scores(labels, weights)
-        if parameters.base_score is not None:
-            base_scores = np.full(len(base_scores), self.loss.score_of(parameters.base_score))
+        base_scores = parameters.base_scores(self.loss, labels, weights)
         trees, _ = boost_table(
             table,
             labels,

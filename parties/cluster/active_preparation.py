@@ -19,7 +19,7 @@ import numpy as np
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
     ChosenRows,
@@ -108,7 +108,7 @@ class PartitionedActive:
             party=run.party,
             run_id=run.run_id,
             id_digest=self.found.id_digest if self.ids is None else None,
-            own=tuple(OwnColumn(column.name, np.empty(0)) for column in self.own.columns),
+            own=tuple(OwnColumn(one.name, np.empty(0), categories=one.categories) for one in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
             loss=self.loss,
@@ -240,6 +240,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
+        check_settings(parameters, loss, "xgboost")
         OwnPartitions((), schema.columns, schema.label)
 
     def check(whole: PartyTable) -> None:

@@ -44,8 +44,8 @@ def beyond_public_classes(estimator: Any) -> dict[str, str]:
 
 @parametrize_with_checks(
     [
-        SGBDTClassifier(n_estimators=25),
-        SGBDTRegressor(n_estimators=60),
+        SGBDTClassifier(n_estimators=15),
+        SGBDTRegressor(n_estimators=40),
         DPBoostClassifier(),
         DPBoostRegressor(),
         InPrivateClassifier(),
@@ -53,10 +53,10 @@ def beyond_public_classes(estimator: Any) -> dict[str, str]:
         SGBDTClassifier(bounds=(-200, 200), classes=(0, 1, 2), epsilon=20.0, random_state=0, n_estimators=5),
         SGBDTRegressor(bounds="from_data", epsilon=20.0, random_state=0, n_estimators=5),
         DPBoostRegressor(bounds=(-200, 200), label_bounds=(-500, 500), epsilon=20.0, random_state=0),
-        DPBoostingClassifier(n_estimators=25, max_depth=3),
-        DPBoostingRegressor(n_estimators=60, max_depth=3),
+        DPBoostingClassifier(n_estimators=15, max_depth=3),
+        DPBoostingRegressor(n_estimators=40, max_depth=3),
         DPBoostingClassifier(bounds=(-200, 200), classes=(0, 1, 2), epsilon=20.0, random_state=0, n_estimators=5),
-        DPBoostingRegressor(bounds=(-200, 200), label_bounds=(-500, 500), epsilon=20.0, random_state=0),
+        DPBoostingRegressor(bounds=(-200, 200), label_bounds=(-500, 500), epsilon=20.0, random_state=0, n_estimators=5),
         InPrivateClassifier(bounds="from_data", classes=(0, 1, 2, 3), epsilon=20.0, random_state=0),
     ],
     expected_failed_checks=beyond_public_classes,

@@ -9,10 +9,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from parties.commands import demo as demo_of_two
 from parties.commands import horizontal_demo
 from parties.commands.horizontal_demo import HUB, OWNERS, run_horizontal_demo
 from parties.jobs.train_vertical import Terminal
 from tests.support.modes import exposed, open_umask
+from tests.support.processes import forked
 
 Demo = tuple[dict[str, Any], Path]
 
@@ -22,6 +24,7 @@ def demo(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Path]:
     monkeypatch.setattr(horizontal_demo, "N_TREES", 15)
+    monkeypatch.setattr(demo_of_two.subprocess, "Popen", forked)
     out = tmp_path / "out"
     with open_umask():
         return run_horizontal_demo(out, epsilon=2.0, scheme=request.param, terminal=Terminal()), out

@@ -98,7 +98,7 @@ def unaligned(sites: Any, **model: Any) -> Any:
     known = sites.bank.table["id"].iloc[:40]
     sites.shop.table = sites.shop.table[~sites.shop.table["id"].isin(known)].reset_index(drop=True)
     settings = {"n_estimators": 6, "max_depth": 3, "subsample": 0.7, "validation_fraction": 0.2, "seed": 3}
-    sites.bank.run.update(align={"method": "psi"}, held_out=0.2, model=settings | model)
+    sites.bank.run.update(align={"method": "psi"}, held_out=0.2, model=settings | model, correct_noise=True)
     sites.shop.run.update(align={"method": "psi"}, held_out=0.2, seed=7, share_thresholds=True)
     return sites
 
