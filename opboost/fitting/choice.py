@@ -42,8 +42,9 @@ _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 # draws may be behind those on the own columns while no more rows than these count.
 _HARM, _COUNTED_ROWS = 0.005, 300
 
-# Share below which the passive columns are left out.
-LEAST_BLEND = 0.15
+# Share below which the passive columns are left out, and how much more of trees on released codes exact ones bear than
+# held-out released ones (`docs/architecture/noise.md`).
+LEAST_BLEND, _OF_EXACT = 0.15, 2.0
 
 
 def n_draws(n_rows: int) -> int:
@@ -157,10 +158,13 @@ def choose(
     share = float(shares[_most_likely(shares, errors)])
     if share >= LEAST_BLEND:
         return usual, share
-    # Whether released codes help to predict from released codes needs no model of what lies behind them.
+    # Whether released codes help to predict from released codes needs no model of what lies behind them; of exact ones
+    # they say about twice as much.
     plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
-    is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
-    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
+    blends = ([a + part * (b - a) for a, b in zip(own, plain, strict=True)] for part in SHARES)
+    parts = np.array([_errors(trials, blend)[1].mean() for blend in blends])
+    share = min(1.0, (1.0 if known else _OF_EXACT) * float(SHARES[parts.argmin()]))
+    return (NoiseChoice.PLAIN, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
 
 
 def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:

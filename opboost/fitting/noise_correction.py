@@ -7,6 +7,7 @@ All of it works on what was released already, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -99,11 +100,11 @@ def fill(
         drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
         choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
-        if choice in _UNDRAWN:
-            return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
         own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
+    if choice in _UNDRAWN:
+        return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
 
