@@ -84,9 +84,18 @@ class Source:
     rank_of_state: tuple[Ranks, ...]
 
     def with_ranks(self, columns: Sequence[RankRows]) -> Source:
-        """The same of other rows of the table, given the ranks of all its columns."""
+        """The same of other rows of the table, given the ranks of all its columns.
+
+        Raises
+        ------
+        DataError
+            If indicators contradict each other.
+        """
         tables = zip(self.members, self.state_of_rank, strict=True)
-        return replace(self, states=np.min([table[columns[member][:]] for member, table in tables], axis=0))
+        found = np.array([table[columns[member][:]] for member, table in tables])
+        if len(found) > 1:
+            _check_indicators((found < len(found)).sum(axis=0), has_missing=self.channel.has_missing)
+        return replace(self, states=found.min(axis=0))
 
 
 def sources_of(columns: Sequence[RankSource]) -> list[Source]:
@@ -172,10 +181,15 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
             found = tables[c][column.ranks[rows]]
             states[rows] = np.minimum(states[rows], found)
             n_ones[rows] += found == c
-    if n_ones.max(initial=0) > 1 or (first.missingness is None and n_ones.min(initial=1) < 1):
-        raise DataError("a row has no or several categories in one column. Nothing was trained")
+    _check_indicators(n_ones, has_missing=channel.has_missing)
     ranks = tuple(_nearest_ranks(channel, column.release.positions, category=c) for c, column in enumerate(columns))
     return Source(number, members, channel, states, tuple(tables), ranks)
+
+
+def _check_indicators(n_ones: NDArray[np.integer], *, has_missing: bool) -> None:
+    """Refuse rows of several categories, or of none where no cell can be missing: the channel has no such state."""
+    if n_ones.max(initial=0) > 1 or (not has_missing and n_ones.min(initial=1) < 1):
+        raise DataError("a row has no or several categories in one column. Nothing was trained")
 
 
 def _nearest_ranks(channel: NoiseChannel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:

@@ -94,3 +94,13 @@ def test_other_rows_have_the_states_of_their_ranks() -> None:
     for source in sources_of(columns):
         again = source.with_ranks([column.ranks[:][others] for column in columns])
         assert again.states.tolist() == source.states[others].tolist()
+
+
+@pytest.mark.parametrize("row", [(0, 0, 0), (1, 1, 0)])
+def test_other_rows_that_no_release_can_hold_are_refused_like_the_first(row: tuple[int, int, int]) -> None:
+    """Partitioned training draws rows that the fit has not seen: a state beyond the channel is not looked up."""
+    two = np.array([0, 1])
+    columns = [RankSource(ranks(*(np.arange(3) == c)), 2, ColumnRelease(THREE, None, two, c)) for c in range(3)]
+    (source,) = sources_of(columns)
+    with pytest.raises(DataError, match="no or several categories"):
+        source.with_ranks([ranks(one) for one in row])
