@@ -63,8 +63,9 @@ def corrected(
     """What trees are grown on, beside the own columns, and the share of each of these ensembles in the scores."""
     if fit.choice is NoiseChoice.ALONE and own.columns:
         return [((), 1.0)]
+    rest = [((), 1.0 - fit.share)] if own.columns and fit.share != 1.0 else []
     if fit.choice in (NoiseChoice.ALONE, NoiseChoice.PLAIN):
-        return [(released, 1.0)]
+        return [(released, fit.share), *rest]
     lengths = _lengths(own)
     targets = [tuple(path.parent / "drawn" / path.name for path in other.paths) for other in released]
     for paths in targets:
@@ -76,7 +77,6 @@ def corrected(
     for other, paths in zip(released, targets, strict=True):
         missing = tuple(have_missing[first : (first := first + len(other.n_ranks))].tolist())
         drawn.append(replace(other, paths=paths, have_missing=missing, n_versions=n_versions))
-    rest = [((), 1.0 - fit.share)] if own.columns and fit.share != 1.0 else []
     return [(drawn, fit.share), *rest]
 
 

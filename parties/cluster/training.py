@@ -123,12 +123,13 @@ def train_on_partitions(
             parameters = calm
             parts = _survive(client, partial(corrected, fit, own, released, loss, client=client))
     trees: list[Tree] = []
-    base_scores = np.zeros(loss.n_outputs)
+    # Without own columns nothing has the rest of the scores, which start where those of every part do.
+    base_scores, all_shares = np.zeros(loss.n_outputs), sum(share for _, share in parts)
     for of_part, share in parts:
         limits = limits_of(own, of_part, loss, parameters, constraints)
         grown = _grown(client, own, of_part, loss, parameters, limits, seed, journal, wait_s)
         trees += [tree.scaled(share) for tree in grown.trees]
-        base_scores += share * grown.base_scores
+        base_scores += share / all_shares * grown.base_scores
     bound, cuts = by_cuts(trees, columns)
     return TrainedTrees(bound, base_scores, loss, columns, cuts, History(), None if fit is None else fit.choice)
 

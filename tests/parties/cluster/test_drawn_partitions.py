@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,10 +23,13 @@ from opboost.schema import ColumnSchema
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import SquaredError
+from opboost.trees.tree import LEAF
 from opboost.trees.validation import bins_between
 from opboost.vertical import TrainedTrees
+from parties.cluster import drawn_partitions, training
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
+from tests.support.inline_client import InlineClient
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -109,3 +113,29 @@ def test_trees_on_drawn_partitions_know_more_of_exact_codes(case: Case, client: 
     assert {pq.read_metadata(path).num_rows for path in drawn.iterdir()} == {4 * N_ROWS}
     # Each version of a row has its share of the weight, so leaves are as high as those of the rows once.
     assert sum(not tree.is_leaf.all() for tree in corrected.trees) >= PARAMETERS.n_estimators
+
+
+@pytest.mark.parametrize("choice", NoiseChoice)
+@pytest.mark.parametrize("has_own", [True, False])
+def test_whatever_share_trees_have_scores_start_where_the_trees_do(
+    case: Case, monkeypatch: pytest.MonkeyPatch, choice: NoiseChoice, has_own: bool
+) -> None:
+    """Each ensemble tells its share, and that of the own columns the rest; without those, there is no rest to tell."""
+    own = case.own if has_own else replace(case.own, columns=())
+    share = 1.0 if choice is NoiseChoice.ALONE else 0.75
+    fit = SimpleNamespace(choice=choice, share=share, turns=lambda n_rows: (0, 1))
+    leaf = replace(LEAF, values=np.ones(1))
+
+    def ensemble(client: Any, own: OwnPartitions, released: Any, *_: Any) -> Any:
+        return SimpleNamespace(trees=(leaf,) if released else (leaf.scaled(-1.0),), base_scores=np.array([1000.0]))
+
+    monkeypatch.setattr(training, "fit_to_sample", lambda *_, **__: fit)
+    monkeypatch.setattr(drawn_partitions, "_draw", lambda *_: [False, False])
+    monkeypatch.setattr(training, "_grown", ensemble)
+    found = train_on_partitions(
+        own, [case.ranks], loss=SquaredError(), parameters=PARAMETERS, client=InlineClient(), wait_s=1.0
+    )
+    assert found.base_scores.tolist() == [1000.0]
+    alone = choice is NoiseChoice.ALONE and has_own
+    expected = [-1.0] if alone else [share, *([share - 1.0] if has_own and share < 1 else [])]
+    assert [float(tree.values[0]) for tree in found.trees] == expected
