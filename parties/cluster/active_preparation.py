@@ -18,6 +18,7 @@ import numpy as np
 
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
+from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
 from parties.cluster.dask_cluster import cluster
@@ -187,13 +188,13 @@ class _Grower:
     def n_rows(self) -> int:
         return self.prepared.found.n_rows - sum(map(len, self.out))
 
-    def __call__(self, received: Sequence[RankColumn]) -> TrainedTrees:
+    def __call__(
+        self, received: Sequence[RankColumn], /, *, parameters: BoostingParameters, constraints: ColumnConstraints
+    ) -> TrainedTrees:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copies."""
         prepared, run = self.prepared, self.prepared.run
         owners = dict.fromkeys(column.owner for column in received)
-        own, lengths, constraints = prepared.own, prepared.found.rows, run.model.constraints
-        if not received:
-            constraints = constraints.among([column.name for column in own.columns])
+        own, lengths = prepared.own, prepared.found.rows
         with working_folder(run.dask.folder) as folder:
             if self.out:
                 paths, lengths = partitions_without(own.paths, self.out, folder / "own", client=prepared.client)
@@ -211,7 +212,7 @@ class _Grower:
                 own,
                 released,
                 loss=prepared.loss,
-                parameters=prepared.parameters,
+                parameters=parameters,
                 client=prepared.client,
                 constraints=constraints,
                 seed=self.seed,

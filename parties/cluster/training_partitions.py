@@ -56,12 +56,13 @@ class OwnPartitions:
 
 @dataclass(frozen=True, slots=True)
 class RankPartitions:
-    """What one passive party released, partition by partition as `OwnPartitions`; columns ``c0``, ``c1``, ...
+    """What one passive party released, partition by partition as `OwnPartitions`.
 
     Attributes
     ----------
     owner : str
     paths : tuple of Path
+        With columns ``c0``, ``c1``, ...
     n_ranks : tuple of int
         Per column.
     have_missing : tuple of bool
@@ -72,6 +73,8 @@ class RankPartitions:
         Per column, what its owner told of the release.
     n_versions : int
         How many versions of its rows a partition holds, one after the other.
+    names : tuple of str, optional
+        What the columns were offered as; by default as in the files.
     """
 
     owner: str
@@ -81,6 +84,7 @@ class RankPartitions:
     cuts: tuple[NDArray[np.int64] | None, ...]
     releases: tuple[ColumnRelease | None, ...]
     n_versions: int = 1
+    names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         # A column of nothing but missing cells has no rank.
@@ -95,7 +99,7 @@ def columns_of(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[
     """All columns in the order of the features, without their rows."""
     mine = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
     theirs = (
-        RankColumn(other.owner, i, f"c{i}", np.empty(0, np.uint8), n, told, cuts)
+        RankColumn(other.owner, i, other.names[i] if other.names else f"c{i}", np.empty(0, np.uint8), n, told, cuts)
         for other in released
         for i, (n, told, cuts) in enumerate(zip(other.n_ranks, other.releases, other.cuts, strict=True))
     )

@@ -60,6 +60,7 @@ def cut_into_partitions(
         tuple(bool(found) for found in np.any(have_missing, axis=0)),
         tuple(column.cuts for column in columns),
         tuple(column.release for column in columns),
+        names=tuple(column.name for column in columns),
     )
 
 

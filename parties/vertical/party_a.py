@@ -120,7 +120,7 @@ def grow_trees(
     """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
-            return job.grow(received)
+            return job.grow(received, parameters=job.parameters, constraints=job.constraints)
     columns = _columns(job, received)
     known = None if cells is None else cells.known(job, columns)
     parameters = job.parameters

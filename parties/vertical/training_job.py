@@ -107,7 +107,9 @@ class Grower(Protocol):
 
     @property
     def n_rows(self) -> int: ...
-    def __call__(self, received: Sequence[RankColumn], /) -> TrainedTrees:
+    def __call__(
+        self, received: Sequence[RankColumn], /, *, parameters: BoostingParameters, constraints: ColumnConstraints
+    ) -> TrainedTrees:
         """The trees; of own columns alone where none was received."""
         ...
 

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.trees.constraints import ColumnConstraints
+from opboost.vertical import RankColumn
 from parties.cluster import active_preparation
 from parties.cluster.active_preparation import partitioned_active
+from parties.cluster.training_partitions import OwnPartitions, RankPartitions, columns_of, limits_of
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, Disagreement, TableError
+from parties.progress import no_progress
 from parties.runs.journal import Journal
+from parties.storage.mapped_ranks import MappedRanks
 from parties.tables.record_ids import digest_of_ids
 from parties.vertical.alignment import Aligned
+from parties.vertical.party_a import grow_trees
 from tests.support.inline_client import inline_cluster
 from tests.support.sites import Sites
 
@@ -74,3 +84,27 @@ def test_a_saved_run_is_taken_up_with_the_records_that_were_common(sites: Sites)
         assert again.ids.frame["row"].tolist() == list(range(0, 400, 4))
         with pytest.raises(Disagreement):
             found._note(journal, Aligned(found.ids))
+
+
+def test_trees_are_grown_as_the_job_says_on_columns_by_their_names(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A's model alone has the joint model's parameters, and constraints name columns as their owner does."""
+    sites.bank.run |= {"engine": "dask", "dask": {}}
+    path, ranks = sites.bank.write(), np.arange(400, dtype="<u2")
+    ranks.tofile(tmp_path / "0.ranks")
+    spend = RankColumn("shop", 0, "spend", MappedRanks(tmp_path / "0.ranks", ranks.dtype, 400), 400)
+    asked = []
+
+    def record(own: OwnPartitions, released: list[RankPartitions], **settings: Any) -> None:
+        limits_of(own, released, settings["loss"], settings["parameters"], settings["constraints"])
+        asked.append(([column.name for column in columns_of(own, released)], settings["parameters"]))
+
+    monkeypatch.setattr(active_preparation, "train_on_partitions", record)
+    with partitioned_active(read_run(path, ActiveRun), path) as found:
+        job = replace(found.job(), constraints=ColumnConstraints({"spend": 1, "age": 1}))
+        calm = replace(job.parameters, n_estimators=7)
+        grow_trees(job, [], [spend], no_progress)
+        alone = replace(job, parameters=calm, constraints=job.constraints.among(["age"]))
+        grow_trees(alone, [], [], no_progress)
+    assert asked == [(["age", "spend"], job.parameters), (["age"], calm)]

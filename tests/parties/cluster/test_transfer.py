@@ -92,9 +92,9 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     class Grower:
         n_rows = N_ROWS
 
-        def __call__(self, columns: Sequence[RankColumn], /) -> Any:
+        def __call__(self, columns: Sequence[RankColumn], /, **settings: Any) -> Any:
             ranks = cut_into_partitions(columns, rows, tmp_path / "ranks", client=client)
-            return train_on_partitions(bank, [ranks], loss=Logistic(), parameters=PARAMETERS, client=client, wait_s=60)
+            return train_on_partitions(bank, [ranks], loss=Logistic(), client=client, wait_s=60, **settings)
 
     common = {"run_id": "scale", "id_digest": "0" * 64}
     labels = np.concatenate([pd.read_parquet(path)["default"] for path in bank.paths])
