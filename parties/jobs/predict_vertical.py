@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -15,9 +14,9 @@ import pandas as pd
 from opboost.arrays import Values
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
-from parties.config.reading import read_run, read_schema
+from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, RecordsRefused
+from parties.errors import ConfigError, RecordsRefused, RunFolderError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -26,9 +25,9 @@ from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder, writing
 from parties.tables.destinations import Destination
-from parties.tables.keyed_table import names_to_ask, with_keys
+from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import PartyTable, model_inputs, read_table, select
+from parties.tables.party_table import PartyTable, model_inputs, select
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,
@@ -42,6 +41,9 @@ from parties.vertical.prediction_output import prediction_table, score, status_w
 from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
 from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
+
+# Of a request that is not done yet.
+_NOTE = "predicting.json"
 
 
 def predict_active(
@@ -69,6 +71,7 @@ def predict_active(
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     model = folder.load_joint_model()
+    check_schema_of_model(schema, folder.path, model.ensemble)
     run.reveal.check(model.ensemble.loss)
     evaluate: Evaluation = Ensemble.predict
     if reasons:
@@ -95,12 +98,12 @@ def predict_active(
     with showing_misfits(source, known):
         table = _records(run, source, known, ignore, ids)
         own = model_inputs(table, schema)
-    note, request = folder.path / "predicting.json", {"of": str(source), "ids": str(ids), "mode": mode, "out": str(out)}
+    request = {"of": str(source), "ids": str(ids), "mode": mode, "out": str(out)}
     # What an earlier process of the same request wrote before it was killed is written again.
-    overwrite = overwrite or (not append and _is_noted(note, request))
+    overwrite = overwrite or (not append and _is_noted(folder, request))
     target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
     with ExitStack() as stack:
-        stack.push(partial(_forget, note))
+        stack.push(partial(_forget, folder.path / _NOTE))
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         if data is None and mode == "routed":
@@ -109,7 +112,7 @@ def predict_active(
                 f"these are records of {source.name}, which the model was trained on: passive parties refuse exact "
                 "answers about those that were released, unless they allow them; give others with --data",
             )
-        _note_caveat(model, log, desensitized=mode == "desensitized")
+        note_caveat(model, log, desensitized=mode == "desensitized")
         if mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
@@ -122,7 +125,7 @@ def predict_active(
             explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
             predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
-        folder.write_json(note.name, request)
+        folder.write_json(_NOTE, request)
         target.write(with_parts(written.join(explained), schema.id_columns))
         log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
         if run.reveal.words() is None:
@@ -132,10 +135,10 @@ def predict_active(
     return target.place
 
 
-def _is_noted(note: Path, request: Mapping[str, str]) -> bool:
+def _is_noted(folder: RunFolder, request: Mapping[str, str]) -> bool:
     """Whether an earlier process stopped in this request."""
-    with suppress(OSError, ValueError, RecursionError):
-        return bool(json.loads(note.read_bytes()) == request)
+    with suppress(RunFolderError):
+        return bool(folder.read_json(_NOTE) == request)
     return False
 
 
@@ -178,10 +181,7 @@ def _ask(
 def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
     """The records to score: all of a file, or those that a list names."""
     align = run.align
-    table = read_table(
-        source, schema, ignore=(*ignore, *align.key_columns), needs_label=False, duplicates=align.duplicates
-    )
-    table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
+    table = read_keyed(source, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
     return table if ids is None else select(table, ids, source)
 
 
@@ -208,7 +208,7 @@ def _predict_partitions(
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble, ids))
         log = stack.enter_context(logged(folder, terminal))
-        _note_caveat(model, log, desensitized=desensitized)
+        note_caveat(model, log, desensitized=desensitized)
         channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=desensitized, progress=log.progress)
@@ -218,7 +218,8 @@ def _predict_partitions(
     return target
 
 
-def _note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
+def note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
+    """Log what limits these predictions, if anything does."""
     if (caveat := model.caveat(desensitized=desensitized)) is not None:
         log.step("noise", caveat)
 

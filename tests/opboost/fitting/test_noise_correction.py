@@ -162,13 +162,14 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
-def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_draws_leave(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED_AND_PLAIN, NoiseChoice.PLAIN])
+def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_others_leave(
+    choice: NoiseChoice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scores are linear in the share, which may be above 1."""
     run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
     for share in (0.2, 1.0, 1.5):
-        found = (NoiseChoice.CORRECTED_AND_PLAIN, share)
+        found = (choice, share)
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, found=found, **__: found)
         scores[share] = run.routed(run.train(parameters=small))
     per_share = (scores[1.0] - scores[0.2]) / 0.8

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from opboost.horizontal.recommended import training
+from opboost.horizontal.recommended.tree_training import logistic_of_one
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping
@@ -41,7 +41,7 @@ def test_a_record_moves_the_sums_of_a_tree_by_the_sensitivity_at_most(n_outputs:
     for score in (-40.0, -1.0, 0.0, 1.0, 40.0):
         labels = np.zeros((n_outputs, 1))
         labels[0] = 1.0
-        gradients = softmax_gradients if n_outputs > 1 else training.logistic_of_one
+        gradients = softmax_gradients if n_outputs > 1 else logistic_of_one
         scores = np.full(n_outputs, -40.0)
         scores[-1] = score
         table = GRID.place(np.full((1, 3), 0.5))

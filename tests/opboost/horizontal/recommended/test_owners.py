@@ -1,0 +1,162 @@
+"""The recommended recipe among owners: one model however rows are divided, what a record moves, what is refused."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.recommended.round_rows import RoundRows
+from opboost.privacy.additive import Skellam
+from opboost.privacy.releases import SkellamRounds
+from opboost.rng import seeded
+from opboost.trees.complete import tree_of
+from tests.support.recommended_owners import GRID, ROOT, THIRDS, recipe, records_of, trained
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_three_owners_grow_the_very_model_of_one(n_classes: int) -> None:
+    of = recipe(n_classes, None)
+    one, three = (trained(of, parts) for parts in ([slice(None)], THIRDS))
+    assert [tree.values.tolist() for tree in one.trees] == [tree.values.tolist() for tree in three.trees]
+    assert len(one.trees) == 4 * max(n_classes if n_classes > 2 else 1, 1)
+    assert one.base_scores.tolist() == three.base_scores.tolist()
+    noisy = trained(recipe(n_classes), THIRDS)
+    assert [tree.values.tolist() for tree in noisy.trees] != [tree.values.tolist() for tree in one.trees]
+
+
+def one_record_rows(of: RecommendedAmongOwners, record: tuple[float, ...], label: float) -> RoundRows:
+    return of.records(np.array([record]), np.array([label]), coins=None)
+
+
+def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> float:
+    """What a record moves in all questions, squared, in variances of the noise: mu^2 of the training."""
+    total, rounds, axes = 0.0, of.rounds, GRID.axes
+    values = iter(told)
+    for kind in rounds.kinds:
+        for output in range(rounds.n_outputs):
+            rows.start_tree(output)
+            if kind == "score":
+                answer = rows.totals(ROOT)
+            else:
+                answer = np.zeros((1, 2, axes.n_bins), np.int64)
+                if kind != "upper" and output == 0:
+                    rows.add_histograms(ROOT, answer)
+            released = rounds.released(kind)
+            moved = answer.reshape(-1).astype(float)
+            assert not np.delete(moved, released).any()
+            if len(released):
+                total += float((moved**2).sum()) / rounds.skellam(kind).variance
+        for _ in range(rounds.n_outputs):
+            rows.finish_tree(tree_of([], np.array([next(values, 0.0)]), axes))
+    law = of._tree_shares(of.plan.sums_std(of.tree_task.sensitivity, of.sizes[0]))
+    variances = np.array([each.share(1).variance * of.noise.n_honest for each in law])
+    for _ in range(of.sizes[0]):
+        for output in range(rounds.n_outputs):
+            rows.start_tree(output)
+            total += float((rows.totals(ROOT).astype(float) ** 2 / variances).sum())
+        for _ in range(rounds.n_outputs):
+            rows.finish_tree(tree_of([], np.zeros(1), axes))
+    return total
+
+
+def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] = lambda rows: rows) -> float:
+    """The most that any record spends, over what coordinators may tell."""
+    n_classes = of.rounds.n_classes
+    records = itertools.product([(0.3, -5.0, 1.0), (math.nan, 50.0, math.nan), (9.0, 100.0, 0.0)], [0.0, 1.0])
+    tells: list[list[float]]
+    if n_classes:
+        tells = [[score] * (n_classes if n_classes > 2 else 1) for score in (0.0, 16.0)]
+        tells += [[-16.0, 16.0, *[-16.0] * (n_classes - 2)]] if n_classes > 2 else [[-16.0]]
+    else:
+        tells = [[-1.0, 1.0, 1.0, 0.0], [0.1, 0.2, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
+    found = [
+        spent(of, change(one_record_rows(of, record, label)), told)
+        for (record, label), told in itertools.product(records, tells)
+    ]
+    return max(found)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int) -> None:
+    of = recipe(n_classes)
+    account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
+    assert 0.9 * account < worst(of) <= account * (1 + 1e-9)
+    assert account == pytest.approx(of.plan.mu**2, rel=1e-6)
+
+
+class Doubled(RoundRows):
+    """A record is counted twice in cells of columns."""
+
+    def add_histograms(self, nodes: Any, out: Any) -> None:
+        super().add_histograms(nodes, out)
+        super().add_histograms(nodes, out)
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_a_record_in_two_cells_would_be_found(n_classes: int) -> None:
+    """The broken twin."""
+    of = recipe(n_classes)
+
+    def doubled(rows: RoundRows) -> RoundRows:
+        return Doubled(rows._table, rows._labels, rows._rounds, rows._task)
+
+    account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
+    assert worst(of, doubled) > 1.05 * account
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_shares_of_the_noise_are_drawn_for_every_released_number_and_no_other(
+    n_classes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[tuple[float, int]] = []
+    draw = Skellam.draw
+
+    def noted(self: Skellam, count: int, **others: Any) -> Any:
+        drawn.append((self.variance, count))
+        return draw(self, count, **others)
+
+    monkeypatch.setattr(Skellam, "draw", noted)
+    of = recipe(n_classes)
+    trained(of, [slice(None)])
+    rounds, K = of.rounds, of.rounds.n_outputs
+    expected = []
+    for kind in rounds.kinds:
+        if kind != "upper":
+            noise = rounds.skellam(kind).variance / 2, len(rounds.released(kind))
+            expected += [noise] * (K if kind == "score" else 1)
+    counts = [count for _, count in drawn]
+    assert counts == [count for _, count in expected] + [4] * (2 * 4 * K)
+    assert [variance for variance, _ in drawn[: len(expected)]] == pytest.approx([one for one, _ in expected])
+    last = of.noise.releases[-1]
+    assert isinstance(last, SkellamRounds)
+    assert [2 * variance for variance, _ in drawn[len(expected) :]] == pytest.approx(last.variances[:2] * (4 * K))
+
+
+def test_a_holder_from_the_same_key_answers_the_same_and_other_rounds_have_other_noise() -> None:
+    of = recipe(2)
+    X, y = records_of(2, 20)
+
+    def answers() -> list[list[int]]:
+        holder, found = of.rows(X, y, rng=seeded(1)), []
+        for kind in of.rounds.kinds:
+            holder.start_tree(0)
+            out = np.zeros((1, 2, GRID.axes.n_bins), np.int64)
+            if kind == "score":
+                found.append(holder.totals(ROOT).tolist())
+            else:
+                holder.add_histograms(ROOT, out)
+                found.append(out.tolist())
+            holder.finish_tree(tree_of([], np.zeros(1), GRID.axes))
+        return found
+
+    first = answers()
+    assert first == answers()
+    assert first[1] != first[2]
