@@ -54,7 +54,7 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: list[tuple[float, int]]) -> None:
     """Every draw, its deviation and how many numbers there are; nothing else is drawn."""
-    X, y = table(400)
+    X, y = table(2000)
     common: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (0, 1), "n_estimators": 3, "max_depth": 2}
     plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=n_classes == 0, counted=counts_sensitivity(3))
     steps = [(plan.score_std, 2**20, 2)]
