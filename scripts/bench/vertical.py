@@ -154,7 +154,9 @@ def run_file(party: str, case: Case, align: str) -> dict[str, Any]:
         "report": False,
     }
     if party == "a":
-        passive = [{"name": name, "public_key": f"{name}.public"} for name in case.passive]
+        # More than a thousand columns are taken only where their number was agreed on.
+        agreed = {"columns": case.n_passive}
+        passive = [{"name": name, "public_key": f"{name}.public", "agreed": agreed} for name in case.passive]
         return {**common, "role": "active", "passive": passive, "model": case.model}
     return {
         **common,
