@@ -129,7 +129,7 @@ def test_what_workers_say_in_a_sum_of_the_most_workers_has_room(n: int) -> None:
         Masked(**of_round, **parcel, mark=bytes(32), vector=np.zeros(1, np.uint64)),
         Survivors(**of_round, survivors=flags),
         Confirmed(**of_round, rows=confirmations),
-        Unmask(**of_round, sealed=parcel["sealed"], confirmations=confirmations),
+        Unmask(**of_round, sealed=sealed, confirmations=confirmations),
         Shares(**of_round, rows=np.zeros((n, SECRET_BYTES), np.uint8), confirmed=flags),
     ):
         assert type(decode([bytes(frame) for frame in encode(message)])) is type(message)
