@@ -118,10 +118,8 @@ def test_what_one_side_encodes_the_other_decodes(message: Message) -> None:
 
 @pytest.mark.parametrize("n", [2, MAX_WORKERS])
 def test_what_workers_say_in_a_sum_of_the_most_workers_has_room(n: int) -> None:
-    parcel: dict[str, Any] = {
-        "sealed": np.zeros((n, SEALED_BYTES), np.uint8),
-        "seeds": bytes(n * SEED_BYTES + TAG_BYTES),
-    }
+    sealed = np.zeros((n, SEALED_BYTES), np.uint8)
+    parcel: dict[str, Any] = {"sealed": sealed, "seeds": bytes(n * SEED_BYTES + TAG_BYTES)}
     flags, confirmations = np.ones(n, np.bool_), np.zeros((n, CONFIRMATION_BYTES), np.uint8)
     of_round: dict[str, Any] = {"epoch": 1, "round": 0}
     for message in (
