@@ -82,11 +82,13 @@ class EarlierModel:
         return self.ensemble.base_scores
 
     def cuts(self, column: Column) -> Values:
-        """Values behind which the trees cut one of the active party's columns of numbers."""
+        """Values behind which the trees cut one of the active party's columns, or categories that they send left."""
         numbers = [i for i, one in enumerate(self.ensemble.features) if one.owner is None and one.name == column.name]
-        found = [tree.thresholds[np.isin(tree.columns, numbers)] for tree in self.ensemble.trees]
-        cuts = np.unique(np.concatenate([np.empty(0), *found]))
-        return cuts[cuts < PRESENT]
+        found: set[float] = set()
+        for tree in self.ensemble.trees:
+            for node in np.flatnonzero(np.isin(tree.columns, numbers)).tolist():
+                found.update(tree.left_categories.get(node, (float(tree.thresholds[node]),)))
+        return np.array(sorted(found - {PRESENT}), np.float64)
 
     def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
         """The trees, for columns that were cut behind these values; the inverse of `bind`.
@@ -115,10 +117,11 @@ class EarlierModel:
                 raise _other_columns(feature.name)
             column, places[node] = columns[c], c
             wanted, is_last = thresholds[node], thresholds[node] == PRESENT
+            if (node in tree.left_categories) != (isinstance(column, OwnColumn) and column.is_categorical):
+                raise _other_columns(feature.name)
             if node in tree.left_categories:
                 found = np.searchsorted(cuts[c], tree.left_categories[node])
-                is_known = np.isin(tree.left_categories[node], cuts[c])
-                categories[node], thresholds[node] = tuple(found[is_known].tolist()), 0.0
+                categories[node], thresholds[node] = tuple(found.tolist()), 0.0
                 continue
             if isinstance(column, RankColumn) and feature.rank is not None:
                 wanted, missing_left[node] = feature.rank, feature.missing_left

@@ -24,7 +24,7 @@ from opboost.trees.kernels.threads import at_most_threads
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Tree
 from opboost.trees.validation import History, KnownRows, ValidationPlan
-from opboost.trees.xgboost_engine import load_xgboost
+from opboost.trees.xgboost_engine import check_settings_of_xgboost
 from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
 # Sums of squares of gradients must not overflow.
@@ -42,11 +42,14 @@ class OwnColumn:
         NaN for missing. Categories are numbered 0, 1, 2, ...
     is_categorical : bool
         Whether splits divide a set of categories rather than an ordered range.
+    categories : tuple of str
+        What the values are numbers of, where they are.
     """
 
     name: str
     values: Values
     is_categorical: bool = False
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +122,7 @@ class EarlierTrees(Protocol):
     @property
     def choice(self) -> NoiseChoice | None: ...
     def cuts(self, column: Column) -> Values:
-        """Values, or ranks, behind which the trees cut a column."""
+        """Values behind which the trees cut an own column, or the categories that they tell from others."""
         ...
 
     def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
@@ -159,20 +162,16 @@ def check_own_rows(
             bin_categories(column.values, max_bin=parameters.max_bin)
 
 
-def check_device(parameters: BoostingParameters, engine: Engine) -> None:
-    """Refuse a device that the engine does not have, or this machine.
-
-    Raises
-    ------
-    ParameterError
-    """
+def check_settings(parameters: BoostingParameters, loss: Loss, engine: Engine) -> None:
+    """Refuse settings that do not go with the objective or the engine, and a device that this machine lacks."""
+    parameters.check_objective(loss)
     if parameters.device == "cuda" and engine == "native":
         raise ParameterError(
             "device: cuda goes with engine: xgboost; the native engine keeps its exact sums on the processor. Nothing "
             "was trained"
         )
-    if parameters.device == "cuda":
-        load_xgboost(parameters.device)
+    if engine == "xgboost":
+        check_settings_of_xgboost(parameters, loss.singles[0])
 
 
 def train(
@@ -218,15 +217,15 @@ def train(
         are_categorical=[isinstance(column, OwnColumn) and column.is_categorical for column in columns],
         max_delta_step=parameters.delta_step_of(loss),
     )
-    parameters.check_objective(loss)
-    check_device(parameters, engine)
+    check_settings(parameters, loss, engine)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
-    sources = _noised_sources(columns) if is_corrected else {}
+    sources = noised_sources(columns) if is_corrected else {}
     of_classes = parameters.weighted(labels, weights, loss)
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (
-        None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
+        None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
+        for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed, watch), None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
@@ -282,15 +281,15 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
 
 
-def _bin(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
-    if isinstance(column, OwnColumn) and column.is_categorical:
-        return bin_categories(column.values, max_bin=max_bin)
+def binned_column(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
+    """A column in bins."""
     if isinstance(column, OwnColumn):
-        return bin_values(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
+        bin_column = bin_categories if column.is_categorical else bin_values
+        return bin_column(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 
-def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+def noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
     """The noised columns whose release is known, by number."""
     return {
         c: source

@@ -55,7 +55,7 @@ app = typer.Typer(
 class SchemeName(StrEnum):
     """Training algorithm of the horizontal demo."""
 
-    SGBDT = "sgbdt"
+    RECOMMENDED = "recommended"
     INPRIVATE = "inprivate"
 
 
@@ -233,7 +233,7 @@ def demo(
     horizontal: Annotated[
         bool, typer.Option("--horizontal", help="Three owners of rows in place of two owners of columns.")
     ] = False,
-    scheme: Annotated[SchemeName, typer.Option(help="With --horizontal: how they train.")] = SchemeName.SGBDT,
+    scheme: Annotated[SchemeName, typer.Option(help="With --horizontal: how they train.")] = SchemeName.RECOMMENDED,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Train jointly on the bundled two-party sample, each party as a process on this machine."""

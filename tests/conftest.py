@@ -16,6 +16,10 @@ import pytest
 # Set before a compiled loop runs: idle threads must not spin while other processes of a test need the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Dask's workers are forked from the process of `tests.support.processes`; only `tests/parties/jobs/test_modes.py`
+# starts them as usual.
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
+
 # A file system in memory, where there is one with room: parties sync to disk at every charge, and tests need not wait.
 if os.access("/dev/shm", os.W_OK) and shutil.disk_usage("/dev/shm").free > 2 << 30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", "/dev/shm")

@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 from opboost.arrays import Values
 from opboost.credit.evidence import check_events
+from opboost.errors import DataError
 
 N_FOLDS = 5
 
@@ -33,17 +34,37 @@ class Calibrated:
 
 
 def platt(probabilities: Values, labels: Values) -> tuple[float, float]:
-    """Slope and intercept of the sigmoid in log odds; 1 and 0 of calibrated probabilities."""
+    """Slope and intercept of the sigmoid in log odds; 1 and 0 of calibrated probabilities.
+
+    Raises
+    ------
+    DataError
+        If labels are others than 0 and 1, or all the same.
+    """
+    check_events(labels)
     fitted = LogisticRegression(C=1e6).fit(_log_odds(probabilities), labels)
     return float(fitted.coef_[0, 0]), float(fitted.intercept_[0])
 
 
 def calibrations(probabilities: Values, labels: Values, *, seed: int) -> tuple[Calibrated, ...]:
-    """The probabilities as they are, by Platt's method and by isotonic regression."""
+    """The probabilities as they are, by Platt's method and by isotonic regression.
+
+    Raises
+    ------
+    DataError
+        If there are fewer than two records of a label, so that none would be left to fit to.
+    """
     check_events(labels)
-    fold = np.random.default_rng(seed).permutation(len(labels)) % N_FOLDS
+    rng, fold = np.random.default_rng(seed), np.empty(len(labels), np.int64)
+    for label in (0, 1):
+        of_label = np.flatnonzero(labels == label)
+        if len(of_label) < 2:
+            raise DataError(
+                "calibrations out of fold need at least 2 records of each label; found 1. Nothing was computed"
+            )
+        fold[rng.permutation(of_label)] = np.arange(len(of_label)) % N_FOLDS
     by_platt, by_steps = np.empty((2, len(labels)))
-    for k in range(N_FOLDS):
+    for k in np.unique(fold):
         here, there = fold == k, fold != k
         sigmoid = LogisticRegression(C=1e6).fit(_log_odds(probabilities[there]), labels[there])
         steps = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(probabilities[there], labels[there])

@@ -5,9 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.credit.evidence import check_events
+
+
+def riskiest_first(scores: Values) -> NDArray[np.intp]:
+    """Row numbers by falling scores; equal ones in random order, since a file's may follow the labels.
+
+    The order is the same at every call, so that two models differ by their scores alone.
+    """
+    shuffled = np.random.default_rng(0).permutation(len(scores))
+    return shuffled[np.argsort(-scores[shuffled], kind="stable")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,7 @@ class Band:
 def gains(labels: Values, scores: Values, *, n_bands: int = 10) -> tuple[Band, ...]:
     """Gains table: bands of about equally many records, the riskiest first; higher scores are riskier."""
     check_events(labels)
-    order = np.argsort(-scores, kind="stable")
+    order = riskiest_first(scores)
     bands, seen, events = [], 0, 0.0
     n_events, n_rows = labels.sum(), len(labels)
     for part in np.array_split(order, n_bands):
@@ -81,7 +91,7 @@ def rejections(
 ) -> tuple[Rejection, ...]:
     """Reject table: one row per share of the records."""
     check_events(labels)
-    order, found = np.argsort(-scores, kind="stable"), []
+    order, found = riskiest_first(scores), []
     for share in shares:
         n = min(max(round(share * len(labels)), 1), len(labels) - 1)
         rejected, accepted = labels[order[:n]], labels[order[n:]]
@@ -116,7 +126,7 @@ def swap_set(labels: Values, champion: Values, challenger: Values, *, share: flo
     n = min(max(round(share * len(labels)), 1), len(labels) - 1)
     rejected = np.zeros((2, len(labels)), np.bool_)
     for row, scores in zip(rejected, (champion, challenger), strict=True):
-        row[np.argsort(-scores, kind="stable")[:n]] = True
+        row[riskiest_first(scores)[:n]] = True
     came, went = rejected[0] & ~rejected[1], rejected[1] & ~rejected[0]
     rates = [float(labels[one].mean()) if one.any() else float("nan") for one in (came, went)]
     return SwapSet(n / len(labels), int(came.sum()), int(went.sum()), *rates)

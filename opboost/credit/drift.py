@@ -19,10 +19,11 @@ def stability_index(before: Values, after: Values) -> float:
     return float(((q - p) * np.log(q / p)).sum())
 
 
-def drift(before: Values, after: Values, *, n_bins: int = 10) -> float:
+def drift(before: Values, after: Values, *, n_bins: int = 10, is_categorical: bool = False) -> float:
     """Stability index of numbers, in bins of equal numbers of the first sample; NaN has a bin of its own.
 
-    Of scores it is the PSI, of a column the CSI. Below 0.1 little has changed, above 0.25 much.
+    A value that fills a bin has one of its own, and so has every category. Of scores the index is the PSI, of a column
+    the CSI. Below 0.1 little has changed, above 0.25 much.
 
     Raises
     ------
@@ -32,7 +33,13 @@ def drift(before: Values, after: Values, *, n_bins: int = 10) -> float:
     if not len(before) or not len(after):
         raise DataError("drift is between two samples of records; one is empty. Nothing was computed")
     known = before[~np.isnan(before)]
-    edges = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins)) if len(known) else np.empty(0)
+    if is_categorical:
+        edges = np.unique(np.r_[known, after[~np.isnan(after)]])
+    elif len(known):
+        edges, n_times = np.unique(np.quantile(known, np.arange(1, n_bins) / n_bins), return_counts=True)
+        edges = np.union1d(edges, np.nextafter(edges[n_times > 1], -np.inf))
+    else:
+        edges = np.empty(0)
     counts = []
     for sample in (before, after):
         places = np.where(np.isnan(sample), len(edges) + 1, np.searchsorted(edges, sample))

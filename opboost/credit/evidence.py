@@ -107,7 +107,7 @@ def own_characteristic(column: OwnColumn, labels: Values, *, most_bins: int = MO
         ordered = np.argsort((events / np.maximum(events + others, 1))[ordered], kind="stable")
     groups = monotone_groups(events[ordered], others[ordered], most_bins=most_bins)
     if column.is_categorical:
-        words = tuple(", ".join(f"{fine.cuts[c]:g}" for c in ordered[group]) for group in groups)
+        words = tuple(", ".join(number_word(fine.cuts[c]) for c in ordered[group]) for group in groups)
     else:
         words = interval_words([float(fine.cuts[group[-1]]) for group in groups[:-1]])
     return in_bins(
@@ -164,8 +164,15 @@ def interval_words(edges: Sequence[float], *, what: str = "") -> tuple[str, ...]
     """Names of bins between ascending edges, each of which belongs to the bin below it."""
     if not edges:
         return (f"{what}all",)
-    inner = [f"{what}over {low:g} up to {high:g}" for low, high in pairwise(edges)]
-    return (f"{what}up to {edges[0]:g}", *inner, f"{what}over {edges[-1]:g}")
+    told = [number_word(edge) for edge in edges]
+    inner = [f"{what}over {low} up to {high}" for low, high in pairwise(told)]
+    return (f"{what}up to {told[0]}", *inner, f"{what}over {told[-1]}")
+
+
+def number_word(number: float) -> str:
+    """A number in as few digits as tell it from all others."""
+    short = f"{number:g}"
+    return short if float(short) == number else repr(float(number)).removesuffix(".0")
 
 
 def counts_of(places: NDArray[Any], labels: Values, n_places: int) -> tuple[Values, Values]:

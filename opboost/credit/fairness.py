@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.credit.evidence import check_events, interval_words
+from opboost.credit.discrimination import riskiest_first
+from opboost.credit.evidence import check_events, interval_words, number_word
 
 # Values of a column beyond which they are grouped.
 MOST_GROUPS = 10
@@ -58,7 +59,7 @@ def group_names(values: Values) -> NDArray[np.str_]:
     """The group of every record: its value, or which fifth of many values it lies in; NaN is a group of its own."""
     known = values[~np.isnan(values)]
     if len(np.unique(known)) <= MOST_GROUPS:
-        return np.array(["missing" if np.isnan(one) else f"{one:g}" for one in values])
+        return np.array(["missing" if np.isnan(one) else number_word(one) for one in values.tolist()])
     edges = np.unique(np.quantile(known, [0.2, 0.4, 0.6, 0.8]))
     words = np.array([*interval_words(edges.tolist()), "missing"])
     return words[np.where(np.isnan(values), len(words) - 1, np.searchsorted(edges, values))]
@@ -87,7 +88,7 @@ def fairness(column: str, groups: Values, labels: Values, scores: Values, *, sha
         raise ImportError("fairness needs fairlearn: install opboost[credit]. Nothing was computed") from None
     check_events(labels)
     rejected = np.zeros(len(labels))
-    rejected[np.argsort(-scores, kind="stable")[: max(round(share * len(labels)), 1)]] = 1
+    rejected[riskiest_first(scores)[: max(round(share * len(labels)), 1)]] = 1
     names = group_names(groups)
     metrics: dict[str, Any] = {
         "n": count,

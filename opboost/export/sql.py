@@ -36,7 +36,8 @@ def to_sql(
     Raises
     ------
     ParameterError
-        If the loss has no link function here, a category no name, or a name a backslash or a control character.
+        If the loss has no link function here, a category no name, or a name a backslash or a control character, or if a
+        column has the name of an owner's test.
 
     Notes
     -----
@@ -44,7 +45,10 @@ def to_sql(
     """
     check_exportable(ensemble)
     link, n_outputs = link_function(ensemble.loss), ensemble.loss.n_outputs
-    names = feature_names(ensemble.features)
+    asked = zip(ensemble.features, feature_names(ensemble.features), strict=True)
+    names = [feature.name if feature.owner is None else question for feature, question in asked]
+    if len(set(names)) < len(names):
+        raise ParameterError("a column has the name of an owner's test. No query was written")
     columns = [_quoted(name) for name in names]
     labels = {}
     for name, of in (categories or {}).items():

@@ -18,7 +18,9 @@ from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows, bins_between
 
 # Draws that trees are grown on by turns, and draws that a held-out row is scored on.
-N_DRAWS, N_SCORED = 10, 8
+MOST_DRAWS, FEWEST_DRAWS, N_SCORED = 10, 2, 8
+# Rows over all draws: in a large table the chance of one draw is the mean of many rows' in every leaf.
+_DRAWN_ROWS = 3_000_000
 
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
@@ -34,10 +36,20 @@ OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
 # inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
 SHARES = np.arange(21) / 10
-_EXPECTED_SHARE, _DEVIATION = 0.8, 0.35
+_EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
-# Share below which the passive columns are left out.
-LEAST_BLEND = 0.15
+# Held-out rows see little of effects that are narrower than the noise, but all harm: by so much, relatively, trees on
+# draws may be behind those on the own columns while no more rows than these count.
+_HARM, _COUNTED_ROWS = 0.005, 300
+
+# Share below which the passive columns are left out, and how much more of trees on released codes exact ones bear than
+# held-out released ones (`docs/architecture/noise.md`).
+LEAST_BLEND, _OF_EXACT = 0.15, 2.0
+
+
+def n_draws(n_rows: int) -> int:
+    """Draws of a table of so many rows that trees are grown on by turns."""
+    return min(MOST_DRAWS, max(FEWEST_DRAWS, _DRAWN_ROWS // n_rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,8 +101,8 @@ class Trial:
 
     def scores(self, choice: NoiseChoice) -> Values:
         """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
-        turns, of = replace(self.alternates, turns=choice.turns(N_DRAWS)), self.scored
-        trees, base_scores = self.recipe.brief().grow(self.table, self.labels, self.weights, turns)
+        turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
+        trees, base_scores = self.recipe.grow(self.table, self.labels, self.weights, turns)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
     def errors(self, scores: Values) -> tuple[Values, Values]:
@@ -146,10 +158,13 @@ def choose(
     share = float(shares[_most_likely(shares, errors)])
     if share >= LEAST_BLEND:
         return usual, share
-    # Whether released codes help to predict from released codes needs no model of what lies behind them.
+    # Whether released codes help to predict from released codes needs no model of what lies behind them; of exact ones
+    # they say about twice as much.
     plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
-    is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
-    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
+    blends = ([a + part * (b - a) for a, b in zip(own, plain, strict=True)] for part in SHARES)
+    parts = np.array([_errors(trials, blend)[1].mean() for blend in blends])
+    share = min(1.0, (1.0 if known else _OF_EXACT) * float(SHARES[parts.argmin()]))
+    return (NoiseChoice.PLAIN, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
 
 
 def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
@@ -159,9 +174,11 @@ def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
 
 
 def _most_likely(shares: Values, errors: Values) -> int:
-    """Which share is most likely, given each row's error under all of them and what is expected of shares."""
-    means = errors.mean(axis=1)
-    misfits = errors.shape[1] * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+    """Which share, of 0 and others, is most likely, given each row's errors and what is expected of shares."""
+    means, n_rows = errors.mean(axis=1), errors.shape[1]
+    if means[np.abs(shares - 1).argmin()] <= (1 + _HARM) * means[0]:
+        n_rows = min(n_rows, _COUNTED_ROWS)
+    misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
     return int(misfits.argmin())
 
 
@@ -188,7 +205,7 @@ def _trials(
     table, targets = noised.filled(binned), recipe.targets(labels)
     if known is not None:
         return [Trial(table, alternates, labels, weights, _known_rows(known, noised, binned, recipe), recipe)]
-    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[N_DRAWS]]])
+    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[-2]]])
     versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
     part, trials = rng.permutation(len(labels)) % N_PARTS, []
     for k in range(N_PARTS):

@@ -7,6 +7,7 @@ All of it works on what was released already, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_BINS, N_DRAWS, N_SCORED, choose
+from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, choose, n_draws
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
@@ -28,6 +29,10 @@ LEAST_ROWS = 400
 
 # Rows that candidates are compared on.
 COMPARED_ROWS = 15_000
+
+# Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
+# rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
+_ROUNDS, FEW_ROUNDS = 200, 60
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -81,21 +86,25 @@ def fill(
         return _undrawn(noised, choice, max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
+    is_large = len(trained) > REFINED_ROWS
+    brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         behind, of_rows = imputation.of_rows(some), evidence.rows(some)
         blind = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(comparing.integers(2**63)))
-        drawn = noised.of_rows(some), imputation.sources, states[:, :, some], blind
+        compared = states[:, :, some]
+        if len(states) < MOST_DRAWS:
+            compared = behind.draw(of_rows, MOST_DRAWS, seed=int(comparing.integers(2**63)))
+        drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        choice, share = choose(*drawn, labels[some], weights[some], recipe, known, rng=comparing)
-        if choice in _UNDRAWN:
-            return _undrawn(noised, choice, max_bin=max_bin)
+        choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
     own_trees: list[Tree] = []
     if share != 1.0:
-        grown = recipe if len(trained) <= REFINED_ROWS else recipe.brief()
-        own_trees, _ = grown.grow(table.of_rows(trained), labels[trained], weights[trained])
+        own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
+    if choice in _UNDRAWN:
+        return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
 
@@ -120,9 +129,10 @@ def _draws(
 ) -> States:
     """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
     seed, trained, held_out = int(rng.integers(2**63)), np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
-    states = imputation.draw(evidence, N_DRAWS, seed=seed)
+    most = n_draws(len(labels))
+    states = imputation.draw(evidence, most, seed=seed)
     if len(held_out):
-        hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), N_DRAWS, with_label=False, seed=seed + 1)
+        hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), most, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
     if can_refine(recipe, len(trained)):
         behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)

@@ -147,7 +147,7 @@ def versions_of(
     binned: dict[int, BinnedColumn] = {}
     for place, source, member in places(sources):
         column, ranks = noised.columns[place], source.rank_of_state[member]
-        of_states = np.bincount(states[:, source.number].ravel(), minlength=len(ranks))
+        of_states = sum(np.bincount(draw, minlength=len(ranks)) for draw in states[:, source.number])
         counts = np.bincount(ranks, weights=of_states, minlength=column.n_ranks + 1).astype(np.int64)
         has_missing = source.channel.has_missing
         behind = column.cuts

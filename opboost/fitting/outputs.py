@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
-
-import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.fitting.choice import N_DRAWS
+from opboost.fitting.choice import n_draws
 from opboost.fitting.noised_table import Filled, held_out_table
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import Constraints
@@ -81,7 +80,10 @@ class Growing:
         of_rows = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
         if self.validation is not None:
             held_out = HeldOutRows(
-                held_out_table(self.filled, ~rows, n_draws=N_DRAWS), labels[~rows], self.validation.metrics, of_rows[1]
+                held_out_table(self.filled, ~rows, n_draws=n_draws(len(rows))),
+                labels[~rows],
+                self.validation.metrics,
+                of_rows[1],
             )
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
         elif self.known is not None and self.known.metrics:
@@ -95,7 +97,8 @@ class Growing:
             "earlier": earlier,
         }
         weights = parameters.weighted(labels, self.weights, loss)[rows]
-        base_scores = self._start(loss, labels[rows], weights, of_rows[0]) if start is None else start
+        begin = partial(parameters.base_scores, loss, has_margins=len(margins) > 0)
+        base_scores = begin(labels[rows], weights) if start is None else start
         boost = boost_with_xgboost if self.engine == "xgboost" else boost_table
         trees, history = boost(
             table,
@@ -115,13 +118,7 @@ class Growing:
             )
         loss.check_labels(leaf_labels)
         weights = parameters.weighted(leaf_labels, self.weights, loss)[rows]
-        base_scores = self._start(loss, leaf_labels[rows], weights, of_rows[0])
+        base_scores = begin(leaf_labels[rows], weights)
         del shared["earlier"]
         trees = refit_table(trees, table, leaf_labels[rows], weights, parameters, base_scores=base_scores, **shared)
         return trees, base_scores, history
-
-    def _start(self, loss: Loss, labels: Values, weights: Values, margins: Values | float) -> Values:
-        """Base scores; margins stand for them unless the parameters name one."""
-        if self.parameters.base_score is not None:
-            return np.full(loss.n_outputs, loss.score_of(self.parameters.base_score))
-        return loss.initial_scores(labels, weights) if isinstance(margins, float) else np.zeros(loss.n_outputs)

@@ -17,8 +17,8 @@ from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
-# Most rounds of a candidate, its highest rate unless a higher one is chosen, and its deepest trees.
-_TRIAL_ROUNDS, _TRIAL_RATE, _TRIAL_DEPTH = 60, 0.15, 4
+# Highest rate of fewer rounds unless a higher one is chosen, and their deepest trees.
+_BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 
 # Parameters that suit noise, for those that are left open: chosen by cross-validation inside the training parts of ten
 # tables, once for all budgets (`docs/architecture/noise.md`).
@@ -66,13 +66,13 @@ class Recipe:
         """What predictions of labels are compared with, shape ``(n_rows, n_outputs)``."""
         return (labels[:, None] == np.arange(self.n_classes)).astype(float) if self.n_classes > 2 else labels[:, None]
 
-    def brief(self) -> Recipe:
-        """As many trees as it takes to compare tables, flatter and learning as much faster."""
+    def brief(self, most_rounds: int) -> Recipe:
+        """At most so many rounds, of flatter trees that learn as much faster."""
         n_rounds, rate = self.parameters.n_estimators, self.parameters.learning_rate
-        n_trials = min(n_rounds, _TRIAL_ROUNDS)
-        rate = max(rate, min(rate * n_rounds / max(n_trials, 1), _TRIAL_RATE))
-        depth = min(self.parameters.max_depth or _TRIAL_DEPTH, _TRIAL_DEPTH)
-        chosen = replace(self.parameters, n_estimators=n_trials, learning_rate=rate, max_depth=depth, max_leaves=0)
+        n_brief = min(n_rounds, most_rounds)
+        rate = max(rate, min(rate * n_rounds / max(n_brief, 1), _BRIEF_RATE))
+        depth = min(self.parameters.max_depth or _BRIEF_DEPTH, _BRIEF_DEPTH)
+        chosen = replace(self.parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
         return replace(self, parameters=chosen)
 
     def grow(
@@ -80,9 +80,7 @@ class Recipe:
     ) -> tuple[list[Tree], Values]:
         """Trees and base scores on these rows; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
-        base_scores = self.loss.initial_scores(labels, weights)
-        if parameters.base_score is not None:
-            base_scores = np.full(len(base_scores), self.loss.score_of(parameters.base_score))
+        base_scores = parameters.base_scores(self.loss, labels, weights)
         trees, _ = boost_table(
             table,
             labels,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from opboost.arrays import Values
+from opboost.errors import ParameterError
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.gridless import GridlessColumns
 from opboost.trees.losses import Logistic, SquaredError
@@ -40,6 +42,28 @@ class PublicTask:
     def scaled(self, labels: Values) -> Values:
         """Labels in [-1, 1]; classes stay 0 and 1."""
         return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
+
+    def check_scores(self, n_trees: int, max_value: float) -> None:
+        """Refuse trees whose scores, on the scale of training or of labels, could be infinite.
+
+        Otherwise gradients could be refused because of them: that would tell whether some record is in a chosen set of
+        leaves.
+
+        Parameters
+        ----------
+        n_trees : int
+        max_value : float
+            Largest absolute value of a leaf.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if not math.isfinite(abs(self.centre) + max(self.spread, 1.0) * n_trees * max_value):
+            raise ParameterError(
+                f"{n_trees} trees with leaves of up to {max_value:.3g} on labels within {self.spread:.3g} have no "
+                "finite scores. Nothing was sent"
+            )
 
     def model(self, trees: Sequence[Tree], *, has_scores: bool = True) -> Ensemble:
         """Make a model of trees on values, whose leaves are on the scale of training; the initial score is 0.

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-
-from opboost.errors import ParameterError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,8 +15,7 @@ class TreeRules:
     max_depth : int
         Most levels of splits.
     max_value : float
-        Largest absolute value of a leaf. All scores stay finite, so that no gradient is refused because of them: such a
-        refusal would tell whether some record is in a chosen set of leaves.
+        Largest absolute value of a leaf.
     batch_size : int
         Trees on the same gradients: tree t, from 0, is for the output ``t % batch_size``.
     is_complete : bool
@@ -29,11 +25,6 @@ class TreeRules:
         Most nodes of a question for histograms; 0 where none are asked for.
     n_placements : int
         Trees, from the first one on, after which the cells may be moved, once each; 0 for never.
-
-    Raises
-    ------
-    ParameterError
-        If the leaves of all trees together could exceed the range of floating-point numbers.
     """
 
     n_trees: int
@@ -43,9 +34,3 @@ class TreeRules:
     is_complete: bool = True
     n_histogram_nodes: int = 0
     n_placements: int = 0
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.n_trees * self.max_value):
-            raise ParameterError(
-                f"{self.n_trees} trees with leaves of up to {self.max_value:.3g} have no finite scores"
-            )

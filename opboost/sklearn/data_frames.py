@@ -61,8 +61,8 @@ class FrameEncoder:
     public: Mapping[str, PublicCategories]
 
     @classmethod
-    def learn(cls, frame: pd.DataFrame | None, bounds: object) -> FrameEncoder:
-        """Learn the categories of a training table; an array has none.
+    def learn(cls, frame: pd.DataFrame | None, bounds: object, known: Mapping[str, Sequence[str]]) -> FrameEncoder:
+        """Learn the categories of a training table; an array has none. Those that are `known` keep their numbers.
 
         Raises
         ------
@@ -77,8 +77,9 @@ class FrameEncoder:
         public = {names.name_of(column): found for column, found in listed.items()}
         categories = {name: found.names for name, found in public.items()}
         for name, column in () if frame is None else frame.items():
-            if str(name) not in categories and _is_text(column):
-                categories[str(name)] = _categories_of(column)
+            before = tuple(known.get(str(name), ()))
+            if str(name) not in categories and (before or _is_text(column)):
+                categories[str(name)] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
         return cls(categories, public)
 
     def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:

@@ -243,7 +243,11 @@ class FederatedFitting(NamedMethods, DividedRows):
         """Query account of all models together, one per class."""
         n_queries = choices.n_batches if self.local_noise else choices.n_queries(len(task.names))
         is_scaled_up = self.mode == "paper" and not self.local_noise
-        excess = update.clipping.sensitivity / update.true_sensitivity if is_scaled_up else 1.0
         return query_account(
-            n_models * n_queries, epsilon=task.epsilon, delta=delta, is_printed=self.mode == "paper", excess=excess
+            n_models * n_queries,
+            epsilon=task.epsilon,
+            delta=delta,
+            is_printed=self.mode == "paper",
+            excess=update.clipping.sensitivity / update.true_sensitivity if is_scaled_up else 1.0,
+            n_hessians=n_models * choices.n_hessian_queries(len(task.names)) if is_scaled_up else 0,
         )

@@ -70,7 +70,8 @@ class SimulatedParties(VerticalParameters):
         scores of every round, or of every so many, and of the last one.
         """
         after_round = self._watch(verbose)
-        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds)
+        earlier = self._earlier()
+        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, {} if earlier is None else earlier.categories)
         matrix, targets = validate_data(
             self,
             self._encoded(X),
@@ -153,16 +154,14 @@ class SimulatedParties(VerticalParameters):
         self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
         self._mechanisms = self._plan(X)
-        categorical = self._categorical()
+        categorical, lists = self._categorical(), self._encoder.categories
         seed = seed_of(self.random_state)
         table = self._encoder.decode(X, self._names)
         active = ActiveJob(
             party=_ACTIVE,
             run_id="fit",
             id_digest="",
-            own=tuple(
-                OwnColumn(name, values, is_categorical=name in categorical) for name, values in self._own(X).items()
-            ),
+            own=tuple(OwnColumn(n, each, n in categorical, lists.get(n, ())) for n, each in self._own(X).items()),
             labels=labels,
             weights=weights,
             loss=loss,

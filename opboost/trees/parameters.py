@@ -156,8 +156,13 @@ class BoostingParameters:
             _check("class_weight", weight, LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT)
 
     def check_objective(self, loss: Loss) -> None:
-        """Refuse weights of classes where labels are none, or others."""
+        """Refuse weights of classes where labels are none, or others, and a start that is no prediction."""
         loss = loss.singles[0]
+        if self.base_score is not None and not abs(loss.score_of(self.base_score)) <= loss.most_margin:
+            raise ParameterError(
+                f"base_score must be a raw score of magnitude {loss.most_margin:g} at most for {loss.name}, or its "
+                f"prediction; got {self.base_score:g}"
+            )
         if self.scale_pos_weight != 1 and not isinstance(loss, Logistic):
             raise ParameterError(f"scale_pos_weight weighs label 1 of {Logistic.name}; the objective is {loss.name}")
         n_classes = _n_classes(loss)
@@ -185,6 +190,12 @@ class BoostingParameters:
         for number, weight in self._weight_by_class.items():
             by_class[number] = weight
         return weights * by_class[labels.astype(np.int64)]
+
+    def base_scores(self, loss: Loss, labels: Values, weights: Values, *, has_margins: bool = False) -> Values:
+        """Scores that all rows start from; margins stand for them unless `base_score` is given."""
+        if self.base_score is not None:
+            return np.full(loss.n_outputs, loss.score_of(self.base_score))
+        return np.zeros(loss.n_outputs) if has_margins else loss.initial_scores(labels, weights)
 
     @property
     def _weight_by_class(self) -> Mapping[int, float]:

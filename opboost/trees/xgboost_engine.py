@@ -15,7 +15,7 @@ from opboost.errors import ParameterError
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, RoundReport
-from opboost.trees.constraints import Constraints
+from opboost.trees.constraints import ColumnConstraints, Constraints
 from opboost.trees.holder import repeated, starting_scores
 from opboost.trees.kernels.threads import n_threads, threads_of
 from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
@@ -79,15 +79,8 @@ def boost_with_xgboost(
     trees : list of Tree
         In bins, as `boosting.boost` gives them.
     history : History
-
-    Raises
-    ------
-    ParameterError
-        If XGBoost is not installed.
     """
     xgboost = load_xgboost(parameters.device)
-    if isinstance(loss, Ordinal):
-        raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
     if alternates is not None:
         table, labels, weights = _stacked(table, labels, weights, alternates)
     rows = _Rows.of(table, labels, weights, _starts(table, base_scores, margins, earlier), loss)
@@ -123,6 +116,19 @@ def boost_with_xgboost(
     if parameters.early_stopping_rounds is not None:
         trees = trees[: history.best_round * loss.n_outputs]
     return [*earlier, *trees], history
+
+
+def check_settings_of_xgboost(parameters: BoostingParameters, loss: Loss) -> None:
+    """Refuse settings that XGBoost does not take: it is asked for no round."""
+    xgboost = load_xgboost(parameters.device)
+    if isinstance(loss, Ordinal):
+        raise ParameterError(f"XGBoost has no objective {loss.name}; leave `engine` out to have it")
+    limits = ColumnConstraints().on([], are_categorical=[], max_delta_step=parameters.delta_step_of(loss))
+    settings = training_settings(parameters, limits, loss, None) | {"nthread": 1}
+    try:
+        xgboost.train(settings, xgboost.DMatrix(np.zeros((1, 1)), np.ones(1)), num_boost_round=0)
+    except xgboost.core.XGBoostError as error:
+        raise ParameterError(f"XGBoost refuses a setting: {str(error).splitlines()[0]}. Nothing was trained") from None
 
 
 def load_xgboost(device: str) -> Any:

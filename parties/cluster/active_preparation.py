@@ -19,7 +19,7 @@ import numpy as np
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
 from parties.cluster.arrangement import rows_of
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
@@ -31,7 +31,8 @@ from parties.cluster.held_out_rows import (
     places_by_partition,
 )
 from parties.cluster.partitions import Partitions, all_ids, digest_own, partitions_of, working_folder
-from parties.cluster.training import OwnPartitions, train_on_partitions
+from parties.cluster.training import train_on_partitions
+from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
@@ -107,7 +108,7 @@ class PartitionedActive:
             party=run.party,
             run_id=run.run_id,
             id_digest=self.found.id_digest if self.ids is None else None,
-            own=tuple(OwnColumn(column.name, np.empty(0)) for column in self.own.columns),
+            own=tuple(OwnColumn(one.name, np.empty(0), categories=one.categories) for one in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
             loss=self.loss,
@@ -117,6 +118,8 @@ class PartitionedActive:
             grow=_Grower(self, seed, None if journal is None else journal.path),
             held_out_share=run.held_out,
             by_cells=run.answers == "cells",
+            correct_noise=run.correct_noise,
+            left_open=run.model.left_open,
             seed=seed,
             alignment=self.aligner.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},
@@ -220,6 +223,8 @@ class _Grower:
                 constraints=constraints,
                 seed=self.seed,
                 journal=self.journal,
+                correct_noise=run.correct_noise,
+                left_open=run.model.left_open,
                 wait_s=run.wait,
             )
 
@@ -242,6 +247,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         )
     with naming(path):
         loss, parameters = run.model.loss(), run.model.parameters()
+        check_settings(parameters, loss, "xgboost")
         OwnPartitions((), schema.columns, schema.label)
 
     def check(whole: PartyTable) -> None:

@@ -73,7 +73,7 @@ def worker_rows(run: WorkerRun, recipe: SummedRecipe, *, rng: BitSource) -> Iter
         rows = OwnerRows.read(run)
         yield WorkerRows(rows, len(rows.labels), recipe, rng)
         return
-    files = part_files(run.data, run.table_schema, objective=run.training.objective)
+    files = part_files(run.data, run.table_schema, n_classes=run.training.n_classes)
 
     def parted(parts: Parts) -> WorkerRows:
         n_bins = recipe.task.grid.axes.n_bins
@@ -111,7 +111,7 @@ def count_rows(run: WorkerRun | OwnerRun) -> int:
     """How many rows a run file names; those of one table are checked on the way, of partitions only the columns."""
     if table_of(run) is not None:
         return len(OwnerRows.read(run).labels)
-    return _count(part_files(run.data, run.table_schema, objective=run.training.objective))
+    return _count(part_files(run.data, run.table_schema, n_classes=run.training.n_classes))
 
 
 def _count(files: list[PartFile]) -> int:

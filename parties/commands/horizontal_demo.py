@@ -38,7 +38,7 @@ HUB = "hub"
 OWNERS = ("north", "south", "west")
 
 # Trees of the private model with a coordinator, and of the models without privacy.
-N_TREES = 60
+N_TREES = 100
 
 
 def run_horizontal_demo(out: Path, *, epsilon: float, scheme: str, terminal: Terminal) -> dict[str, Any]:
@@ -94,7 +94,8 @@ def _training(epsilon: float, scheme: str) -> dict[str, Any]:
         "threshold": 2,
         "noise": "workers",
         "honest": 2,
-        "sgbdt": {"n_estimators": N_TREES, "max_depth": 3},
+        "recipe": "recommended",
+        "recommended": {"records": 14_400, "n_estimators": N_TREES},
     }
     read_section(TrainingSection, section)
     return section

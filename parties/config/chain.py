@@ -47,6 +47,13 @@ class ChainSection(TaskSection):
     broadcast: bool = Field(True, description="Whether a tree goes to all owners at once, or along the order.")
     inprivate: InPrivateSection = Field(InPrivateSection(), description="Parameters of InPrivate.")
 
+    @field_validator("objective")
+    @classmethod
+    def _check_objective(cls, objective: str) -> str:
+        if objective == "multi:softprob":
+            raise ValueError("a chain trains on two classes or on numbers; several classes need a coordinator")
+        return objective
+
     @field_validator("order")
     @classmethod
     def _check_order(cls, order: tuple[str, ...]) -> tuple[str, ...]:
@@ -58,7 +65,7 @@ class ChainSection(TaskSection):
         """The recipe of the owners, for rows of this schema."""
         settings = self.inprivate.model_dump(exclude={"max_cells", "max_residual"})
         max_residual = self.inprivate.max_residual or (1.0 if self.is_classification else 0.3)
-        return InPrivateAmongOwners(
+        recipe = InPrivateAmongOwners(
             task=self.task(
                 schema.names,
                 PublicGrid(
@@ -67,6 +74,8 @@ class ChainSection(TaskSection):
             ),
             settings=InPrivateSettings(**settings, max_residual=max_residual),
         )
+        recipe.task.check_scores(self.inprivate.n_rounds * len(self.order), recipe.score_scale * recipe.max_value)
+        return recipe
 
 
 class OtherOwner(NamedKey):

@@ -117,7 +117,9 @@ class ModelSection(Section):
     interaction_constraints: tuple[tuple[str, ...], ...] = Field(
         (), description="Sets of columns that may occur together on a path."
     )
-    seed: int | None = Field(None, description="Seed of sampling and of rows held out; by default drawn once per run.")
+    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
+        None, description="Seed of sampling and of rows held out; by default drawn once per run."
+    )
 
     def check_partitions(self) -> None:
         """Refuse settings that training on partitions does not support.

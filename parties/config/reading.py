@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from opboost.errors import nearest, shown
 from opboost.schema import TableSchema
+from opboost.trees.tree import Ensemble
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
 from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
@@ -18,6 +19,9 @@ from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
 SCHEMA_KEYS = {"id", "label", "weight", "group", "base_margin", "columns", "ignore"} | READING_KEYS
+
+# A run folder's copy of the schema, by which cells were read in training.
+KEPT_SCHEMA = "schema.yaml"
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -118,6 +122,30 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
             if both := sorted({name for name in names if name in left_out}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
     return schema, left_out
+
+
+def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:
+    """Refuse a schema that lacks one of a model's own columns, or numbers its categories otherwise than in training.
+
+    Raises
+    ------
+    ConfigError
+    """
+    needed = {feature.name for feature in ensemble.features if feature.owner is None}
+    if absent := sorted(needed - {*schema.names, *schema.base_margin}):
+        raise ConfigError(
+            f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
+        )
+    kept = folder / KEPT_SCHEMA
+    now = {column.name: column for column in schema.columns if column.name in needed}
+    before = [column for column in read_schema(kept)[0].columns if column.name in now] if kept.exists() else []
+    for column in before:
+        found = now[column.name]
+        if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
+            raise ConfigError(
+                f"column {column.name!r} has another kind, or other categories or another order of them, than in "
+                f"{kept}, by which the model was trained; bring these back. Nothing was sent"
+            )
 
 
 def _names(found: object, what: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from opboost.horizontal.noise.distributed_noise import shared_leaf_noise
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.sgbdt.as_published import printed_noise
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
@@ -16,24 +17,30 @@ from opboost.schema import TableSchema
 from parties.config.training_section import TrainingSection
 from parties.errors import ConfigError
 
-SummedRecipe = SGBDTAmongOwners | FederatedAmongOwners
+SummedRecipe = SGBDTAmongOwners | FederatedAmongOwners | RecommendedAmongOwners
 """A recipe that a coordinator trains on sums of its workers' answers."""
 
 
 def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
     """The recipe that a run file names; the one `match` over recipes."""
     bounds = [column.bounds for column in schema.columns]
+    of_owners: dict[str, Any] = {
+        "delta": training.delta,
+        "n_honest": training.honest,
+        "are_owners_known": training.known_workers is True,
+    }
     match training.recipe:
+        case "recommended":
+            grid = PublicGrid(bounds, training.recommended.max_cells, categorical=schema.unordered)
+            task = training.task(schema.names, grid)
+            return training.recommended.recipe(task, n_classes=training.n_classes, **of_owners)
         case "sgbdt":
             grid = PublicGrid(bounds, training.sgbdt.max_cells, categorical=schema.unordered)
             return _sgbdt(training, training.task(schema.names, grid))
         case "federated":
             section = training.federated
             return section.recipe(
-                training.task(schema.names, section.grid(schema.names, bounds, schema.unordered)),
-                delta=training.delta,
-                n_honest=training.honest,
-                are_owners_known=training.known_workers is True,
+                training.task(schema.names, section.grid(schema.names, bounds, schema.unordered)), **of_owners
             )
 
 

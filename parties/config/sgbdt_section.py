@@ -12,7 +12,7 @@ from opboost.horizontal.sgbdt.training import SGBDTSettings
 from parties.config.section import MOST_COUNT, NonNegative, Positive, Section
 
 # The estimators' defaults; a test compares the two.
-_DEFAULTS: dict[str, dict[str, Any]] = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
+_DEFAULTS: dict[bool, dict[str, Any]] = {True: asdict(FOR_CLASSES), False: asdict(FOR_NUMBERS)}
 
 
 class SGBDTSection(Section):
@@ -50,10 +50,10 @@ class SGBDTSection(Section):
         0, ge=2, le=65535, description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers."
     )
 
-    def completed(self, objective: str) -> SGBDTSection:
-        """The section with the defaults of an objective for what was left out."""
-        left_out = _DEFAULTS[objective].keys() - self.model_fields_set
-        return self.model_copy(update={name: _DEFAULTS[objective][name] for name in left_out})
+    def completed(self, *, is_classification: bool) -> SGBDTSection:
+        """The section with the defaults of classes or of numbers for what was left out."""
+        defaults = _DEFAULTS[is_classification]
+        return self.model_copy(update={name: defaults[name] for name in defaults.keys() - self.model_fields_set})
 
     @property
     def has_filter(self) -> bool:

@@ -12,11 +12,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.federated_section import FederatedSection
 from parties.config.protection import Delta, Epsilon, LabelBounds
-from parties.config.section import Section
+from parties.config.section import PositiveCount, Section
 from parties.config.sgbdt_section import SGBDTSection
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
@@ -26,7 +27,9 @@ _WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
 class TaskSection(Section):
     """Objective and budget: the keys of a `training` section that all recipes have."""
 
-    objective: Literal["binary:logistic", "reg:squarederror"] = Field("binary:logistic", description="The loss.")
+    objective: Literal["binary:logistic", "reg:squarederror", "multi:softprob"] = Field(
+        "binary:logistic", description="The loss."
+    )
     label_bounds: LabelBounds | None = Field(None, description="Public bounds of a numeric label.")
     epsilon: Epsilon = Field(description="The epsilon of the guarantee, per record.")
 
@@ -38,7 +41,12 @@ class TaskSection(Section):
 
     @property
     def is_classification(self) -> bool:
-        return self.objective == "binary:logistic"
+        return self.objective != "reg:squarederror"
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes; 0 for numbers."""
+        return 2 if self.is_classification else 0
 
     def task(self, names: tuple[str, ...], grid: PublicGrid) -> PublicTask:
         """The public task of the training, on these columns."""
@@ -56,6 +64,31 @@ class TaskSection(Section):
         return {"schema": hashlib.sha256(columns.encode()).hexdigest(), **flat(self.agreed())}
 
 
+class RecommendedSection(Section):
+    """Parameters of the recommended recipe. Everything but `records` may be left out."""
+
+    records: PositiveCount | None = Field(
+        None, description="About how many records all workers have together: public, and only sizes follow from it."
+    )
+    n_estimators: PositiveCount | None = Field(None, description="Number of trees; by default from budget and records.")
+    max_depth: int | None = Field(None, ge=1, le=12, description="Levels of a tree; by default from the same.")
+    max_cells: int = Field(64, ge=16, le=65535, description="Cells of a column, which follow noisy counts.")
+
+    def recipe(
+        self, task: PublicTask, *, n_classes: int, delta: float, n_honest: int | None, are_owners_known: bool
+    ) -> RecommendedAmongOwners:
+        """The recipe for a task on `max_cells` even cells; with `n_honest`, owners add the noise in shares."""
+        return recommended_among_owners(
+            task,
+            n_classes=n_classes,
+            delta=delta,
+            n_records=self.records or 1,
+            n_honest=n_honest,
+            sizes=(self.n_estimators, self.max_depth),
+            are_owners_known=are_owners_known,
+        )
+
+
 class TrainingSection(TaskSection):
     """The `training` section of a coordinator and its workers, the same at all of them.
 
@@ -65,7 +98,7 @@ class TrainingSection(TaskSection):
     workers. In ``paper`` mode every worker draws noise of its own.
     """
 
-    recipe: Literal["sgbdt", "federated"] = Field("sgbdt", description="The training algorithm.")
+    recipe: Literal["sgbdt", "federated", "recommended"] = Field("sgbdt", description="The training algorithm.")
     mode: Literal["certified", "paper"] = Field(
         "certified", description="The certified recipe, or the letter of its paper."
     )
@@ -83,6 +116,10 @@ class TrainingSection(TaskSection):
     )
     sgbdt: SGBDTSection = Field(SGBDTSection(), validate_default=True, description="Parameters of S-GBDT.")
     federated: FederatedSection = Field(FederatedSection(), description="Parameters of the federated framework.")
+    recommended: RecommendedSection = Field(RecommendedSection(), description="Parameters of the recommended recipe.")
+    classes: Annotated[int, Field(ge=3, le=1000)] | None = Field(
+        None, description="Number of classes of `multi:softprob`, which the labels number 0, 1, 2, ..."
+    )
 
     @field_validator("recipe", mode="before")
     @classmethod
@@ -98,9 +135,8 @@ class TrainingSection(TaskSection):
     def _check(self) -> Self:
         if not self.workers < 2 * self.threshold <= 2 * self.workers:
             raise ValueError("`threshold` must be more than half of the `workers` and at most all of them")
-        other = "sgbdt" if self.recipe == "federated" else "federated"
-        if other in self.model_fields_set:
-            raise ValueError(f"there is a section `{other}`, but the recipe is {self.recipe}")
+        if others := self._other_sections & self.model_fields_set:
+            raise ValueError(f"there is a section `{min(others)}`, but the recipe is {self.recipe}")
         if self.mode == "paper" and self.recipe != "sgbdt":
             raise ValueError("`mode: paper` of this recipe is for comparison in one process: leave it out")
         if self.mode == "paper" and self.noise != "workers":
@@ -116,16 +152,34 @@ class TrainingSection(TaskSection):
             raise ValueError("noise in shares has no privacy accounting of sampled records: leave `subsample` at 1")
         return self
 
+    @model_validator(mode="after")
+    def _check_recommended(self) -> Self:
+        if self.recipe == "recommended" and self.recommended.records is None:
+            raise ValueError("the recommended recipe needs `recommended: {records: ...}`, about how many all have")
+        if (self.objective == "multi:softprob") != (self.classes is not None):
+            raise ValueError("`classes`, how many there are, goes with `multi:softprob` alone")
+        if self.classes is not None and self.recipe != "recommended":
+            raise ValueError(f"several classes need `recipe: recommended`; found {self.recipe}")
+        return self
+
     @field_validator("sgbdt")
     @classmethod
     def _complete(cls, sgbdt: SGBDTSection, info: ValidationInfo) -> SGBDTSection:
-        return sgbdt.completed(info.data["objective"]) if "objective" in info.data else sgbdt
+        return sgbdt.completed(is_classification=info.data.get("objective") != "reg:squarederror")
 
     def agreed(self, *, exclude_none: bool = False) -> dict[str, JsonValue]:
         """Every setting but those of the recipe that is not trained."""
         found = super().agreed(exclude_none=exclude_none)
-        del found["sgbdt" if self.recipe == "federated" else "federated"]
-        return found
+        return {name: value for name, value in found.items() if name not in self._other_sections}
+
+    @property
+    def n_classes(self) -> int:
+        return self.classes or super().n_classes
+
+    @property
+    def _other_sections(self) -> set[str]:
+        """Sections of the recipes that are not trained."""
+        return {"sgbdt", "federated", "recommended"} - {self.recipe}
 
 
 def flat(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

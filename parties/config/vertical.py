@@ -209,9 +209,9 @@ class ActiveRun(_Run):
             raise ValueError("continue_from and label_epsilon do not go together: earlier trees saw the true labels")
         if self.label_epsilon is None and self.label_bounds is not None:
             raise ValueError("label_bounds go with label_epsilon")
-        is_native = not self.grows_on_cluster and self.model.engine == "native"
+        is_native = not self.grows_on_cluster and self.model.engine == "native" and self.model.booster == "gbtree"
         if self.label_epsilon is not None and not (is_native and not any(self.model.monotone_constraints.values())):
-            raise ValueError("label_epsilon goes with the native engine, without monotone constraints")
+            raise ValueError("label_epsilon goes with the native engine, without DART and monotone constraints")
         parties = [self.party, *(peer.name for peer in self.passive)]
         if len(set(parties)) < len(parties):
             raise ValueError(f"parties must have distinct names; found {', '.join(parties)}")

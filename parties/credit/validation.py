@@ -24,6 +24,7 @@ from opboost.uplift import Uplift, measure_uplift
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
+from parties.storage.csv_cells import without_mark
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.tuning.kept_release import read_kept
 
@@ -201,8 +202,9 @@ def _drifts(run: ActiveRun, asked: Asked) -> dict[str, float]:
         found["scores"] = drift(*(read_scores(path).dropna().to_numpy() for path in (asked.earlier_scores, now)))
     if asked.earlier_data is not None:
         schema, _ = read_schema(run.table_schema)
-        before, after = (own_columns(_table(run, path), schema) for path in (asked.earlier_data, asked.data))
-        found |= {one.name: drift(one.values, other.values) for one, other in zip(before, after, strict=True)}
+        tables = (own_columns(_table(run, path), schema) for path in (asked.earlier_data, asked.data))
+        months = zip(*tables, strict=True)
+        found |= {one.name: drift(one.values, other.values, is_categorical=one.is_categorical) for one, other in months}
     return found
 
 
@@ -221,9 +223,13 @@ def read_scores(path: Path) -> pd.Series:
         If the file is no table of ids and probabilities.
     """
     try:
-        frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"id": str})
+        if path.suffix == ".parquet":
+            frame = pd.read_parquet(path)
+            ids = pd.Index(frame["id"].astype(str), dtype=object)
+        else:
+            frame = pd.read_csv(path, dtype=str, keep_default_na=False).replace({"prediction": {"": np.nan}})
+            ids = pd.Index(frame["id"].map(without_mark), dtype=object)
         values = pd.to_numeric(frame["prediction"]).to_numpy(np.float64)
-        ids = pd.Index(frame["id"].astype(str), dtype=object)
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise TableError(f"{path} holds no predictions: {type(error).__name__}. Nothing was computed") from None
     if not ids.is_unique:

@@ -86,7 +86,7 @@ def _check_rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[st
 
 def _check_partitions(run: WorkerRun | OwnerRun, checks: Checklist) -> None:
     """Check every partition, one after the other."""
-    files = part_files(run.data, run.table_schema, objective=run.training.objective)
+    files = part_files(run.data, run.table_schema, n_classes=run.training.n_classes)
     for file in files:
         file.read()
     check_ids([file.names() for file in files], files)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.config.reading import read_any_run, read_schema
+from parties.config.reading import check_schema_of_model, read_any_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
@@ -18,9 +18,9 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.tables.blocks import record_set
-from parties.tables.keyed_table import with_keys
+from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import PartyTable, own_columns, read_table
+from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.rate_limits import Allowance
@@ -75,6 +75,7 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
         run.reveal.check(model.ensemble.loss)
         with checks.checking("data"):
             table, schema = _read_records(run, data, checks)
+            check_schema_of_model(schema, folder.path, model.ensemble)
             own_columns(table, schema)
             target = folder.path / "predictions.csv"
             if target.exists():
@@ -111,9 +112,7 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
     schema, ignore = read_schema(run.table_schema)
     source, align = data or run.data, run.align
     with showing_misfits(source, schema):
-        others = (*ignore, *align.key_columns)
-        table = read_table(source, schema, ignore=others, needs_label=False, duplicates=align.duplicates)
-        table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
+        table = read_keyed(source, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
     checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
     return table, schema
 

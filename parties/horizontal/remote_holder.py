@@ -73,7 +73,11 @@ class RemoteHolder:
         return lambda: self._answer(question).reshape(-1, 2)
 
     def place(self, columns: PublicGrid) -> None:
-        self._workers.tell(Place(cuts=np.stack(columns.cuts).astype("<f8")))
+        # Categories keep their cells, and their row says nothing.
+        cuts = list(columns.cuts)
+        for column in columns.categorical:
+            cuts[column] = np.zeros(columns.n_cells - 1)
+        self._workers.tell(Place(cuts=np.stack(cuts).astype("<f8")))
 
     def divide(self, splits: Splits) -> None:
         self._splits.append(splits)

@@ -17,8 +17,8 @@ import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.fit_quality import FitQuality, fit_quality
+from opboost.horizontal.rows.client_rows import HeldRecords
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import RecordHolder
 from opboost.metrics import default_metric
 from opboost.rng import BitSource, Words
 from opboost.trees.splitting import Splits
@@ -43,7 +43,8 @@ class PartFile:
     Attributes
     ----------
     path, table_schema : Path
-    objective : str
+    n_classes : int
+        0 for numbers.
     stamp : tuple of int
         Tells whether the file is still the one that the run began with.
     n_rows : int
@@ -51,7 +52,7 @@ class PartFile:
 
     path: Path
     table_schema: Path
-    objective: str
+    n_classes: int
     stamp: Stamp
     n_rows: int
 
@@ -65,7 +66,7 @@ class PartFile:
         """
         self._check_unchanged()
         rows = OwnerRows.of(self.path, self.table_schema)
-        rows.check_labels(self.objective, self.path)
+        rows.check_labels(self.n_classes, self.path)
         return rows
 
     def names(self) -> Names:
@@ -89,7 +90,7 @@ def one_table(data: Path | Sequence[Path]) -> Path | None:
     return data if isinstance(data, Path) and not is_folder(data) and "*" not in data.name else None
 
 
-def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: str) -> list[PartFile]:
+def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: int) -> list[PartFile]:
     """The partitions that a run file names, in the order of their names; those without rows are left out.
 
     Parameters
@@ -97,7 +98,8 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
     data : Path or sequence of Path
         A folder, a pattern, or files in their order.
     table_schema : Path
-    objective : str
+    n_classes : int
+        0 for numbers.
 
     Raises
     ------
@@ -110,7 +112,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, objective: st
         if path.suffix != ".parquet":
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
         check_columns(path, stored_names(path), schema, ignore, needs_label=True)
-        files.append(PartFile(path, table_schema, objective, stamp_of(path), stored_length(path)))
+        files.append(PartFile(path, table_schema, n_classes, stamp_of(path), stored_length(path)))
     if not any(file.n_rows for file in files):
         raise TableError(f"{len(files)} partitions have no rows. Nothing was sent")
     return [file for file in files if file.n_rows]
@@ -148,7 +150,7 @@ class HeldPart:
     Attributes
     ----------
     file : PartFile
-    records : RecordHolder
+    records : HeldRecords
     digest : str
         Of the rows as they were read.
     sums : ndarray of int64
@@ -156,7 +158,7 @@ class HeldPart:
     """
 
     file: PartFile
-    records: RecordHolder
+    records: HeldRecords
     digest: str
     sums: Sums
 

@@ -52,7 +52,7 @@ class OwnerRows:
         if not isinstance(run.data, Path) or is_folder(run.data):
             raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
-        rows.check_labels(run.training.objective, run.data)
+        rows.check_labels(run.training.n_classes, run.data)
         return rows
 
     @classmethod
@@ -72,15 +72,18 @@ class OwnerRows:
         assert table.labels is not None
         return cls(schema=schema, values=np.column_stack([columns[name] for name in schema.names]), labels=table.labels)
 
-    def check_labels(self, objective: str, data: Path) -> None:
-        """Refuse labels of two classes that are not 0 and 1.
+    def check_labels(self, n_classes: int, data: Path) -> None:
+        """Refuse labels of classes that are not 0, 1, 2, ...; numbers are of 0 classes.
 
         Raises
         ------
         ConfigError
         """
-        if objective == "binary:logistic" and not np.isin(self.labels, (0.0, 1.0)).all():
-            raise ConfigError(f"{data}: the labels of two classes must be 0 and 1. Nothing was sent")
+        if n_classes and not np.isin(self.labels, np.arange(n_classes)).all():
+            rule = (
+                "two classes must be 0 and 1" if n_classes == 2 else f"{n_classes} classes must be 0 to {n_classes - 1}"
+            )
+            raise ConfigError(f"{data}: the labels of {rule}. Nothing was sent")
 
     @property
     def digest(self) -> str:

@@ -17,9 +17,8 @@ from parties.jobs.predict_vertical import is_partitioned
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.tables.keyed_table import with_keys
+from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import read_table
 from parties.vertical.prediction_server import AnswerableRecords, RecordSource, answer_session, prediction_hello
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
 from parties.vertical.rate_limits import Tally
@@ -70,9 +69,7 @@ def read_records(
     TableError, DataError
     """
     with showing_misfits(source, schema):
-        others = (*ignore, *align.key_columns)
-        table = read_table(source, schema, ignore=others, needs_label=False, duplicates=align.duplicates)
-        table = with_keys(table, align.keys, source, schema, duplicates=align.duplicates)
+        table = read_keyed(source, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
         return AnswerableRecords.of(router, table.index, table.frame, table.keys)
 
 

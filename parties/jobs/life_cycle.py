@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parties.config.party_run import PartyRun
+from parties.config.reading import KEPT_SCHEMA
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
+from parties.storage.atomic_files import copy
 from protocols.errors import PeerLost, TooFewWorkers
 from protocols.transport.channel import Channel
 
@@ -86,6 +88,8 @@ class TrainingRun:
             if self.is_over():
                 raise RunFolderError(f"another process has finished the run in {folder.path}. Nothing was sent")
             state = folder.create(self.path, party=run.party, role=run.role)
+            if state is RunState.NEW:
+                copy(run.table_schema, folder.path / KEPT_SCHEMA)
             with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from opboost.trees.model_file import load_model
-from parties.config.reading import read_schema
+from parties.config.reading import check_schema_of_model, read_schema
 from parties.config.record_runs import read_record_run
 from parties.errors import ConfigError, RunFolderError
 from parties.horizontal.row_partitions import one_table
@@ -65,6 +65,7 @@ def predict_alone(
     if not folder.has_model:
         raise RunFolderError(f"{folder.path} holds no trained model; train the run first")
     model = JointModel(ensemble=load_model(folder.path / "model.json"), guarantees={}, routers={})
+    check_schema_of_model(schema, folder.path, model.ensemble)
     table = read_table(source, schema, ignore=ignore, needs_label=False)
     if ids is not None:
         table = select(table, ids, source)

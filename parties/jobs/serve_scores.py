@@ -18,11 +18,12 @@ import uvicorn
 from fastapi import FastAPI
 
 from parties.config.addresses import host_and_port
-from parties.config.reading import read_run, read_schema
+from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.serve_section import HttpSection
 from parties.config.vertical import ActiveRun
 from parties.errors import EXPECTED_ERRORS, ConfigError, Stopped, Unavailable
 from parties.jobs.life_cycle import Terminal, logged
+from parties.jobs.predict_vertical import note_caveat
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -163,6 +164,7 @@ class ScoreService:
         run = run.model_copy(update={"http": None})
         schema, ignore = read_schema(run.table_schema)
         model = RunFolder(run.run_folder).load_joint_model()
+        check_schema_of_model(schema, run.run_folder, model.ensemble)
         run.reveal.check(model.ensemble.loss)
         if run.reveal.top is not None:
             raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")
@@ -170,8 +172,7 @@ class ScoreService:
         for known in current:
             if known.run == run:
                 return replace(known, records=records)
-        if (caveat := model.caveat(desensitized=http.mode == "desensitized")) is not None:
-            self._log.step("noise", caveat)
+        note_caveat(model, self._log, desensitized=http.mode == "desensitized")
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
         scorer = Scorer(

@@ -46,8 +46,9 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
         )
         return owners, Observer(who="whoever reads the model", promise=said), _network("trees")
     who_adds = f"over at least {training.threshold} workers"
-    asks_histograms = training.recipe == "federated" and (
-        training.federated.split_method != "tr" or training.federated.split_candidates.startswith("ih")
+    asks_histograms = training.recipe == "recommended" or (
+        training.recipe == "federated"
+        and (training.federated.split_method != "tr" or training.federated.split_candidates.startswith("ih"))
     )
     if training.noise == "aggregator":
         gradients = f"exact sums {who_adds}, never a row and no worker's own sum"
@@ -55,7 +56,7 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
         against = "no differential privacy: it is trusted with exact sums, and adds the noise to them"
     else:
         gradients = f"sums {who_adds}, with the workers' noise in them"
-        histograms = "none are asked for"
+        histograms = f"counts {who_adds}, with the workers' noise in them" if asks_histograms else "none are asked for"
         against = said
         if training.honest is not None:
             against += (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 
@@ -17,6 +17,7 @@ from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.uplift import ColumnUse, Uplift
 from opboost.vertical import RankColumn
+from parties.errors import Disagreement
 
 USES_FILE = "uses.json"
 
@@ -47,6 +48,9 @@ class JointModel:
         What of noised columns the trees were grown on; None if there are none whose release is known.
     release : dict of str to str
         Of each released column, ``owner/name``, a digest of its ranks in the order of the records.
+    categories : dict of str to sequence of str
+        What the values of each own column are numbers of; nothing where they are numbers by themselves, nor of a
+        model that was read from its run folder, where the schema says it.
     """
 
     ensemble: Ensemble
@@ -58,6 +62,7 @@ class JointModel:
     uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
     release: dict[str, str] = field(default_factory=dict)
+    categories: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
@@ -86,6 +91,22 @@ class JointModel:
         if self.uses:
             found[USES_FILE] = {"uses": [asdict(use) for use in self.uses]}
         return found
+
+
+def check_categories(trained: Mapping[str, Sequence[str]], own: Mapping[str, Sequence[str]]) -> None:
+    """Refuse columns whose categories have other numbers than in training; further ones may follow.
+
+    Raises
+    ------
+    Disagreement
+    """
+    for name, now in own.items():
+        before = trained.get(name, now)
+        if bool(before) != bool(now) or list(now[: len(before)]) != list(before):
+            raise Disagreement(
+                f"the model was trained on other categories of column {name!r}, or on the same in another order: bring "
+                "that list back; new categories stand behind it. Nothing was computed"
+            )
 
 
 def release_digests(columns: Sequence[RankColumn]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``config.yaml``     the run file
+``config.yaml``     the run file; ``schema.yaml``: the schema, by which whoever has a model reads its columns
 ``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every message with size and digest; those of a service in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
@@ -233,12 +233,7 @@ class RunFolder:
         self.write_json("fit.json", {**self._if_there("fit.json"), fit.basis: asdict(fit)})
 
     def load_fits(self) -> tuple[FitQuality, ...]:
-        """Read what `note_fit` kept.
-
-        Raises
-        ------
-        RunFolderError
-        """
+        """Read what `note_fit` kept."""
         try:
             return tuple(_FIT.validate_python(document) for document in self._if_there("fit.json").values())
         except (AttributeError, ValidationError):

@@ -18,3 +18,8 @@ _NUMBER = re.compile(r"[+-]?[0-9][0-9,]*([.][0-9]*)?([eE][+-]?[0-9]+)?( ?%)?|-")
 def as_text(cell: str) -> str:
     """Escape a cell that begins like a formula and is no number. Cells that differ stay different."""
     return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def without_mark(cell: str) -> str:
+    """The cell of which `as_text` made this one."""
+    return cell[1:] if cell[:1] == "'" and as_text(cell[1:]) == cell else cell

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +12,7 @@ import pandas as pd
 from opboost.schema import TableSchema
 from opboost.table_format import TableFormat
 from parties.errors import TableError
-from parties.tables.party_table import PartyTable, check_columns, read_frame
+from parties.tables.party_table import PartyTable, check_columns, read_frame, read_table
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.record_keys import KeyColumns, first_names, keys_of_names, places_by_key, read_keys
 from parties.tables.sorted_ids import Duplicates
@@ -41,6 +42,28 @@ def with_keys(
     if (places < 0).any():
         raise TableError(f"{path} was changed while it was in use. Nothing was sent")
     return replace(table, keys=read_keys(frame.iloc[kept[places]], keys, path, duplicates=duplicates))
+
+
+def read_keyed(
+    path: Path,
+    schema: TableSchema,
+    keys: Sequence[KeyColumns],
+    *,
+    ignore: Sequence[str],
+    duplicates: Duplicates,
+    needs_label: bool = False,
+    by_column: bool = False,
+    cache: Path | None = None,
+) -> PartyTable:
+    """Read a table as `read_table` does, with the keys of its records; the schema need not have their columns.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    ignored = (*ignore, *(name for key in keys for name in key))
+    read = partial(read_table, path, schema, ignore=ignored, needs_label=needs_label, duplicates=duplicates)
+    return with_keys(read(by_column=by_column, cache=cache), keys, path, schema, duplicates=duplicates)
 
 
 def called(table: PartyTable, names: pd.Index) -> PartyTable:

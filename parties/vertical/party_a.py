@@ -57,7 +57,7 @@ def train_jointly(
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.released()]
         if job.earlier is not None:
-            job.earlier.check(job.loss, received, job.margins)
+            job.earlier.check(received)
         cells = None
         if job.held_out is not None and job.by_cells:
             phase.enter("asking about held-out records")
@@ -88,6 +88,7 @@ def train_jointly(
             fits=() if fit is None else (fit,),
             choice=trained.choice,
             release=release_digests(received) if job.grow is None else {},
+            categories={one.name: one.categories for one in job.own},
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")

@@ -19,7 +19,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, check_device, check_own_rows
+from opboost.vertical import OwnColumn, check_own_rows, check_settings
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
@@ -27,13 +27,12 @@ from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
 from parties.runs.journal import Journal, Records
-from parties.runs.run_folder import RunFolder
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
-from parties.tables.keyed_table import named_rows, with_keys
+from parties.tables.keyed_table import named_rows, read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, read_table, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, select
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
@@ -63,8 +62,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
-    loss, parameters : Loss, BoostingParameters
-    label_noise, earlier : LabelNoise, Earlier, or None
+    loss, parameters, label_noise, earlier : Loss, BoostingParameters, LabelNoise, Earlier
     """
 
     run: ActiveRun
@@ -217,6 +215,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         raise ConfigError(f"{run.table_schema} names no `label`, which the active party needs")
     with naming(path):
         loss, parameters = run.model.loss_of(schema), run.model.parameters()
+        check_settings(parameters, loss, run.model.engine)
         if schema.more_labels and run.label_epsilon is not None:
             raise ConfigError("label_epsilon noises one label, and the schema names several")
         noise = LabelNoise.of(schema.label, loss, run.label_epsilon, run.label_bounds, ledger=run.label_ledger)
@@ -227,7 +226,6 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     assert whole.labels is not None
     check_learnable(whole, run, schema)
     own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
-    check_device(parameters, engine)
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
     check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
@@ -242,7 +240,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=None if run.continue_from is None else Earlier.of(RunFolder(run.continue_from).load_joint_model()),
+        earlier=None if run.continue_from is None else Earlier.read(run.continue_from, schema),
     )
 
 
@@ -273,9 +271,8 @@ def _whole_table(
 ) -> PartyTable:
     """Read a run's data file."""
     align = run.align
-    read = partial(read_table, run.data, schema, ignore=(*ignore, *align.key_columns), by_column=True, cache=cache)
-    table = read(needs_label=run.role == "active", duplicates=align.duplicates)
-    return with_keys(table, align.keys, run.data, schema, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -16,15 +17,18 @@ from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.fitting.outputs import Engine
 from opboost.fitting.recipe import calmed
+from opboost.schema import TableSchema
 from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric, ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from parties.config.reading import check_schema_of_model
 from parties.errors import Disagreement
-from parties.runs.joint_model import JointModel, release_digests
+from parties.runs.joint_model import JointModel, check_categories, release_digests
 from parties.runs.journal import Journal
+from parties.runs.run_folder import RunFolder
 from parties.tables.party_table import PartyTable
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
@@ -43,18 +47,31 @@ class HeldOutRecords:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """A finished model that training goes on from, and digests of the released columns that it was trained on."""
+    """A finished model that training goes on from; digests of its released columns, and lists of own categories."""
 
     model: EarlierModel
     release: Mapping[str, str]
+    categories: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def read(cls, folder: Path, schema: TableSchema) -> Earlier:
+        """The same of a run folder, if its model's columns are read as they were.
+
+        Raises
+        ------
+        ConfigError, RunFolderError
+        """
+        model = RunFolder(folder).load_joint_model()
+        check_schema_of_model(schema, folder, model.ensemble)
+        return cls.of(model)
 
     @classmethod
     def of(cls, model: JointModel) -> Earlier:
         """The same of the active party's share of a model."""
-        return cls(EarlierModel(model.ensemble, model.choice), model.release)
+        return cls(EarlierModel(model.ensemble, model.choice), model.release, model.categories)
 
-    def check(self, loss: Loss, received: Sequence[RankColumn], margins: Sequence[OwnColumn]) -> None:
-        """Refuse another release, or another objective.
+    def check_own(self, loss: Loss, own: Sequence[OwnColumn], margins: Sequence[OwnColumn]) -> None:
+        """Refuse another objective, or own columns whose categories have other numbers.
 
         Raises
         ------
@@ -66,6 +83,16 @@ class Earlier:
                 f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
                 f"this run has {loss.name} with {len(margins)}. Nothing was trained"
             )
+        check_categories(self.categories, {one.name: one.categories for one in own})
+
+    def check(self, received: Sequence[RankColumn]) -> None:
+        """Refuse another release.
+
+        Raises
+        ------
+        Disagreement
+        """
+        ensemble = self.model.ensemble
         found = release_digests(received)
         asked = {f"{one.owner}/{one.name}" for one in ensemble.features if one.owner is not None}
         if changed := sorted(name for name in asked if found.get(name) != self.release.get(name, "")):
@@ -172,6 +199,10 @@ class ActiveJob:
     column_order: tuple[str, ...] = ()
     agreed: Mapping[str, Terms] = field(default_factory=dict)
     journal: Journal | None = None
+
+    def __post_init__(self) -> None:
+        if self.earlier is not None:
+            self.earlier.check_own(self.loss, self.own, self.margins)
 
     @property
     def n_rows(self) -> int:

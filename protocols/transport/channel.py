@@ -156,13 +156,13 @@ def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> P
     return PeerLost(f"{peer} {otherwise}")
 
 
-def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool | None = None) -> bool:
+def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool = False) -> bool:
     """Whether the last message that waits ends the run, so that what came before it matters no more.
 
-    With `begins_again`, whether it says that, or the opposite, about its sender.
+    With `begins_again` only one that says so of its sender counts.
     """
     last = _last_word(waiting[-1]) if waiting else None
-    return last is not None and begins_again in (None, last.begins_again)
+    return last is not None and (last.begins_again or not begins_again)
 
 
 def _last_word(frames: Sequence[Frame]) -> Abort | None:

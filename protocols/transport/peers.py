@@ -296,5 +296,5 @@ class Peers:
                 raise UnexpectedMessage(f"{other} {peer.flood}")
             is_gone = self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
             # Who begins again may stay connected, and wait for this party to do so, too.
-            if is_gone or ends_with_abort(peer.inbox, begins_again=None if self._is_away(peer) else True):
+            if is_gone or ends_with_abort(peer.inbox, begins_again=not self._is_away(peer)):
                 raise self.lost(other, self.ending(other))

@@ -65,7 +65,7 @@ def garble(site: Any, name: str, what: str) -> list[str]:
 @pytest.fixture
 def finished(sites: Any, outcomes: Any) -> Any:
     """Both sides have trained; nobody waits long for the other one."""
-    sites.shop.run["share_thresholds"] = True
+    sites.bank.run["correct_noise"] = sites.shop.run["share_thresholds"] = True
     _train(sites, outcomes)
     return sites
 

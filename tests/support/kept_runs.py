@@ -16,6 +16,7 @@ from tests.support.sites import Sites
 def tuned_bank(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The bank's site after a run with records held out, in an order that only the bank and the shop know."""
     sites = Sites(tmp_path_factory.mktemp("tuning"))
+    sites.bank.run["correct_noise"] = True
     for site in (sites.bank, sites.shop):
         site.run |= {"held_out": 0.1, "align": {"method": "psi"}}
     bank, shop = sites.bank.write(), sites.shop.write()

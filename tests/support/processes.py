@@ -11,13 +11,25 @@ import tempfile
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+# Dask names modules of its own when it is first asked; those below take their place.
+with suppress(ImportError):
+    from distributed.utils import get_mp_context
+
+    get_mp_context()
 
 # Processes that start from one that has imported everything and opened nothing; an interpreter needs seconds for that.
 # The first names are what jobs import while they work: it takes an active party a second, and a report another one.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
+        "dask.dataframe",
+        "distributed",
+        "distributed.nanny",
         "dp_accounting.pld.privacy_loss_distribution",
         "matplotlib.backends.backend_svg",
         "matplotlib.figure",
@@ -27,6 +39,8 @@ FORKS.set_forkserver_preload(
         "pytest",
         "rich.progress",
         "typer",
+        "xgboost.dask",
+        "parties.cluster.training",
         "parties.doctor.vertical",
         "parties.jobs.predict_vertical",
         "parties.jobs.answer_vertical",
@@ -80,6 +94,11 @@ class Command:
         self._process.kill()
 
 
+def forked(call: Sequence[str], **_: object) -> Command:
+    """In place of `subprocess.Popen` of an interpreter with `-m parties.cli`."""
+    return Command(*call[3:])
+
+
 def _file() -> Path:
     handle, path = tempfile.mkstemp()
     os.close(handle)
@@ -120,6 +139,13 @@ def finish(*processes: Command | subprocess.Popen[str], seconds: float = 150) ->
                 process.kill()
                 process.communicate()
     return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+
+
+def at_once(n: int, call: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What a call returns in so many processes, which begin together."""
+    everybody = FORKS.Barrier(n)
+    with ProcessPoolExecutor(n, FORKS, initializer=everybody.wait, initargs=(60,)) as pool:
+        return [one.result(60) for one in [pool.submit(call, *arguments) for _ in range(n)]]
 
 
 def in_a_fork(call: Callable[[], object]) -> str:

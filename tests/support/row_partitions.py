@@ -49,7 +49,7 @@ def write_rows(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
 
 
 def files(folder: Path) -> list[PartFile]:
-    return part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
+    return part_files(folder / "parts", folder / "schema.yaml", n_classes=2)
 
 
 def recipe_of(folder: Path, training: dict[str, Any]) -> SummedRecipe:

@@ -69,6 +69,8 @@ class Sites:
                 "role": "active",
                 "listen": address,
                 "model": {"n_estimators": 5, "max_depth": 3},
+                # Three quarters of a small run's processor time; tests that are about trees and reports say otherwise.
+                "correct_noise": False,
                 "passive": [{"name": "shop", "public_key": "keys/shop.public"}],
             },
             {"id": "id", "label": "y", "columns": {"age": {"lower": 18, "upper": 90}}},

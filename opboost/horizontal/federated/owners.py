@@ -49,7 +49,8 @@ class FederatedAmongOwners:
     Raises
     ------
     ParameterError
-        If owners are to add noise to answers that are not in their account, or on another grid than its.
+        If owners are to add noise to answers that are not in their account, or on another grid than its, or if scores
+        could be infinite.
     """
 
     task: PublicTask
@@ -61,6 +62,7 @@ class FederatedAmongOwners:
     are_owners_known: bool = True
 
     def __post_init__(self) -> None:
+        self.task.check_scores(self.n_trees, self.tree_rules.max_value)
         if isinstance(self.noise, LeafNoise):
             check_noise_in_shares(self.choices)
             if self.noise.clipping != self.update.clipping:

@@ -90,9 +90,14 @@ class Choices:
                 per_tree = self.max_depth * k + 1
             case "tr":
                 per_tree = 1
-        refined = k if self.interaction == "random" else n_columns
-        n_refinements = min(self.hessian_rounds, self.n_trees) if self.refining != "none" else 0
-        return self.n_trees * per_tree + n_refinements * refined
+        return self.n_trees * per_tree + self.n_hessian_queries(n_columns)
+
+    def n_hessian_queries(self, n_columns: int) -> int:
+        """How many of them are for Hessians alone."""
+        if self.split_method == "hist" or self.refining == "none":
+            return 0
+        refined = self.n_columns_of_a_tree(n_columns) if self.interaction == "random" else n_columns
+        return min(self.hessian_rounds, self.n_trees) * refined
 
 
 def trees_per_batch(batch_size: int | float, n_trees: int, update: WeightUpdate) -> int:

@@ -41,6 +41,16 @@ class InPrivateAmongOwners:
         return self.task.epsilon * ROUND_DOWN
 
     @property
+    def score_scale(self) -> float:
+        """Scores over sums of leaves: trees of classes add up to half of the log odds."""
+        return 2.0 if self.task.is_classification else 1.0
+
+    @property
+    def max_value(self) -> float:
+        """Largest absolute value of a leaf."""
+        return self.settings.learning_rate * self.settings.max_residual
+
+    @property
     def releases(self) -> tuple[Release, ...]:
         """Releases of one owner; none without noise."""
         return releases(self.settings, self.epsilon) if math.isfinite(self.epsilon) else ()
@@ -79,7 +89,6 @@ class InPrivateAmongOwners:
         axes = self.task.grid.axes
         inner = np.flatnonzero(~tree.is_leaf)
         columns, cuts = tree.columns[inner], tree.thresholds[inner]
-        largest = self.settings.learning_rate * self.settings.max_residual
         alone = np.isin(columns, self.task.grid.categorical)
         is_sound = (
             tree.depth <= self.settings.max_depth
@@ -89,7 +98,7 @@ class InPrivateAmongOwners:
             and (cuts < axes.sizes[columns] - 2 + alone).all()
             and (cuts == np.rint(cuts)).all()
             and not tree.missing_left[inner[alone]].any()
-            and (np.abs(tree.values) <= largest).all()
+            and (np.abs(tree.values) <= self.max_value).all()
         )
         if not is_sound:
             raise DataError("a tree does not fit the columns, the grid or the settings that were agreed on")
@@ -98,7 +107,7 @@ class InPrivateAmongOwners:
 
     def ensemble(self, trees: Sequence[Tree]) -> Ensemble:
         """Make the model of all owners' trees, in bins and in the order of turns."""
-        return self.task.ensemble(trees, 0.0, score_scale=2.0 if self.task.is_classification else 1.0)
+        return self.task.ensemble(trees, 0.0, score_scale=self.score_scale)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of every owner's trees for its records."""

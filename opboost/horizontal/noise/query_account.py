@@ -27,6 +27,8 @@ class QueryAccount:
         Deviation of the noise over the sensitivity that it is scaled by; 0 for no noise.
     excess : float
         The sensitivity that the noise is scaled by, over the true one: 1 or more.
+    n_hessians : int
+        Of the queries, those of Hessians alone, whose noise is scaled by their true sensitivity.
     """
 
     n_honest: ClassVar[int] = 0
@@ -34,6 +36,7 @@ class QueryAccount:
     n_queries: int
     multiplier: float
     excess: float = 1.0
+    n_hessians: int = 0
 
     @property
     def basis(self) -> str:
@@ -43,9 +46,9 @@ class QueryAccount:
     @property
     def releases(self) -> tuple[Release, ...]:
         """Everything that is released; empty without noise or queries."""
-        if self.multiplier == 0 or self.n_queries == 0:
-            return ()
-        return (gaussian(1.0, self.multiplier * self.excess, count=self.n_queries),)
+        counts = (self.excess, self.n_queries - self.n_hessians), (1.0, self.n_hessians)
+        made = ((self.multiplier * excess, count) for excess, count in counts if self.multiplier and count)
+        return tuple(gaussian(1.0, std, count=count) for std, count in made)
 
     def epsilon(self, delta: float) -> float:
         """Exact epsilon of the queries; infinite without noise."""
@@ -53,7 +56,7 @@ class QueryAccount:
 
 
 def query_account(
-    n_queries: int, *, epsilon: float, delta: float, is_printed: bool = False, excess: float = 1.0
+    n_queries: int, *, epsilon: float, delta: float, is_printed: bool = False, excess: float = 1.0, n_hessians: int = 0
 ) -> QueryAccount:
     """Calibrate the least noise for a budget; an infinite epsilon for no noise."""
     if math.isinf(epsilon) or n_queries == 0:
@@ -65,4 +68,4 @@ def query_account(
         account=by_renyi if is_printed else by_gaussian,
         guess=math.sqrt(n_queries * 2 * math.log(1 / delta)) / epsilon,
     )
-    return QueryAccount(n_queries=n_queries, multiplier=multiplier, excess=excess)
+    return QueryAccount(n_queries=n_queries, multiplier=multiplier, excess=excess, n_hessians=n_hessians)

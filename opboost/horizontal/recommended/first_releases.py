@@ -14,7 +14,8 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.noisy_cells import cell_shares, noisy_counts
 from opboost.rng import BitSource
 
-_N_CELLS = 16
+# Cells of a count of labels.
+N_LABEL_CELLS = 16
 
 # What the whole range of labels costs, against records beyond a narrower one, at one record of signal: a range of w of
 # the bounds is worth ``_RANGE_PRICE w / (n mu)`` of the records. Mean R^2 on inner folds of five tables for 10, 30 and
@@ -25,7 +26,7 @@ _RANGE_PRICE = 60.0
 # are taken to deviate so far, in halves of the range. Mean R^2 on inner folds of five tables at 50 and 100 records
 # times mu: .280 and .371; with 8 and the counted deviation .158 and .345. With 17 it is .288 and .369, but -2.1 in
 # place of .09 at 100 where label bounds are 10 times too wide.
-_LEAST_RECORDS, _USUAL_DEVIATION = 12.0, 0.3
+_LEAST_RECORDS, USUAL_DEVIATION = 12.0, 0.3
 
 # Classes have at least this share of the records, divided by the number of classes.
 _LEAST_SHARE = 0.01
@@ -71,16 +72,32 @@ def number_range(labels: Values, bounds: tuple[float, float], *, mu: float, std:
     Privacy: at most two releases of sensitivity 1 under Gaussian noise of deviation `std`; a record is in one cell of
     each.
     """
-    counts, edges = _label_counts(labels, bounds, std, rng)
+    counts = _label_counts(labels, bounds, std, rng)
+    within = narrower_bounds(counts, bounds, mu=mu, std=std)
+    if within is None:
+        return NumberRange(*bounds, USUAL_DEVIATION)
+    n_records = float(counts.sum())
+    return range_of_counts(_label_counts(labels, within, std, rng), within, n_records=n_records, std=std)
+
+
+def narrower_bounds(
+    counts: Values, bounds: tuple[float, float], *, mu: float, std: float
+) -> tuple[float, float] | None:
+    """Bounds of most labels, from noisy counts of 16 cells; None if the counts are few beside their noise."""
     n_records = max(float(counts.sum()), 1.0)
     if n_records <= _LEAST_RECORDS * std:
-        return NumberRange(*bounds, _USUAL_DEVIATION)
-    first, last = _cheapest_range(counts / n_records, price=_RANGE_PRICE / (n_records * mu) / _N_CELLS)
-    lower, upper = float(edges[first]), float(edges[last + 1])
-    counts, edges = _label_counts(labels, (lower, upper), std, rng)
-    shares, middles = cell_shares(counts, n_records, std), (edges[1:] + edges[:-1]) / 2
+        return None
+    first, last = _cheapest_range(counts / n_records, price=_RANGE_PRICE / (n_records * mu) / N_LABEL_CELLS)
+    edges = np.linspace(*bounds, N_LABEL_CELLS + 1)
+    return float(edges[first]), float(edges[last + 1])
+
+
+def range_of_counts(counts: Values, bounds: tuple[float, float], *, n_records: float, std: float) -> NumberRange:
+    """The bounds with the deviation of the labels between them, from noisy counts of 16 cells."""
+    edges = np.linspace(*bounds, N_LABEL_CELLS + 1)
+    shares, middles = cell_shares(counts, max(n_records, 1.0), std), (edges[1:] + edges[:-1]) / 2
     variance = float(shares @ (middles - shares @ middles) ** 2)
-    return NumberRange(lower, upper, 2 * variance**0.5 / (upper - lower))
+    return NumberRange(*bounds, 2 * variance**0.5 / (bounds[1] - bounds[0]))
 
 
 def _cheapest_range(shares: Values, *, price: float) -> tuple[int, int]:
@@ -99,7 +116,11 @@ def first_score_of_numbers(labels: Values, *, std: float, rng: BitSource) -> tup
     -----
     Privacy: one release of sensitivity 1 under Gaussian noise of deviation `std`.
     """
-    high, low = half_sums((1 + labels) / 2, noise=lambda scale: gaussian_noise(std, scale), rng=rng)
+    return score_of_half_sums(*half_sums((1 + labels) / 2, noise=lambda scale: gaussian_noise(std, scale), rng=rng))
+
+
+def score_of_half_sums(high: float, low: float) -> tuple[Values, float]:
+    """The mean of labels in [-1, 1] and their number, from noisy sums of ``(1 + y) / 2`` and of ``(1 - y) / 2``."""
     return np.clip(np.array([(high - low) / max(1.0, high + low)]), -1.0, 1.0), max(high + low, 1.0)
 
 
@@ -120,13 +141,17 @@ def first_scores_of_classes(labels: Values, *, std: float, rng: BitSource) -> tu
     counts, noise = labels.sum(axis=1), gaussian_noise(std, _STEPS)
     if noise is not None:
         counts = counts + noise.draw(len(counts), rng=rng) / _STEPS
+    return scores_of_counts(counts)
+
+
+def scores_of_counts(counts: Values) -> tuple[Values, float]:
+    """Scores of two or more classes and the number of records, from noisy counts of the classes."""
     n_records, n_classes = max(float(counts.sum()), 1.0), len(counts)
     shares = np.maximum(counts, _LEAST_SHARE * n_records / n_classes)
     shares /= shares.sum()
     return (logit(shares[1:]) if n_classes == 2 else np.log(shares)), n_records
 
 
-def _label_counts(labels: Values, bounds: tuple[float, float], std: float, rng: BitSource) -> tuple[Values, Values]:
-    """Noisy counts of the cells, and their edges."""
-    counts = noisy_counts(PublicGrid([bounds], _N_CELLS), labels[:, None], std=std, rng=rng)[0]
-    return counts, np.linspace(*bounds, _N_CELLS + 1)
+def _label_counts(labels: Values, bounds: tuple[float, float], std: float, rng: BitSource) -> Values:
+    """Noisy counts of the cells."""
+    return noisy_counts(PublicGrid([bounds], N_LABEL_CELLS), labels[:, None], std=std, rng=rng)[0]

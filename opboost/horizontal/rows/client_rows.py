@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypedDict, Unpack, runtime_checkable
+from typing import Protocol, Self, TypedDict, Unpack, runtime_checkable
 
 import numpy as np
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, Gradients, RecordHolder, WalkingHolder
+from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import ForwardingHolder, RowHolder, SummedHolders
 
 # Has sums that were asked for before.
@@ -22,6 +23,16 @@ class PlacedHolder(RowHolder, Protocol):
 
     def place(self, columns: PublicGrid) -> None:
         """Bin the rows by these candidates, from the next tree on."""
+
+
+class HeldRecords(RowHolder, Protocol):
+    """Row holder of records in cells, which can be put into others."""
+
+    def rebin(self, table: BinnedTable) -> None:
+        """Move the rows to other bins, from the next tree on."""
+
+    def copied(self) -> Self:
+        """Independent copy of the records; immutable parts are shared."""
 
 
 class ClientHolder(PlacedHolder, Protocol):

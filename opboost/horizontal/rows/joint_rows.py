@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from scipy.special import softmax
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import AccountError
+from opboost.horizontal.rows.client_rows import ClientHolder
 from opboost.horizontal.rows.record_holder import Clipping, WalkingHolder
 from opboost.trees.binning import BinnedTable
 from opboost.trees.splitting import Splits
@@ -49,6 +51,11 @@ class JointRows:
     clipping : Clipping
         Of each output's pair.
     initial_scores : ndarray of float64, shape (n_outputs,)
+
+    Attributes
+    ----------
+    outputs : list of WalkingHolder
+        The rows of each output. `start_tree` begins the trees of all.
     """
 
     def __init__(
@@ -63,7 +70,7 @@ class JointRows:
         self._labels = labels
         self._gradients = gradients
         self._pairs = np.empty(0), np.empty(0)
-        self._outputs = [
+        self.outputs = [
             WalkingHolder(
                 table, own, gradients=partial(self._pair, number), clipping=clipping, initial_score=float(score)
             )
@@ -73,10 +80,16 @@ class JointRows:
     def _pair(self, number: int, scores: Values, labels: Values) -> tuple[Values, Values]:
         return self._pairs[0][number], self._pairs[1][number]
 
+    def copied(self) -> JointRows:
+        """Independent copy of the records; immutable parts are shared."""
+        twin = copy.copy(self)
+        twin.outputs = [each.copied(gradients=partial(twin._pair, number)) for number, each in enumerate(self.outputs)]
+        return twin
+
     def start_tree(self, output: int) -> None:
         """Begin the round's tree, which is one for all outputs, with fresh gradients of all of them."""
-        self._pairs = self._gradients(np.stack([each.scores for each in self._outputs]), self._labels)
-        for each in self._outputs:
+        self._pairs = self._gradients(np.stack([each.scores for each in self.outputs]), self._labels)
+        for each in self.outputs:
             each.start_tree(0)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
@@ -84,16 +97,57 @@ class JointRows:
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) of the leaves, output after output."""
-        return np.concatenate([each.totals(nodes) for each in self._outputs])
+        return np.concatenate([each.totals(nodes) for each in self.outputs])
 
     def divide(self, splits: Splits) -> None:
-        for each in self._outputs:
+        for each in self.outputs:
             each.divide(splits)
 
     def finish_trees(self, trees: Sequence[Tree]) -> None:
         """Add the leaves' values, one tree per output, of one structure."""
-        for each, tree in zip(self._outputs, trees, strict=True):
+        for each, tree in zip(self.outputs, trees, strict=True):
             each.finish_tree(tree)
 
     def finish_tree(self, tree: Tree) -> None:
         raise AccountError("joint rows finish the trees of all outputs together")
+
+
+class JointClients:
+    """Joint row holder over clients that take the trees of one structure one output after the other.
+
+    Parameters
+    ----------
+    holder : ClientHolder
+    n_outputs : int
+    """
+
+    def __init__(self, holder: ClientHolder, n_outputs: int) -> None:
+        self._holder, self._n_outputs = holder, n_outputs
+        self._levels: list[Splits] = []
+
+    def start_tree(self, output: int) -> None:
+        self._levels = []
+
+    def divide(self, splits: Splits) -> None:
+        self._levels.append(splits)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        """Sums of (g, h) of the leaves, output after output, asked for together."""
+        later = []
+        for output in range(self._n_outputs):
+            self._holder.start_tree(output)
+            for splits in self._levels:
+                self._holder.divide(splits)
+            later.append(self._holder.totals_later(nodes))
+        return np.concatenate([each() for each in later])
+
+    def finish_trees(self, trees: Sequence[Tree]) -> None:
+        """Add the leaves' values, one tree per output."""
+        for tree in trees:
+            self._holder.finish_tree(tree)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        raise AccountError("trees of several outputs have no histograms; nothing was asked")
+
+    def finish_tree(self, tree: Tree) -> None:
+        raise AccountError("the trees of all outputs are finished together")

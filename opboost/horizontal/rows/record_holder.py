@@ -191,9 +191,10 @@ class RecordHolder:
         """Add the scores of these earlier trees, in bins, to rows that arrive after them."""
         add_trees(self._scores, self._table, trees)
 
-    def copied(self) -> Self:
-        """Independent copy of the records; immutable parts are shared."""
+    def copied(self, *, gradients: Gradients | None = None) -> Self:
+        """Independent copy of the records, with other gradients if these are given; immutable parts are shared."""
         twin = copy.copy(self)
+        twin._gradients = gradients or self._gradients
         twin._scores = self._scores.copy()
         twin._rows = self._rows_with(twin._scores)
         # Accounts of the records are part of it, if there are any.

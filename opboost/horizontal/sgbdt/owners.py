@@ -54,7 +54,7 @@ class SGBDTAmongOwners:
     Raises
     ------
     ParameterError
-        If owners are to answer more often than noise in shares is for.
+        If owners are to answer more often than noise in shares is for, or scores could be infinite.
     """
 
     task: PublicTask
@@ -67,6 +67,7 @@ class SGBDTAmongOwners:
     are_owners_known: bool = True
 
     def __post_init__(self) -> None:
+        self.task.check_scores(self.n_trees, self.tree_rules.max_value)
         for release in self.noise.releases:
             if isinstance(release, SkellamRounds) and self.n_trees > release.n_rounds:
                 raise ParameterError(f"the noise is for {release.n_rounds} trees; found {self.n_trees}")

@@ -14,6 +14,7 @@ that is mostly 0 without a cut among its other values.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -52,12 +53,23 @@ def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) 
     Privacy: releases of `counts_sensitivity` together, under Gaussian noise of deviation `std`, each at cells that the
     ones before tell; the rest is post-processing.
     """
-    numbers = [column for column in range(len(grid.bounds)) if column not in grid.categorical]
+    numbers = counted_columns(grid)
+    return cells_by_counts(grid, lambda cells: noisy_counts(cells, rows[:, numbers], std=std, rng=rng), std=std)
+
+
+def counted_columns(grid: PublicGrid) -> list[int]:
+    """Columns of numbers, whose cells are counted."""
+    return [column for column in range(len(grid.bounds)) if column not in grid.categorical]
+
+
+def cells_by_counts(grid: PublicGrid, count: Callable[[PublicGrid], Values], *, std: float) -> PublicGrid:
+    """The same from a source of noisy counts, which is asked for those of `N_ROUNDS` grids of columns of numbers."""
+    numbers = counted_columns(grid)
     if not numbers:
         return grid
     counted = PublicGrid([grid.bounds[column] for column in numbers], N_COUNTED)
     for number in range(N_ROUNDS):
-        noisy = noisy_counts(counted, rows[:, numbers], std=std, rng=rng)
+        noisy = count(counted)
         n_records = max(float(noisy.sum(axis=1).mean()), 1.0)
         n_cells = grid.n_cells if number == N_ROUNDS - 1 else N_COUNTED
         cuts = tuple(

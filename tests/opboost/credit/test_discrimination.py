@@ -48,3 +48,16 @@ def test_a_better_challenger_swaps_in_fewer_events(scored: tuple[np.ndarray, np.
     same = swap_set(labels, scores, scores, share=0.3)
     assert same.swapped_in == same.swapped_out == 0
     assert np.isnan(same.in_event_rate)
+
+
+def test_records_of_one_score_are_taken_by_chance_and_not_as_the_file_has_them() -> None:
+    labels, scores = (np.arange(10_000) < 1000).astype(np.float64), np.full(10_000, 0.1)
+    (found,) = rejections(labels, scores, shares=(0.2,))
+    # Hypergeometric: a standard deviation of 0.012.
+    assert found.events_avoided == pytest.approx(0.2, abs=0.06)
+    assert max(abs(one.ks) for one in gains(labels, scores)) < 0.06
+    better = np.where(labels == 1, 0.2, 0.1)
+    swapped = swap_set(labels, scores, better, share=0.1)
+    assert swapped.out_event_rate == 1
+    assert swapped.swapped_out == pytest.approx(900, abs=60)
+    assert swap_set(labels, scores, 2 * scores, share=0.1).swapped_in == 0

@@ -28,3 +28,19 @@ def test_the_same_population_is_stable_and_a_shift_is_seen() -> None:
 def test_an_empty_sample_is_refused() -> None:
     with pytest.raises(DataError, match="one is empty"):
         drift(np.empty(0), np.zeros(3))
+
+
+@pytest.mark.parametrize("share", [0.95, 1.0])
+def test_a_value_that_most_records_have_is_told_from_lower_ones(share: float) -> None:
+    before = (np.arange(1000) < share * 1000).astype(np.float64)
+    assert words_of(drift(before, np.zeros(1000))) == "shifted"
+    assert words_of(drift(before, np.full(1000, 2.0))) == "shifted"
+    assert drift(before, before) == 0
+
+
+def test_categories_are_counted_one_by_one() -> None:
+    before = np.repeat(np.arange(20.0), 50)
+    after = np.where(before % 2 == 1, before - 1, before)
+    assert words_of(drift(before, after, is_categorical=True)) == "shifted"
+    assert drift(before, before[::-1], is_categorical=True) == 0
+    assert words_of(drift(before, np.full(1000, 21.0), is_categorical=True)) == "shifted"

@@ -55,3 +55,8 @@ def test_missing_cells_and_categories_have_bins_of_their_own() -> None:
 def test_labels_must_be_events(labels: np.ndarray) -> None:
     with pytest.raises(DataError, match="needs labels 0 and 1"):
         own_characteristic(OwnColumn("x", np.arange(5.0)), labels)
+
+
+def test_edges_of_bins_are_told_with_every_digit() -> None:
+    found = own_characteristic(OwnColumn("id", 1234567 + np.arange(1000.0)), (np.arange(1000) < 300).astype(np.float64))
+    assert found.bins == ("up to 1234866.5", "over 1234866.5")

@@ -31,3 +31,15 @@ def test_many_values_are_fifths_and_missing_ones_apart() -> None:
     found, counts = np.unique(names[:-1], return_counts=True)
     assert len(found) == 5
     assert counts.tolist() == [20] * 5
+
+
+def test_groups_of_values_that_differ_in_late_digits_are_apart() -> None:
+    names = group_names(np.array([1234567.0, 1234568.0, 0.1, 20.0]))
+    assert names.tolist() == ["1234567", "1234568", "0.1", "20"]
+    fifths = group_names(np.linspace(1e9, 1e9 + 4, 100))
+    assert sorted(set(fifths.tolist()))[0].startswith("over 1000000000.8 up to ")
+
+
+def test_decisions_among_equal_scores_do_not_follow_the_file() -> None:
+    groups, labels = np.repeat([0.0, 1.0], 5000), np.tile([0.0, 1.0], 5000)
+    assert fairness("sex", groups, labels, np.full(10_000, 0.5), share=0.5).demographic_parity < 0.05

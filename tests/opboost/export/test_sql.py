@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from dataclasses import replace
 from typing import Any
@@ -78,3 +79,18 @@ def test_words_that_databases_read_in_different_ways_are_refused(word: str) -> N
     for one in given:
         with pytest.raises(ParameterError, match="backslash or a control character"):
             to_sql(ensemble, **{"table": "records", **one})
+
+
+def test_columns_are_read_by_their_own_names() -> None:
+    ensemble, _ = trained(Logistic())
+    own = replace(ensemble, features=(Feature("a<b"), Feature("a_b"), Feature("[kind]")))
+    query = to_sql(own, table="t", categories={"[kind]": KINDS})
+    assert {'"a<b"', '"a_b"', '"[kind]"'} <= set(re.findall('"[^"]+"', query))
+    assert '"a_b_2"' not in query
+    hidden = replace(ensemble, features=(Feature("a\\b"), *ensemble.features[1:]))
+    with pytest.raises(ParameterError, match="backslash or a control character"):
+        to_sql(hidden, table="t")
+    question = "shop: c3 above rank 1 or missing"
+    alike = replace(ensemble, features=(Feature(question), Feature("c3", "shop", 1), Feature(f"{question}_2")))
+    with pytest.raises(ParameterError, match="has the name of an owner's test"):
+        to_sql(alike, table="t")

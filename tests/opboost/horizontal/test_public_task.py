@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opboost.errors import ParameterError
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 
@@ -23,3 +27,25 @@ def test_labels_lie_within_their_bounds_whatever_they_were(labels: list[float]) 
 def test_classes_stay_0_and_1() -> None:
     labels = np.array([0.0, 1.0])
     assert PublicTask(("a",), GRID, 0.5, 0.5, 1.0, True, True).scaled(labels) is labels
+
+
+@pytest.mark.parametrize(
+    ("n_trees", "max_value", "spread", "is_taken"),
+    [
+        (10, 1e307, 1.0, True),
+        (100, 1e307, 1.0, False),
+        (100, 1e307, 0.1, False),
+        (2, 1.0, 1e308, False),
+        (1, math.inf, 1.0, False),
+        (1, math.nan, 1.0, False),
+        (0, 5.0, 1.0, True),
+    ],
+)
+def test_leaves_of_all_trees_together_are_finite(n_trees: int, max_value: float, spread: float, is_taken: bool) -> None:
+    """Otherwise two of them could be infinite, and an end of the run would tell that some record is in both."""
+    task = PublicTask(("a",), GRID, 0.0, spread, 1.0, True, False)
+    if is_taken:
+        task.check_scores(n_trees, max_value)
+        return
+    with pytest.raises(ParameterError, match="have no finite scores"):
+        task.check_scores(n_trees, max_value)

@@ -55,7 +55,7 @@ def test_columns_become_numbers_by_their_kind() -> None:
             "digits": np.array(["1", 2], dtype=object),
         }
     )
-    found = FrameEncoder.learn(frame, None).encode(frame)
+    found = FrameEncoder.learn(frame, None, {}).encode(frame)
     expected = [[1, 1, 0, 0, 2.5, 1, 1.5, 1], [np.nan, 0, np.nan, 2, np.nan, 2, 2, 2]]
     np.testing.assert_array_equal(found.to_numpy(), expected)
     assert list(found.columns) == list(frame.columns)
@@ -63,7 +63,7 @@ def test_columns_become_numbers_by_their_kind() -> None:
 
 def test_a_category_that_training_lacked_goes_with_none_that_it_had() -> None:
     train = pd.DataFrame({"town": ["Bonn", "Aachen"]})
-    encoder = FrameEncoder.learn(train, None)
+    encoder = FrameEncoder.learn(train, None, {})
     assert encoder.encode(pd.DataFrame({"town": ["Celle", "Aachen", None]}))["town"].tolist()[:2] == [2, 0]
 
 
@@ -75,7 +75,7 @@ def test_frames_of_every_library_train_alike(form: str) -> None:
         "arrow": lambda: pyarrow.Table.from_pandas(frame, preserve_index=False),
         "polars": lambda: pytest.importorskip("polars").from_pandas(frame),
     }[form]()
-    by_hand = FrameEncoder.learn(frame, None).encode(frame)
+    by_hand = FrameEncoder.learn(frame, None, {}).encode(frame)
     expected = OpBoostRegressor(categorical_features=["colour", "town"], **SMALL).fit(by_hand, labels).predict(by_hand)
     model = OpBoostRegressor(**SMALL).fit(given, labels)
     np.testing.assert_array_equal(model.predict(given), expected)

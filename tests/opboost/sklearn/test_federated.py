@@ -21,8 +21,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @parametrize_with_checks(
     [
-        FederatedGBDTClassifier(n_estimators=30),
-        FederatedGBDTRegressor(n_estimators=60),
+        FederatedGBDTClassifier(n_estimators=15),
+        FederatedGBDTRegressor(n_estimators=40),
         FederatedGBDTClassifier.feverless(n_estimators=8),
         FederatedGBDTRegressor(bounds="from_data", epsilon=20.0, delta=1e-3, random_state=0, n_estimators=5),
     ]

@@ -18,7 +18,7 @@ FRAME = pd.DataFrame({"age": [20, 30], "town": ["x", "y"], "debt": [1.0, 2.0]})
 
 def schemas(bounds: Any, passive: Any = None) -> list[ColumnSchema]:
     positions = ColumnPositions(tuple(FRAME.columns))
-    return passive_schemas(positions, bounds, passive, FrameEncoder.learn(FRAME, bounds), missing=Missing.REFUSE)
+    return passive_schemas(positions, bounds, passive, FrameEncoder.learn(FRAME, bounds, {}), missing=Missing.REFUSE)
 
 
 def test_columns_with_public_bounds_are_passive_in_the_order_of_the_table() -> None:

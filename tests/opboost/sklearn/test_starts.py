@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
@@ -133,3 +134,29 @@ def test_rows_are_ranked_in_the_groups_that_qid_names() -> None:
     for wrong in (OpBoostRegressor(), OpBoostClassifier()):
         with pytest.raises(ParameterError, match="qid goes with objectives that rank"):
             wrong.fit(rows, degrees > 0, qid=groups)
+
+
+@pytest.mark.parametrize("engine", ["native", "xgboost"])
+def test_a_fit_on_rows_without_some_categories_keeps_what_the_earlier_trees_make_of_all(engine: str) -> None:
+    if engine == "xgboost":
+        pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
+    town = np.resize(list("abcdef"), 300)
+    table, labels = pd.DataFrame({"town": town}), np.isin(town, ["a", "f"])
+    small = {"n_estimators": 3, "max_depth": 2, "engine": engine}
+    begun = OpBoostClassifier(**small).fit(table, labels)
+    # Another one, and none of those that tell most.
+    few = pd.DataFrame({"town": np.resize(["b", "c", "a b"], 90)})
+    more = OpBoostClassifier(**small | {"learning_rate": 1e-9}, continue_from=begun)
+    more.fit(few, np.resize([0, 0, 1], 90))
+    np.testing.assert_allclose(more.predict_proba(table), begun.predict_proba(table), atol=1e-6)
+    assert more.model_.categories == {"town": ("a", "b", "c", "d", "e", "f", "a b")}
+
+
+def test_a_column_that_changed_its_kind_cannot_be_continued() -> None:
+    town = np.resize([0.0, 1.0, 2.0, 3.0], 120)[:, None]
+    begun = OpBoostClassifier(n_estimators=2, categorical_features=[0]).fit(town, town[:, 0] % 2)
+    with pytest.raises(ParameterError, match="cuts column 'x0' where these records have no cut"):
+        OpBoostClassifier(n_estimators=2, continue_from=begun).fit(town, town[:, 0] % 2)
+    named = pd.DataFrame({"x0": town[:, 0].astype(str)})
+    with pytest.raises(Disagreement, match="trained on other categories of column 'x0'"):
+        OpBoostClassifier(n_estimators=2, continue_from=begun).fit(named, town[:, 0] % 2)

@@ -21,6 +21,7 @@ from opboost.trees.losses import Logistic
 from parties.commands import demo
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.reading import read_schema
+from parties.errors import PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
@@ -30,6 +31,7 @@ from parties.vertical.simulation import drawn_from, serve
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 from tests.support.modes import exposed, open_umask
+from tests.support.processes import forked
 from tests.support.ranked_columns import dense_ranks
 
 MARKED = {"bank": "income", "retailer": "spend"}
@@ -59,7 +61,14 @@ def summary(out: Path) -> dict[str, Any]:
     mark(demo.sample_folder(), sample)
     with open_umask(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_folder", lambda: sample)
+        patch.setattr(demo.subprocess, "Popen", forked)
         return demo.run_demo(out, epsilon=None, mechanism="global", terminal=Terminal())
+
+
+def test_a_party_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
+    folders = {"bank": tmp_path}
+    with pytest.raises(PartyError, match=r"a party of the demo failed\. bank: error: .*run\.yaml"):
+        demo.run_together([["party-a", "bank"]], folders)
 
 
 @pytest.mark.usefixtures("summary")

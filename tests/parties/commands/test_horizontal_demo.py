@@ -9,19 +9,22 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from parties.commands import demo as demo_of_two
 from parties.commands import horizontal_demo
 from parties.commands.horizontal_demo import HUB, OWNERS, run_horizontal_demo
 from parties.jobs.train_vertical import Terminal
 from tests.support.modes import exposed, open_umask
+from tests.support.processes import forked
 
 Demo = tuple[dict[str, Any], Path]
 
 
-@pytest.fixture(params=["sgbdt", "inprivate"])
+@pytest.fixture(params=["recommended", "inprivate"])
 def demo(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Path]:
     monkeypatch.setattr(horizontal_demo, "N_TREES", 15)
+    monkeypatch.setattr(demo_of_two.subprocess, "Popen", forked)
     out = tmp_path / "out"
     with open_umask():
         return run_horizontal_demo(out, epsilon=2.0, scheme=request.param, terminal=Terminal()), out
@@ -36,7 +39,7 @@ def test_the_demo_trains_compares_and_keeps_rows_at_home_and_from_other_users(de
     assert summary["guarantee"]["certified"]
     assert summary["guarantee"]["epsilon"] <= 2.0
     assert summary["bytes_sent"] > 0
-    home = out / (HUB if summary["scheme"] == "sgbdt" else OWNERS[0])
+    home = out / (HUB if summary["scheme"] == "recommended" else OWNERS[0])
     report = json.loads((home / "runs" / "demo" / "report.json").read_text())
     assert report["account"]["guarantee"]["epsilon"] == summary["guarantee"]["epsilon"]
     ids = {name: set(pd.read_csv(out / name / "data.csv", dtype=str)["id"]) for name in OWNERS}

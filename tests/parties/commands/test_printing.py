@@ -42,7 +42,7 @@ def test_summaries_of_both_demos_have_every_score(capsys: pytest.CaptureFixture[
     print_horizontal_summary(
         {
             **common,
-            "scheme": "sgbdt",
+            "scheme": "recommended",
             "promise": "p",
             "score_joint": 0.61,
             "score_central": 0.62,

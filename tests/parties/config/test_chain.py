@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from opboost.errors import ParameterError
 from opboost.schema import ColumnSchema, TableSchema
 from parties.config.chain import MAX_OWNERS, ChainSection, OwnerRun
 
@@ -40,6 +41,7 @@ def test_an_owner_connects_where_it_is_told_and_listens_for_the_others() -> None
         ({"training": {**TRAINING, "order": ["w1"]}}, "at least 2"),
         ({"training": {**TRAINING, "order": [f"w{i}" for i in range(MAX_OWNERS + 1)]}}, f"at most {MAX_OWNERS}"),
         ({"training": {**TRAINING, "epsilon": 37.0}}, "training.epsilon is 37, which protects nothing"),
+        ({"training": {**TRAINING, "objective": "multi:softprob"}}, "several classes need a coordinator"),
         ({"training": {**TRAINING, "inprivate": {"n_rounds": 61}}}, "less than or equal to 60"),
     ],
 )
@@ -65,3 +67,11 @@ def test_the_recipe_is_on_the_schemas_grid_with_a_bound_for_its_task(
     assert recipe.task.names == ("age",)
     assert recipe.epsilon == pytest.approx(2.0)
     assert recipe.epsilon <= 2.0
+
+
+def test_trees_whose_scores_could_be_infinite_are_refused_before_anybody_is_met() -> None:
+    """Another owner's leaves would otherwise end the run of whoever has a record in two of them."""
+    schema = TableSchema(columns=(ColumnSchema(name="age", lower=0, upper=1),), label="y")
+    with pytest.raises(ParameterError, match="have no finite scores"):
+        ChainSection(**TRAINING, inprivate={"learning_rate": 1e308}).recipe_for(schema)
+    ChainSection(**TRAINING, inprivate={"learning_rate": 1e307}).recipe_for(schema)

@@ -5,10 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
-from parties.config.reading import read_any_run, read_role, read_run, read_schema, read_section
+from opboost.trees.losses import SquaredError
+from opboost.trees.tree import Ensemble, Feature
+from parties.config.reading import (
+    KEPT_SCHEMA,
+    check_schema_of_model,
+    read_any_run,
+    read_role,
+    read_run,
+    read_schema,
+    read_section,
+)
 from parties.config.serve_section import ServeSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
@@ -66,3 +77,23 @@ def test_a_schema_with_a_fault_is_refused_by_file(tmp_path: Path, change: dict[s
     assert read_schema(write(tmp_path, schema))[1] == ("note",)
     with pytest.raises(ConfigError, match=f"file.yaml: .*{words}"):
         read_schema(write(tmp_path, {**schema, **change}))
+
+
+def test_a_models_columns_are_read_with_the_numbers_that_categories_had_in_training(tmp_path: Path) -> None:
+    model = Ensemble((), np.zeros(1), SquaredError(), (Feature("job"), Feature("c0", "shop", rank=3)))
+
+    def check(**job: Any) -> None:
+        now = {"columns": {"job": {"kind": "unordered", **job}, "c0": {"lower": 0, "upper": 1}}}
+        check_schema_of_model(read_schema(write(tmp_path, now))[0], tmp_path, model)
+
+    # Models of earlier versions have no schema beside them.
+    check(categories=["b", "a"])
+    known = {"columns": {"job": {"kind": "unordered", "categories": ["a", "b"]}, "age": {"lower": 0, "upper": 9}}}
+    (tmp_path / KEPT_SCHEMA).write_text(yaml.safe_dump(known))
+    check(categories=["a", "b"], missing="category")
+    check(categories=["a", "b", "c"])
+    for changed in ({"categories": ["b", "a"]}, {"categories": ["a", "x", "b"]}, {"categories": ["a", "B"]}):
+        with pytest.raises(ConfigError, match=r"'job' has another kind, or other categories .* Nothing was sent"):
+            check(**changed)
+    with pytest.raises(ConfigError, match="'job' has another kind"):
+        check(kind="ordered", categories=["a", "b"])

@@ -24,6 +24,18 @@ from tests.support.clinics import Clinics
         ({"mode": "paper", "honest": None, "sgbdt": {"n_estimators": 5, "subsample": 0.5}}, "claims epsilon 2"),
         ({"objective": "reg:squarederror", "label_bounds": [0, 10]}, "Skellam noise in shares"),
         ({"recipe": "federated"}, "the coordinator too, as long as 2"),
+        ({"recipe": "recommended", "recommended": {"records": 240}}, "Skellam noise in shares"),
+        (
+            {
+                "recipe": "recommended",
+                "recommended": {"records": 240},
+                "objective": "multi:softprob",
+                "classes": 5,
+                "honest": None,
+                "noise": "aggregator",
+            },
+            "not against the coordinator",
+        ),
         ({"recipe": "federated", "federated": {"weight_update": "averaging"}}, "Skellam noise in shares"),
         (
             {
@@ -47,11 +59,11 @@ def test_every_kind_of_run_file_becomes_a_recipe_that_says_what_it_promises(
 
 
 def test_defaults_are_those_of_the_estimators() -> None:
-    for objective, estimator in (("binary:logistic", SGBDTClassifier), ("reg:squarederror", SGBDTRegressor)):
+    for is_classification, estimator in ((True, SGBDTClassifier), (False, SGBDTRegressor)):
         known = {name: p.default for name, p in inspect.signature(estimator).parameters.items()}
-        section = SGBDTSection().completed(objective).model_dump()
+        section = SGBDTSection().completed(is_classification=is_classification).model_dump()
         assert {name: known[name] for name in section} == section
-        assert set(_DEFAULTS[objective]) <= set(section)
+        assert set(_DEFAULTS[is_classification]) <= set(section)
     known = {name: p.default for name, p in inspect.signature(FederatedGBDTRegressor).parameters.items()}
     section = FederatedSection().model_dump()
     assert {name: known[name] for name in section} == section

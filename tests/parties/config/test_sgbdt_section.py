@@ -10,16 +10,16 @@ from pydantic import ValidationError
 from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
 from parties.config.sgbdt_section import SGBDTSection
 
-DEFAULTS = {"binary:logistic": asdict(FOR_CLASSES), "reg:squarederror": asdict(FOR_NUMBERS)}
+DEFAULTS = {True: asdict(FOR_CLASSES), False: asdict(FOR_NUMBERS)}
 
 
-@pytest.mark.parametrize("objective", DEFAULTS)
-def test_what_is_left_out_is_the_default_of_the_task(objective: str) -> None:
-    found = SGBDTSection().completed(objective)
-    assert {name: getattr(found, name) for name in DEFAULTS[objective]} == DEFAULTS[objective]
-    given = SGBDTSection(max_depth=7, learning_rate=0.01).completed(objective)
+@pytest.mark.parametrize("is_classification", DEFAULTS)
+def test_what_is_left_out_is_the_default_of_the_task(is_classification: bool) -> None:
+    found = SGBDTSection().completed(is_classification=is_classification)
+    assert {name: getattr(found, name) for name in DEFAULTS[is_classification]} == DEFAULTS[is_classification]
+    given = SGBDTSection(max_depth=7, learning_rate=0.01).completed(is_classification=is_classification)
     assert (given.max_depth, given.learning_rate) == (7, 0.01)
-    assert given.max_grad == DEFAULTS[objective]["max_grad"]
+    assert given.max_grad == DEFAULTS[is_classification]["max_grad"]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_filters_go_with_further_trees_unless_told_otherwise(
 
 
 def test_a_tree_has_no_more_columns_than_there_are_and_the_printed_recipe_no_regularisation_by_noise() -> None:
-    section = SGBDTSection(columns_per_tree=9).completed("binary:logistic")
+    section = SGBDTSection(columns_per_tree=9).completed(is_classification=True)
     assert section.shape(4, is_printed=False).columns_per_tree == 4
     assert section.shape(4, is_printed=False).noise_lambda == section.noise_lambda > 0
     assert (section.shape(4, is_printed=True).noise_lambda, section.shape(4, is_printed=True).floor) == (0.0, True)

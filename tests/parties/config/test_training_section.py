@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import ColumnSchema, TableSchema
-from parties.config.training_section import TaskSection, TrainingSection, flat
+from parties.config.training_section import RecommendedSection, TaskSection, TrainingSection, flat
 
 GIVEN: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
 
@@ -36,7 +38,31 @@ def test_settings_of_the_other_recipe_do_not_travel() -> None:
     assert found["sgbdt.max_depth"] == TrainingSection(**GIVEN).sgbdt.max_depth
     json.dumps(found)
     other = TrainingSection(**{**GIVEN, "recipe": "federated"}).terms(schema())
-    assert not [name for name in other if name.startswith("sgbdt.")]
+    assert not [name for name in other if name.startswith(("sgbdt.", "recommended."))]
+
+
+SEVERAL: dict[str, Any] = {**GIVEN, "recipe": "recommended", "recommended": {"records": 9}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"recommended": {"max_depth": 3}}, "needs `recommended: {records: ...}`"),
+        ({"sgbdt": {}}, "a section `sgbdt`, but the recipe is recommended"),
+        ({"objective": "multi:softprob"}, "`classes`, how many there are, goes with"),
+        ({"classes": 3}, "`classes`, how many there are, goes with"),
+        ({"recipe": "sgbdt", "objective": "multi:softprob", "classes": 3}, "a section `recommended`"),
+        ({"mode": "paper", "honest": None}, "`mode: paper` of this recipe"),
+    ],
+)
+def test_the_recommended_recipe_names_its_records_and_its_classes(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        TrainingSection(**{**SEVERAL, **changes})
+    with pytest.raises(ValidationError, match="several classes need"):
+        TrainingSection(**GIVEN, objective="multi:softprob", classes=3)
+    assert TrainingSection(**SEVERAL).n_classes == 2
+    several = TrainingSection(**SEVERAL, objective="multi:softprob", classes=3)
+    assert (several.n_classes, several.terms(schema())["recommended.records"]) == (3, 9)
 
 
 def test_terms_tell_columns_apart_by_a_digest() -> None:
@@ -68,3 +94,20 @@ def test_numbers_have_public_bounds_and_classes_have_none(objective: Any, bounds
 
 def test_sections_are_flattened_under_dotted_keys() -> None:
     assert flat({"a": 1, "b": {"c": 2, "d": [3]}}) == {"a": 1, "b.c": 2, "b.d": [3]}
+
+
+def sizes(epsilon: float, **given: Any) -> tuple[int, int]:
+    section = RecommendedSection(**given)
+    task = PublicTask(("a",), PublicGrid([(0, 1)], section.max_cells), 0.0, 1.0, epsilon, True, True)
+    return section.recipe(task, n_classes=2, delta=1e-6, n_honest=2, are_owners_known=True).sizes
+
+
+def test_sizes_grow_with_records_and_budget_unless_they_are_given() -> None:
+    assert sizes(1.0, records=500) < sizes(1.0, records=50_000) < sizes(8.0, records=50_000)
+    assert sizes(1.0, records=500, n_estimators=7, max_depth=5) == (7, 5)
+
+
+@pytest.mark.parametrize("wrong", [{"records": 0}, {"max_cells": 15}, {"n_estimators": 0}, {"max_depth": 13}])
+def test_impossible_sizes_are_refused(wrong: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        RecommendedSection(**wrong)

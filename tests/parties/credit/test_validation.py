@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from parties.cli import app
 from parties.credit.validation import Asked, Validation, read_scores, validate
 from parties.errors import ConfigError, TableError
+from parties.tables.destinations import Destination
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +84,14 @@ def test_what_is_no_table_of_probabilities_is_refused(tmp_path: Path, text: str,
     path.write_text(text)
     with pytest.raises(TableError, match=words):
         read_scores(path)
+
+
+def test_ids_are_read_as_predictions_are_written(tmp_path: Path) -> None:
+    ids = ["=A1", "'=A1", "'a", "NA", "nan", "007", "-5", "@x"]
+    written = pd.DataFrame({"id": ids, "prediction": 0.5, "status": "ok"})
+    for name in ("scores.csv", "scores.parquet"):
+        Destination(tmp_path / name).write(written)
+        assert read_scores(tmp_path / name).index.tolist() == ids
 
 
 def test_lists_are_no_predictions(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.prediction import examine_prediction
-from parties.errors import TableError
+from parties.errors import ConfigError, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
@@ -154,6 +155,32 @@ def test_every_fault_is_a_problem_with_its_own_sentence(
     assert told(found).keys() == {check}
     assert words in told(found)[check]
     assert told(found, Status.SKIPPED)["peer"].startswith("not asked")
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"old": {"lower": 18, "upper": 90}}, "needs column age, which the schema does not describe"),
+        ({"age": {"kind": "ordered", "categories": ["a", "b"]}}, "'age' has another kind"),
+    ],
+    ids=["absent", "changed"],
+)
+def test_a_schema_that_does_not_fit_the_model_is_found_by_doctor_and_party_before_anybody_is_asked(
+    finished: Any, columns: Any, words: str
+) -> None:
+    bank = finished.bank
+    kept = bank.run_folder / "schema.yaml"
+    assert (yaml.safe_load(kept.read_text()), kept.stat().st_mode & 0o777) == (bank.schema, 0o600)
+    bank.table = bank.table.rename(columns={"age": next(iter(columns))})
+    if "age" in columns:
+        bank.table["age"] = "a"
+    bank.schema["columns"] = columns
+    path = bank.write()
+    found = examine_prediction(path, wait_s=HASTE)
+    assert words in told(found)["data"]
+    assert told(found, Status.SKIPPED)["peer"].startswith("not asked")
+    with pytest.raises(ConfigError, match=words):
+        predict_active(path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT)
 
 
 def test_a_service_beside_another_process_is_a_problem(finished: Any) -> None:

@@ -183,21 +183,21 @@ def test_a_record_in_two_partitions_is_refused(tmp_path: Path) -> None:
 
 def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     write_rows(tmp_path)
-    schema, objective = tmp_path / "schema.yaml", "binary:logistic"
+    schema = tmp_path / "schema.yaml"
     with pytest.raises(TableError, match="names no Parquet partitions"):
-        part_files(tmp_path / "parts" / "*.pq", schema, objective=objective)
+        part_files(tmp_path / "parts" / "*.pq", schema, n_classes=2)
     with pytest.raises(TableError, match="1 partitions have no rows"):
-        part_files([tmp_path / "parts" / "0.parquet"], schema, objective=objective)
+        part_files([tmp_path / "parts" / "0.parquet"], schema, n_classes=2)
     with pytest.raises(TableError, match=r"named \*.parquet"):
-        part_files([schema], schema, objective=objective)
-    assert len(part_files(tmp_path / "parts" / "*.parquet", schema, objective=objective)) == 3
+        part_files([schema], schema, n_classes=2)
+    assert len(part_files(tmp_path / "parts" / "*.parquet", schema, n_classes=2)) == 3
 
 
 def test_a_link_that_leads_to_itself_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text("columns: {}\n")
     (tmp_path / "part.parquet").symlink_to("part.parquet")
     with pytest.raises(TableError, match=r"part\.parquet cannot be read"):
-        part_files(tmp_path, tmp_path / "schema.yaml", objective="binary:logistic")
+        part_files(tmp_path, tmp_path / "schema.yaml", n_classes=2)
 
 
 def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

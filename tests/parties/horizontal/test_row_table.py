@@ -49,12 +49,19 @@ def test_the_digest_changes_with_any_value_label_or_row(clinics: Clinics) -> Non
 @pytest.mark.parametrize(("labels", "is_taken"), [((0, 1), True), ((1, 1), True), ((0, 2), False), ((0, 0.5), False)])
 def test_two_classes_are_zero_and_one(clinics: Clinics, labels: tuple[float, ...], is_taken: bool) -> None:
     rows = replace(read(clinics), labels=np.array(labels, float))
-    rows.check_labels("reg:squarederror", Path("data.csv"))
+    rows.check_labels(0, Path("data.csv"))
     if is_taken:
-        rows.check_labels("binary:logistic", Path("data.csv"))
+        rows.check_labels(2, Path("data.csv"))
         return
     with pytest.raises(ConfigError, match=r"data\.csv: the labels of two classes must be 0 and 1\. Nothing was sent"):
-        rows.check_labels("binary:logistic", Path("data.csv"))
+        rows.check_labels(2, Path("data.csv"))
+
+
+def test_several_classes_are_numbered(clinics: Clinics) -> None:
+    rows = replace(read(clinics), labels=np.array([0.0, 4.0]))
+    rows.check_labels(5, Path("data.csv"))
+    with pytest.raises(ConfigError, match=r"the labels of 4 classes must be 0 to 3\. Nothing was sent"):
+        rows.check_labels(4, Path("data.csv"))
 
 
 def test_a_folder_is_no_table(clinics: Clinics) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.federated.question_verifier import AskedRows
-from opboost.horizontal.tree_rules import TreeRules
 from opboost.rng import seeded
 from parties.horizontal.answered_questions import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
@@ -203,7 +202,7 @@ def test_leaves_add_up_to_finite_scores() -> None:
     each = worker(SGBDT, *[START, finish(most)] * SGBDT.n_trees)
     assert len(each.session.trees) == SGBDT.n_trees
     with pytest.raises(ParameterError, match="have no finite scores"):
-        TreeRules(n_trees=2, max_depth=1, max_value=1e308)
+        replace(SGBDT, shape=replace(SGBDT.shape, learning_rate=1e308))
 
 
 def test_a_new_process_answers_only_after_the_same_history() -> None:

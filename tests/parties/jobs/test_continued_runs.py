@@ -27,6 +27,7 @@ SILENT = Terminal()
 
 def train_both(sites: Any, outcomes: Outcomes, run_id: str = "spring", **model: Any) -> dict[str, Any]:
     sites.bank.run["model"] |= model
+    sites.bank.run["correct_noise"] = True
     for site in (sites.bank, sites.shop):
         site.run["run_id"] = run_id
     bank, shop = sites.bank.write(), sites.shop.write()

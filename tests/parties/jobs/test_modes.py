@@ -79,8 +79,10 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
     from parties.config.cluster_section import DaskSection
 
     bank, shop = parties.bank, parties.shop
+    # As outside of tests, where workers take over the umask.
+    method = {"distributed.worker.multiprocessing-method": "spawn"}
     with (
-        dask.config.set({"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6}),
+        dask.config.set({"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6, **method}),
         Watch(bank.path, shop.path, temporary) as watch,
         cluster(DaskSection(workers=2)) as client,
     ):

@@ -6,14 +6,20 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
+import yaml
 
-from parties.config.reading import read_schema
-from parties.errors import RecordsRefused, RunFolderError
+from opboost.trees.losses import Logistic, Loss, Softmax
+from opboost.trees.tree import Ensemble, Feature
+from parties.config.reading import KEPT_SCHEMA, read_schema
+from parties.errors import ConfigError, RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
+from parties.runs.joint_model import JointModel
+from parties.runs.run_folder import RunFolder
 from protocols.messages.prediction import RecordStatus
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
@@ -59,6 +65,40 @@ def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
         serve_passive(sites.shop.write(), data=None, insecure=False, terminal=Terminal())
 
 
+def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refused(sites: Sites) -> None:
+    sites.bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["a", "b", "c"]}
+    sites.bank.table["town"] = "b"
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    model = JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("town"),)))
+    RunFolder(sites.bank.run_folder).save_joint_model(model)
+    trained_on = {"columns": {"town": {"kind": "unordered", "categories": ["b", "c"]}}}
+    (sites.bank.run_folder / KEPT_SCHEMA).write_text(yaml.safe_dump(trained_on))
+    with pytest.raises(ConfigError, match="'town' has another kind, or other categories"):
+        predict_active(path, data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+    sites.bank.schema["columns"]["town"]["categories"] = ["b", "c", "a"]
+    predict_active(sites.bank.write(), data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+
+
+@pytest.mark.parametrize("label", [2, -1, 0.5])
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(2)], ids=lambda loss: loss.name)
+def test_records_of_which_some_have_other_labels_than_the_objective_s_are_predicted_and_not_scored(
+    sites: Sites, loss: Loss, label: float
+) -> None:
+    sites.bank.table["y"] = sites.bank.table["y"].astype(float)
+    sites.bank.table.loc[3, "y"] = label
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    ensemble = Ensemble((), np.zeros(loss.n_outputs), loss, (Feature("age"),))
+    RunFolder(sites.bank.run_folder).save_joint_model(JointModel(ensemble=ensemble))
+    metrics: list[Any] = []
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": None, "insecure": False}
+    written = predict_active(path, **given, terminal=Terminal(), scored=metrics.append)
+    assert len(pd.read_csv(written)) == len(sites.bank.table)
+    assert metrics == [{}]
+    assert "metrics are left out: " in (sites.bank.run_folder / "log.txt").read_text()
+
+
 @pytest.mark.parametrize(
     ("change", "by"),
     [
@@ -75,7 +115,7 @@ def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
         routers: ClassVar[dict[str, Any]] = {}
 
         class ensemble:  # noqa: N801
-            loss = None
+            loss, features = None, ()
 
     def read(way: str) -> Any:
         def refuse(*given: Any, **named: Any) -> Any:

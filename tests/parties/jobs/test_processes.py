@@ -32,6 +32,7 @@ def logged_bytes(site: Any) -> int:
 
 
 def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: Any) -> None:
+    sites.bank.run["correct_noise"] = True
     trained = finish(sites.bank.start("party-a", "--format", "json"), sites.shop.start("party-b"))
     assert [code for code, _, _ in trained] == [0, 0]
     then = {site: f"opboost predict {site.path / 'run.yaml'}" for site in (sites.bank, sites.shop)}

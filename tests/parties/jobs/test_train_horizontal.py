@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from opboost.trees.holder import SummedHolders
+from opboost.trees.losses import Softmax
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
@@ -76,6 +77,33 @@ def test_processes_train_the_federated_model_of_a_simulation_too(tmp_path: Path)
     assert "not against the coordinator" in clinics.read("hub", "guarantee.json")["protected"]
     assert 1.99 < clinics.read("w0", "guarantee.json")["epsilon"] <= 2.0
     assert clinics.read("w1", "answers.json")["answered"]["n_trees"] == 6
+
+
+def test_processes_train_the_recommended_model_of_several_classes(tmp_path: Path) -> None:
+    """Noise in shares, categories, one worker's rows in partitions; the model is that of a simulation."""
+    recommended = {"records": 240, "n_estimators": 6, "max_depth": 2}
+    clinics = Clinics(tmp_path, recipe="recommended", objective="multi:softprob", classes=3, recommended=recommended)
+    clinics.with_categories()
+    for name in NAMES:
+        frame = pd.read_csv(tmp_path / name / "data.csv")
+        frame.assign(y=(3 * frame["age"]).astype(int)).to_csv(tmp_path / name / "data.csv", index=False)
+    expected = clinics.simulated(AskedClients)
+    in_partitions(tmp_path / "w1")
+    clinics.runs["w1"]["data"] = "parts"
+    clinics.runs["hub"]["report"] = True
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _, _ in ends] == [0] * 4, ends
+    for name in ("hub", *NAMES):
+        model = load_model(clinics.folder(name) / "model.json")
+        assert [tree.values.tolist() for tree in model.trees] == expected
+        assert (model.loss, len(model.base_scores)) == (Softmax(3), 3)
+    promise = clinics.read("hub", "guarantee.json")
+    assert 1.99 < promise["epsilon"] <= 2.0
+    assert "as long as 2 of the workers in every sum add their share of the noise" in promise["protected"]
+    report = clinics.read("hub", "report.json")
+    assert report["n_rounds"] == 1 + 3 + 6
+    assert report["questions"] == {"want totals": 3 + 3 * 6, "want histograms": 3}
+    assert clinics.read("w0", "metrics.json")["own_rows"]["accuracy"] > 0.3
 
 
 class AskedClients(SummedHolders):

@@ -76,6 +76,20 @@ BANK_FAULTS: dict[str, tuple[str, Any, str]] = {
     ),
     "unlimited trees": ("run.model.max_depth", 0, "needs max_leaves"),
     "a single leaf": ("run.model.max_leaves", 1, "max_leaves must be at least 2"),
+    "a weight of labels that are no classes": (
+        "run.model",
+        {"objective": "reg:squarederror", "scale_pos_weight": 2},
+        "scale_pos_weight weighs label 1 of binary:logistic",
+    ),
+    "a weight of a class that is none": ("run.model.class_weight", {7: 1.0}, "class_weight names class 7"),
+    "a start that is no probability": ("run.model.base_score", 2.0, "base_score is a probability"),
+    "a start of which gradients overflow": (
+        "run.model",
+        {"objective": "reg:squarederror", "base_score": 1e308},
+        r"base_score must be a raw score of magnitude 1e\+18 at most",
+    ),
+    "a start that is no mean": ("run.model", {"objective": "count:poisson", "base_score": 0}, "base_score is a mean"),
+    "a seed that is none": ("run.model.seed", -1, "model.seed: must be greater than or equal to 0"),
     "unknown engine": ("run.model.engine", "lightgbm", "model.engine: must be 'native' or 'xgboost'"),
     "no secret key": ("run.secret_key", None, "names no secret_key; .* Nothing was sent"),
     "secret key of the wrong kind": ("run.secret_key", "keys/bank.public", "is not a key file"),
@@ -130,6 +144,22 @@ def test_a_fault_at_the_bank_is_found_before_anything_is_opened(sites: Any, plac
         train_active(path, insecure=False, terminal=SILENT)
     assert type(refusal.value).__module__.split(".")[0] in ("opboost", "parties", "protocols")
     assert "\n" not in str(refusal.value)
+    assert not sites.bank.run_folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"objective": "ordinal:logistic", "n_classes": 3}, "XGBoost has no objective ordinal:logistic"),
+        ({"learning_rate": 1e-300}, "XGBoost refuses a setting: Out of range value for learning_rate"),
+    ],
+)
+def test_what_xgboost_refuses_is_refused_before_anything_is_opened(
+    sites: Any, settings: dict[str, Any], words: str
+) -> None:
+    pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
+    with pytest.raises(ConfigError, match=words):
+        train_active(spoil(sites.bank, "run.model", {**settings, "engine": "xgboost"}), insecure=False, terminal=SILENT)
     assert not sites.bank.run_folder.exists()
 
 
@@ -275,7 +305,7 @@ def test_a_constraint_on_a_column_that_nobody_has_ends_the_run_on_both_sides(sit
 def trained(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
     """A bank and a shop after a run in which the thresholds were shared."""
     sites = make_sites(tmp_path_factory.mktemp("sites"))
-    sites.shop.run["share_thresholds"] = True
+    sites.bank.run["correct_noise"] = sites.shop.run["share_thresholds"] = True
     found = train_both(sites, outcomes)
     assert not [error for error in found.values() if isinstance(error, BaseException)]
     return sites

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -31,6 +29,7 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.tables import blocks
 from parties.tables.key_sets import HALF_NAME, NAME, NAME_BYTES, kept_set
+from tests.support.processes import at_once
 from tests.support.released_cells import (
     IDS,
     N_ROWS,
@@ -302,32 +301,12 @@ def test_a_value_that_changed_after_its_draw_is_charged_though_other_cells_of_th
     assert [line["n_records"] for line in lines(path) if line["kind"] == "charge"] == [2, 2, 2, 1]
 
 
-TWICE = """
-import sys
-from pathlib import Path
-from tests.support.released_cells import *
-print("ready", flush=True)
-sys.stdin.readline()
-print([column.codes.tolist() for column in on_account(Path(sys.argv[1]), train())])
-"""
+def drawn_codes(path: Path) -> list[list[int]]:
+    return [column.codes.tolist() for column in on_account(path, train())]
 
 
 def test_a_run_that_is_started_twice_at_once_draws_once(path: Path) -> None:
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{TWICE}"
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    call = [sys.executable, "-c", code, str(path)]
-    starts = [subprocess.Popen(call, text=True, **pipes) for _ in range(2)]  # type: ignore[call-overload]
-    try:
-        assert [start.stdout.readline() for start in starts] == ["ready\n"] * 2
-        for start in starts:
-            start.stdin.write("go\n")
-            start.stdin.flush()
-        (first, error), (second, other_error) = [start.communicate(timeout=60) for start in starts]
-    finally:
-        for start in starts:
-            start.kill()
-            start.wait()
-    assert (error, other_error) == ("", "")
+    first, second = at_once(2, drawn_codes, path)
     assert first == second
     assert {kind: n for kind, n in kinds(path).items() if kind != "reuse"} == {"opened": 1, "charge": 3, "stored": 3}
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,6 +21,7 @@ from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account
 from parties.ledger.release_ledger import Ledger
 from parties.storage import sqlite
+from tests.support.processes import FORKS
 from tests.support.released_cells import (
     IDS,
     SPRING,
@@ -182,27 +181,20 @@ def test_two_failures_after_each_other_change_nothing_either(tmp_path: Path) -> 
         assert_one_draw(path, job_of("table"), max(first, second, key=len))
 
 
-KILLED = """
-import sys
-from pathlib import Path
-import importlib.util
-spec = importlib.util.spec_from_file_location("harness", sys.argv[3])
-harness = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(harness)
-globals().update(vars(harness))
-with watched(Operations(int(sys.argv[2]), kill)):
-    attempt(Path(sys.argv[1]), job_of("table"))
-"""
+def attempt_until(path: Path, number: int) -> None:
+    """The job in a process that is killed at an operation."""
+    with watched(Operations(number, kill)):
+        attempt(path, job_of("table"))
 
 
 def test_processes_that_are_killed_at_an_operation_have_paid_once(tmp_path: Path) -> None:
     n_operations, _ = fail_at(tmp_path / "whole" / "ledger.sqlite", job_of("table"), 0, die)
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r})\n{KILLED}"
     for number in np.linspace(2, n_operations - 1, 3).astype(int).tolist():
         path = tmp_path / str(number) / "ledger.sqlite"
-        call = [sys.executable, "-c", code, str(path), str(number), __file__]
-        done = subprocess.run(call, capture_output=True, text=True, timeout=60, check=False)
-        assert (done.returncode, done.stderr) == (-signal.SIGKILL, "")
+        process = FORKS.Process(target=attempt_until, args=(path, number))
+        process.start()
+        process.join(60)
+        assert process.exitcode == -signal.SIGKILL
         assert_one_draw(path, job_of("table"), [])
 
 

@@ -41,6 +41,7 @@ def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
 
 def with_epsilon(sites: Any, epsilon: float = 1.0) -> Any:
     sites.bank.run["label_epsilon"] = epsilon
+    sites.bank.run["correct_noise"] = True
     sites.bank.run["model"] |= {"seed": 4}
     sites.shop.run["seed"] = 7
     return sites
@@ -159,6 +160,7 @@ def test_settings_that_do_not_go_with_label_epsilon_are_refused(sites: Any) -> N
     for changes, words in (
         ({"label_bounds": [0, 1]}, "label_bounds go with label_epsilon"),
         ({"label_epsilon": 1, "model": {**model, "engine": "xgboost"}}, "native engine"),
+        ({"label_epsilon": 1, "model": {**model, "booster": "dart"}}, "without DART"),
         ({"label_epsilon": 1, "model": {**model, "monotone_constraints": {"age": 1}}}, "monotone"),
         ({"label_epsilon": 50}, "protects nothing"),
         ({"label_epsilon": 0}, "greater than 0"),

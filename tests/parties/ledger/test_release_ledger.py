@@ -6,9 +6,8 @@ import json
 import math
 import shutil
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.session.termination import termination_message
 from parties.tables.key_sets import NAME
 from tests.support.numbered_names import names
+from tests.support.processes import at_once
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 NO_LIMIT = Budget()
@@ -257,28 +257,15 @@ def test_two_openings_of_one_ledger_see_each_others_charges(path: Path) -> None:
         assert mine.balances.worst("age") == theirs.balances.worst("age") == (0.1, 0.0, 0.0)
 
 
-RACER = """
-import sys
-from pathlib import Path
-from tests_path import release, SPRING
-from parties.ledger.budget import Budget, Limit
-from parties.errors import OverBudget
-from parties.session.termination import termination_message
-from parties.ledger.record_sets import keep_records
-from parties.ledger.release_ledger import Ledger
-from parties.ledger.hash_chain import SealedLines
-n_charged = 0
-print("ready", flush=True)
-sys.stdin.readline()
-with Ledger(Path(sys.argv[1])) as ledger:
-    for _ in range(40):
-        try:
-            ledger.charge([release()], {}, SPRING, Budget(Limit(5.0)))
-            n_charged += 1
-        except OverBudget:
-            pass
-print(n_charged)
-"""
+def charge_often(path: Path) -> int:
+    """How many of 40 charges are within the limit."""
+    n_charged = 0
+    with Ledger(path) as ledger:
+        for _ in range(40):
+            with suppress(OverBudget):
+                ledger.charge([release()], {}, SPRING, Budget(Limit(5.0)))
+                n_charged += 1
+    return n_charged
 
 
 @pytest.mark.parametrize("exists", [True, False], ids=["on an old ledger", "on one that both begin"])
@@ -286,24 +273,8 @@ def test_processes_that_race_cannot_overspend_together(path: Path, exists: bool)
     if exists:
         with Ledger(path):
             pass
-    code = RACER.replace("tests_path", Path(__file__).stem)
-    call = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n{code}", str(path)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    racers = [subprocess.Popen(call, text=True, **pipes) for _ in range(3)]  # type: ignore[call-overload]
-    try:
-        assert [racer.stdout.readline() for racer in racers] == ["ready\n"] * 3
-        said = []
-        for racer in racers:
-            racer.stdin.write("go\n")
-            racer.stdin.flush()
-        said = [racer.communicate(timeout=60) for racer in racers]
-    finally:
-        for racer in racers:
-            racer.kill()
-            racer.wait()
-    assert [error for _, error in said] == [""] * 3
     # 120 tries at 0.1 under a limit of 5.
-    assert sum(int(out) for out, _ in said) == 50
+    assert sum(at_once(3, charge_often, path)) == 50
     with Ledger(path) as ledger:
         assert ledger.balances.worst("spend")[0] == pytest.approx(5.0)
         assert ledger.n_lines == 51

@@ -41,6 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make_sites: Any, outcomes
     sites = make_sites(tmp_path_factory.mktemp("finished"))
     for site in (sites.bank, sites.shop):
         site.run["report"] = True
+    sites.bank.run["correct_noise"] = True
     sites.bank.run["model"]["validation_fraction"] = 0.25
     calls = {
         site.party: lambda site=site, train=train: train(site.write(), insecure=False, terminal=Terminal())

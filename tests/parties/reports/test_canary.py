@@ -66,6 +66,7 @@ class Exchange:
         bank.table = pd.concat([bank.table, bank.table.iloc[[5]].assign(id=BANKS_OWN_ID)])
         shop.table = pd.concat([shop.table, shop.table.iloc[[5]].assign(id=SHOPS_OWN_ID)])
         bank.run["model"] |= {"objective": "reg:squarederror"}
+        bank.run["correct_noise"] = True
         for site in (bank, shop):
             site.run |= {"report": True, "align": {"method": "psi"}}
         self._run(outcomes, train_active, train_passive)

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from opboost.privacy.guarantee import ColumnGuarantee
 from parties.reports.page import FigureGrid, Prose, to_markdown
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, _column_names, run_facts
 from parties.reports.run_page import (
@@ -18,6 +17,7 @@ from parties.reports.run_page import (
     importance_blocks,
     passive_page,
 )
+from tests.support.promises import COLUMN
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +60,7 @@ def test_importance_lists_the_first_columns_and_trees_without_gains_say_so(has_g
 def test_the_categories_of_a_passive_column_count_as_one(opaque: bool) -> None:
     widths = {"age": 0, "town": 3, "spend": 0}
     promises = tuple(
-        ColumnGuarantee(
-            column=f"column {i}" if opaque else name,
-            mechanism="global",
-            law="",
-            epsilon=1.0,
-            unit="",
-            domain_loss=1.0,
-            missing_epsilon=0.0,
-            parameters={"n_categories": width} if width else {},
-        )
+        replace(COLUMN, column=f"column {i}" if opaque else name, parameters={"n_categories": width} if width else {})
         for i, (name, width) in enumerate(widths.items())
     )
     name_of = _column_names(promises)

@@ -12,7 +12,8 @@ from opboost.privacy.guarantee import nothing_released
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble
 from opboost.uplift import ColumnUse, Uplift
-from parties.runs.joint_model import USES_FILE, JointModel
+from parties.errors import Disagreement
+from parties.runs.joint_model import USES_FILE, JointModel, check_categories
 
 
 def model() -> JointModel:
@@ -47,3 +48,14 @@ def test_what_columns_add_is_kept_with_the_model() -> None:
     use = ColumnUse("shop", ("column 0",), Uplift(metric="auc", n_rows=1, n_held_out=1))
     (found,) = replace(model(), uses=(use,)).documents()[USES_FILE]["uses"]  # type: ignore[misc]
     assert found["columns"] == ("column 0",)
+
+
+@pytest.mark.parametrize("listed", [("b", "a"), ("other", "a", "b"), ("a",), ()])
+def test_columns_whose_categories_are_numbered_otherwise_than_in_training_are_refused(listed: tuple[str, ...]) -> None:
+    trained = {"town": ["a", "b"], "age": []}
+    for town in (("a", "b"), ("a", "b", "c")):
+        check_categories(trained, {"town": town, "age": ()})
+    with pytest.raises(Disagreement, match="other categories of column 'town'"):
+        check_categories(trained, {"town": (*listed, "c") if listed else ()})
+    with pytest.raises(Disagreement, match="other categories of column 'age'"):
+        check_categories(trained, {"age": ("a",)})

@@ -90,6 +90,7 @@ def chosen_ids(sites: Any) -> list[str]:
 def test_held_out_records_are_answered_after_training_and_never_released(
     sites: Any, outcomes: Outcomes, align: str
 ) -> None:
+    sites.bank.run["correct_noise"] = True
     found = train_both(with_held_out(sites, align=align), outcomes)
     n_held = len(held := chosen_ids(sites))
     for party in ("bank", "shop"):

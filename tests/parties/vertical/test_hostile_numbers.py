@@ -8,13 +8,14 @@ import re
 import time
 import tracemalloc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
+from opboost.privacy.guarantee import Guarantee
 from parties.errors import ConfigError, Disagreement
 from parties.horizontal.public_randomness import term_differences
 from parties.ledger.release_ledger import Ledger
@@ -39,19 +40,11 @@ from protocols.messages.vertical import (
     Thresholds,
 )
 from protocols.transport.channel import Channel
+from tests.support.promises import COLUMN
 from tests.support.recital import PROOF, PROVED, Recital
 
 N_ROWS = 300
-COLUMN_PROMISE = ColumnGuarantee(
-    column="column 0",
-    mechanism="global",
-    law="clamped",
-    epsilon=0.1,
-    unit="one step",
-    domain_loss=99.9,
-    missing_epsilon=0.0,
-    parameters={"epsilon": 0.1},
-)
+COLUMN_PROMISE = replace(COLUMN, column="column 0", domain_loss=99.9)
 GUARANTEE = Guarantee(
     notion="dLDP",
     epsilon=1.0,

@@ -1,0 +1,209 @@
+"""First rounds of the recommended recipe among owners: which numbers each releases, their noise, and what they settle.
+
+Every round is a batch of trees of a single leaf, one per output; so workers check, answer and keep it as any other
+batch. The values of these leaves tell what the round settled, and cells are moved as between trees.
+
+========  ==========================================  ==============================================================
+round     question                                    settles
+========  ==========================================  ==============================================================
+labels    histogram of the root: 16 label cells       the lower end of the range of most labels; later, gradients' unit
+upper     none                                        its upper end
+score     totals of the root                          the first scores
+cells     histogram of the root: 16 cells per column  cells
+========  ==========================================  ==============================================================
+
+Classes have no rounds about labels' range, and columns of categories no cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.errors import AccountError, ParameterError
+from opboost.horizontal.recommended.first_releases import N_LABEL_CELLS
+from opboost.horizontal.recommended.plan import TrainingPlan
+from opboost.horizontal.recommended.tree_training import LEAST_UNIT, scaled_labels
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.noisy_cells import N_COUNTED, N_ROUNDS, counted_columns
+from opboost.privacy.additive import Skellam
+from opboost.privacy.releases import SkellamRounds
+
+Round = Literal["labels", "upper", "score", "cells"]
+
+# Fixed-point bits of a record in a count, and of the deviation of the noise.
+_BITS, _NOISE_BITS = 24, 28
+
+# A cut that no value exceeds.
+_BEYOND = np.finfo(np.float64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What the first rounds have settled.
+
+    Attributes
+    ----------
+    lower, upper : float
+        Numbers beyond them are clipped; -1 and 1 for classes.
+    unit : float
+        Bound of gradients in halves of that range, in which the scores of training are.
+    scores : ndarray of float64, shape (n_outputs,)
+        The first ones, on the scale of training.
+    """
+
+    lower: float
+    upper: float
+    unit: float
+    scores: Values
+
+    @property
+    def centre(self) -> float:
+        return (self.lower + self.upper) / 2
+
+    @property
+    def spread(self) -> float:
+        """Of a score of 1."""
+        return (self.upper - self.lower) / 2 * self.unit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRounds:
+    """Public description of the first rounds.
+
+    Attributes
+    ----------
+    grid : PublicGrid
+        The even cells to begin with.
+    label_bounds : (lower, upper)
+        Of numbers.
+    n_classes : int
+        0 for numbers.
+    plan : TrainingPlan
+
+    Raises
+    ------
+    ParameterError
+        If the columns have fewer cells than are counted.
+    """
+
+    grid: PublicGrid
+    label_bounds: tuple[float, float]
+    n_classes: int
+    plan: TrainingPlan
+
+    def __post_init__(self) -> None:
+        if self.grid.n_cells < N_COUNTED or (not self.n_classes and 2 * self.grid.axes.n_bins < N_LABEL_CELLS):
+            raise ParameterError(
+                f"columns of numbers need at least {N_COUNTED} cells, and labels that are numbers columns of at least "
+                f"{N_LABEL_CELLS // 2} cells in all; found {self.grid.n_cells} and {self.grid.axes.n_bins}"
+            )
+
+    @property
+    def n_outputs(self) -> int:
+        """Trees of a batch."""
+        return self.n_classes if self.n_classes > 2 else 1
+
+    @property
+    def kinds(self) -> tuple[Round, ...]:
+        """The rounds in their order."""
+        of_labels: tuple[Round, ...] = () if self.n_classes else ("labels", "upper", "labels")
+        of_cells: list[Round] = ["cells"] * (N_ROUNDS * bool(self.counted))
+        return (*of_labels, "score", *of_cells)
+
+    @property
+    def n_trees(self) -> int:
+        """Trees of a single leaf."""
+        return len(self.kinds) * self.n_outputs
+
+    @property
+    def counted(self) -> list[int]:
+        """Columns whose cells are counted."""
+        return counted_columns(self.grid)
+
+    def std(self, kind: Round) -> float:
+        """Deviation of the noise on each released number; 0 for none."""
+        stds = {"labels": self.plan.labels_std, "score": self.plan.score_std, "cells": self.plan.cells_std}
+        return stds.get(kind, 0.0)
+
+    def steps(self, kind: Round) -> float:
+        """Steps of a record."""
+        std = self.std(kind)
+        return 2.0 ** min(_BITS, math.floor(_NOISE_BITS - math.log2(std))) if std else 2.0**_BITS
+
+    def released(self, kind: Round) -> NDArray[np.int64]:
+        """Places of the released numbers in a flat answer; all others are 0 at every owner."""
+        if kind == "cells":
+            axes = self.grid.axes
+            return axes.n_bins + np.add.outer(axes.offsets[self.counted], np.arange(N_COUNTED)).ravel()
+        return np.arange({"labels": N_LABEL_CELLS, "upper": 0, "score": 1 + (self.n_classes <= 2)}[kind])
+
+    def skellam(self, kind: Round) -> Skellam:
+        """Skellam noise of at least the deviation, in steps."""
+        return Skellam.of_variance((self.std(kind) * self.steps(kind)) ** 2 * (1 + 1e-14))
+
+    def skellam_releases(self) -> tuple[SkellamRounds, ...]:
+        """All releases of the first rounds under Skellam noise: how many numbers a record moves in each, and how far.
+
+        In a count a record is in one cell, of each column that is counted. Of a half-sum's two numbers it moves both.
+        """
+        moved: dict[Round, tuple[int, float]] = {
+            "labels": (1, 1.0),
+            "score": (1 + (self.n_classes <= 2), 1.0),
+            "cells": (len(self.counted), math.sqrt(len(self.counted))),
+        }
+        return tuple(
+            SkellamRounds(
+                mu=math.sqrt(self.kinds.count(kind)) * l2 / self.std(kind) * (1 + 1e-14),
+                largest=(int(self.steps(kind)),) * n_moved,
+                variances=(self.skellam(kind).variance,) * n_moved,
+                n_rounds=self.kinds.count(kind),
+            )
+            for kind, (n_moved, l2) in moved.items()
+            if kind in self.kinds
+        )
+
+    def counting(self, cells: PublicGrid) -> PublicGrid:
+        """The grid whose first cells of every counted column are these; the others are empty."""
+        given = list(self.grid.cuts)
+        for column, cuts in zip(self.counted, cells.cuts, strict=True):
+            given[column] = np.concatenate([cuts, np.full(self.grid.n_cells - 1 - len(cuts), _BEYOND)])
+        return PublicGrid(self.grid.bounds, self.grid.n_cells, tuple(given), self.grid.categorical)
+
+    def range_of(self, told: Sequence[float]) -> tuple[float, float]:
+        """The range of numbers for values told so far; public bounds before the upper end is told.
+
+        Raises
+        ------
+        AccountError
+            If it is empty.
+        """
+        lower, upper = self.label_bounds
+        if len(told) >= 2:
+            centre, spread = (lower + upper) / 2, (upper - lower) / 2
+            lower, upper = centre + spread * told[0], centre + spread * told[1]
+        if not lower < upper:
+            raise AccountError("the range of labels that was told is empty; nothing was released")
+        return lower, upper
+
+    def start(self, told: Sequence[float]) -> Start:
+        """What values of all first rounds' leaves settle; errors as of `range_of`."""
+        if self.n_classes:
+            return Start(-1.0, 1.0, 1.0, np.array(told[: self.n_outputs]))
+        if not LEAST_UNIT <= told[2] <= 1:
+            raise AccountError(
+                f"the bound of gradients that was told is not in [{LEAST_UNIT}, 1]; nothing was released"
+            )
+        return Start(*self.range_of(told), told[2], np.array(told[3:4]))
+
+    def tree_labels(self, labels: Values, start: Start) -> Values:
+        """Labels on the scale of training, shape ``(n_outputs, n_rows)``."""
+        if self.n_classes > 2:
+            return (labels == np.arange(self.n_classes)[:, None]).astype(np.float64)
+        return labels[None] if self.n_classes else scaled_labels(labels, start.lower, start.upper)[None] / start.unit

@@ -1,0 +1,274 @@
+"""The recommended recipe among owners of records: an owner's part, and the coordinator's.
+
+What is released before the trees are rounds of their own (`opboost.horizontal.recommended.first_rounds`). The
+coordinator draws columns by what released sums tell, so it chooses splits; the privacy accounting holds for any splits.
+Sizes of the trees follow from a public number of records, so that every owner knows all noise beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from opboost.arrays import Values
+from opboost.horizontal.noise.distributed_noise import owners_guarantee
+from opboost.horizontal.noise.leaf_noise import LeafNoise
+from opboost.horizontal.noise.noisy_holder import NoisyHolder
+from opboost.horizontal.noise.skellam_sums import skellam_laws
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.first_questions import FirstQuestions
+from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
+from opboost.horizontal.recommended.plan import SCREEN_DEPTH, TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows
+from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases, tree_stages
+from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
+from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
+from opboost.horizontal.rows.joint_rows import JointClients
+from opboost.horizontal.splits.column_schedule import uniforms_ahead
+from opboost.horizontal.splits.noisy_cells import counted_columns, counts_sensitivity
+from opboost.horizontal.tree_rules import TreeRules
+from opboost.privacy.accounting import by_gaussian, by_skellam, calibrate
+from opboost.privacy.additive import Noise
+from opboost.privacy.record_guarantee import RecordGuarantee
+from opboost.privacy.releases import Release, SkellamRounds
+from opboost.rng import BitSource, Words
+from opboost.trees.complete import RandomRule
+from opboost.trees.holder import RowHolder
+from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
+from opboost.trees.tree import Ensemble, Feature, Tree
+
+# Bound of a first score of classes: the log of the least share of 10,000 classes is -14.
+_MAX_SCORE = 16.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedAmongOwners:
+    """Public settings of a training, and the parts of workers and coordinator in it; see `recommended_among_owners`.
+
+    Attributes
+    ----------
+    task : PublicTask
+    rounds : FirstRounds
+    tree_task : TreeTask
+    sizes : tuple of (int, int)
+        Number and depth of the trees, those of the first rounds and of many columns' first looks left out.
+    n_records : int
+        About how many records all owners have: public.
+    noise : LeafNoise
+        Of the trees, with all releases.
+    delta : float
+    are_owners_known : bool
+        Whether the owners have each other's public keys.
+    """
+
+    task: PublicTask
+    rounds: FirstRounds
+    tree_task: TreeTask
+    sizes: tuple[int, int]
+    n_records: int
+    noise: LeafNoise
+    delta: float
+    are_owners_known: bool = True
+
+    @property
+    def plan(self) -> TrainingPlan:
+        return self.rounds.plan
+
+    @property
+    def n_trees(self) -> int:
+        """Trees on the wire, those of the first rounds included."""
+        return self.rounds.n_trees + (self.plan.n_screened + self.sizes[0]) * self.tree_task.n_outputs
+
+    @property
+    def tree_rules(self) -> TreeRules:
+        """Limits of the trees and of the questions about them."""
+        task = self.tree_task
+        return TreeRules(
+            n_trees=self.n_trees,
+            max_depth=max(self.sizes[1], SCREEN_DEPTH if self.plan.n_screened else 0),
+            max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), _MAX_SCORE),
+            batch_size=task.n_outputs,
+            n_histogram_nodes=1,
+            n_placements=self.rounds.n_trees,
+        )
+
+    def public_rule(self, bits: BitSource) -> RandomRule | None:
+        """None: the privacy accounting holds for any splits, so no public rule fixes them."""
+        return None
+
+    @property
+    def needs_coins(self) -> bool:
+        """Whether records are sampled."""
+        return False
+
+    def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> InTurn:
+        """A worker's holder of its records.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+            In their own unit; classes are 0, 1, 2, ...
+        rng : BitSource
+            The owner's own, for its noise.
+
+        Notes
+        -----
+        Privacy: answers the questions of the first rounds and one per tree, and no more. With noise in shares the
+        answers may be summed in anybody's sight; otherwise only by someone who is trusted with exact sums.
+        """
+        return self.answering(TableRows(rows, self.records(rows, labels, coins=None)), rng=rng)
+
+    def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
+        """Holder of records in their first cells with exact answers: all of a worker's records, or a part."""
+        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task)
+
+    def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
+        """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
+
+        Parameters and privacy are those of `rows`.
+        """
+        noises = [self._first_share(kind) for kind in self.rounds.kinds]
+        first = FirstAnswers(exact, rounds=self.rounds, noises=noises, rng=rng.fork("first noise"))
+        stages: list[tuple[int, RowHolder]] = [(self.rounds.n_trees, first)]
+        for number, (count, std) in enumerate(tree_stages(self.plan, self.tree_task, self.sizes[0])):
+            n, noise = count * self.tree_task.n_outputs, rng.fork(f"noise {number}")
+            shares = self._tree_shares(std)
+            stages.append((n, NoisyHolder(exact, noises=shares, n_trees=n, rng=noise, is_by_tree=True)))
+        return InTurn(exact, stages)
+
+    def _first_share(self, kind: Round) -> Noise | None:
+        """An owner's share of the noise of a first round."""
+        if not self.noise.n_honest or not self.rounds.std(kind):
+            return None
+        return self.rounds.skellam(kind).share(self.noise.n_honest)
+
+    def _tree_shares(self, std: float) -> tuple[Noise | None, Noise | None]:
+        """An owner's share of the noise of trees."""
+        if not self.noise.n_honest or not std:
+            return None, None
+        grad, hess = skellam_laws(self.tree_task.clipping, std)
+        return grad.share(self.noise.n_honest), hess.share(self.noise.n_honest)
+
+    def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
+        """Train as the coordinator, on the sum of all workers' `rows`.
+
+        Notes
+        -----
+        Privacy: as `guarantee` says.
+        """
+        own_noise = None if self.noise.n_honest else rng
+        first = FirstQuestions(holder, self.rounds, rng=own_noise)
+        scores, columns = first.run(self.task.grid)
+        training = TreeTraining(
+            columns,
+            replace(self.tree_task, max_leaf=self.tree_task.max_leaf / self.rounds.start(first.told).unit),
+            JointClients(holder, self.tree_task.n_outputs),
+            uniforms=uniforms_ahead(shape_bits),
+            noise_rng=own_noise,
+        )
+        n_trees, depth = self.sizes
+        energy = self.tree_task.energy(scores)
+        training.run(self.plan, n_trees, depth, n_records=self.n_records, energy=energy)
+        return self._ensemble(first.told, training.trees)
+
+    def model(self, trees: Sequence[Tree]) -> Ensemble:
+        """Make a model of all trees on values, those of the first rounds included."""
+        n_first = self.rounds.n_trees
+        return self._ensemble([float(tree.values[0]) for tree in trees[:n_first]], trees[n_first:])
+
+    def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
+        start, n_classes = self.rounds.start(told), self.rounds.n_classes
+        loss: Loss = SquaredError()
+        if n_classes:
+            loss = Logistic() if n_classes == 2 else Softmax(n_classes)
+        return Ensemble(
+            tuple(tree.scaled(start.spread) for tree in trees),
+            start.centre + start.spread * start.scores,
+            loss,
+            tuple(Feature(name) for name in self.task.names),
+        )
+
+    def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
+        """Privacy guarantee of the model, and against whom it does not hold."""
+        return owners_guarantee(
+            self.noise,
+            delta=self.delta,
+            is_secure=is_secure,
+            bounds_are_public=self.task.bounds_are_public,
+            are_owners_known=self.are_owners_known,
+        )
+
+
+def recommended_among_owners(
+    task: PublicTask,
+    *,
+    n_classes: int,
+    delta: float,
+    n_records: int,
+    n_honest: int | None,
+    sizes: tuple[int | None, int | None] = (None, None),
+    are_owners_known: bool = True,
+) -> RecommendedAmongOwners:
+    """Calibrate the noise of all rounds for a budget, and set the sizes.
+
+    Parameters
+    ----------
+    task : PublicTask
+    n_classes : int
+        0 for numbers.
+    delta : float
+    n_records : int
+        About how many records all owners have. Only sizes follow from it, so that it need not be right.
+    n_honest : int or None
+        Owners who are sure to add their share of the noise; None if the coordinator adds it.
+    sizes : tuple of (int or None, int or None)
+        Number and depth of the trees where they are given.
+    are_owners_known : bool
+    """
+    has_numbers, n_columns = n_classes == 0, task.grid.axes.n_columns
+    counted = counts_sensitivity(len(counted_columns(task.grid)))
+    plan = TrainingPlan.for_budget(task.epsilon, delta, has_numbers=has_numbers, counted=counted)
+    plan = plan.screening(n_columns, n_records)
+    tree_task = TreeTask.of_numbers(1.0) if has_numbers else TreeTask.of_classes(n_classes)
+    found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
+    n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
+    bounds = task.centre - task.spread, task.centre + task.spread
+    rounds = FirstRounds(grid=task.grid, label_bounds=bounds, n_classes=n_classes, plan=plan)
+    releases: tuple[Release, ...] = plan.releases(tree_task.sensitivity, n_trees)
+    if n_honest is not None and releases:
+        tree_task = on_coarse_grid(tree_task, plan, n_trees)
+
+        def shared(multiplier: float) -> tuple[SkellamRounds, ...]:
+            return shared_releases(_with_multiplier(rounds, multiplier), tree_task, n_trees)
+
+        multiplier = calibrate(shared, epsilon=task.epsilon, delta=delta, account=by_skellam, guess=1 / plan.mu)
+        rounds, releases = _with_multiplier(rounds, multiplier), shared(multiplier)
+    std = rounds.plan.sums_std(tree_task.sensitivity, n_trees)
+    noise = LeafNoise(
+        clipping=tree_task.clipping,
+        grad_std=std,
+        hess_std=std * tree_task.clipping.ratio,
+        initial_std=rounds.plan.score_std,
+        cells_std=rounds.plan.cells_std,
+        n_trees=n_trees,
+        rate=1.0,
+        order=None,
+        releases=releases,
+        account=by_gaussian if n_honest is None else by_skellam,
+        n_honest=n_honest or 0,
+    )
+    return RecommendedAmongOwners(
+        task=task,
+        rounds=rounds,
+        tree_task=tree_task,
+        sizes=(n_trees, depth),
+        n_records=n_records,
+        noise=noise,
+        delta=delta,
+        are_owners_known=are_owners_known,
+    )
+
+
+def _with_multiplier(rounds: FirstRounds, multiplier: float) -> FirstRounds:
+    return replace(rounds, plan=replace(rounds.plan, mu=1 / multiplier))

@@ -1,0 +1,231 @@
+"""An owner's rows in the recommended recipe: exact answers of every round, and the only answers that are given."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from opboost.arrays import Nodes, Sums, Values
+from opboost.errors import AccountError
+from opboost.horizontal.recommended.first_releases import N_LABEL_CELLS
+from opboost.horizontal.recommended.first_rounds import FirstRounds
+from opboost.horizontal.recommended.tree_training import TreeTask, scaled_labels
+from opboost.horizontal.rows.client_rows import Later, PlacedHolder
+from opboost.horizontal.rows.joint_rows import JointRows
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.noisy_cells import N_COUNTED
+from opboost.privacy.additive import Noise
+from opboost.rng import BitSource
+from opboost.trees.binning import BinnedTable
+from opboost.trees.holder import ForwardingHolder, RowHolder
+from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
+
+
+class RoundRows:
+    """Row holder with exact answers; the trees of the first rounds have a single leaf.
+
+    Parameters
+    ----------
+    table : BinnedTable
+        Of `FirstRounds.grid`.
+    labels : ndarray of float64, shape (n_rows,)
+        In their own unit.
+    rounds : FirstRounds
+    task : TreeTask
+    """
+
+    def __init__(self, table: BinnedTable, labels: Values, rounds: FirstRounds, task: TreeTask) -> None:
+        self._table, self._labels, self._rounds, self._task = table, labels, rounds, task
+        self._kinds = rounds.kinds
+        self._number, self._output, self._n_finished = -1, 0, 0
+        self._told: list[float] = []
+        self._joint: JointRows | None = None
+
+    def rebin(self, table: BinnedTable) -> None:
+        """Put the rows into other bins, from the next tree on."""
+        self._table = table
+
+    def copied(self) -> Self:
+        """Independent copy of the records; immutable parts are shared."""
+        twin = copy.copy(self)
+        twin._told = self._told.copy()
+        twin._joint = None if self._joint is None else self._joint.copied()
+        return twin
+
+    def start_tree(self, output: int) -> None:
+        self._output = output
+        if output:
+            return
+        self._number, self._n_finished = self._number + 1, 0
+        if self._number >= len(self._kinds):
+            if self._joint is None:
+                start = self._rounds.start(self._told)
+                self._joint = self._task.rows(self._table, self._rounds.tree_labels(self._labels, start), start.scores)
+            self._joint.start_tree(0)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        """Add counts to the released places of `out`: of labels' cells, or of columns' cells."""
+        kind = self._kinds[self._number]
+        if kind == "labels":
+            grid = PublicGrid([self._rounds.range_of(self._told)], N_LABEL_CELLS)
+            cells = [grid.place(self._labels[:, None]).bins[0]]
+        else:
+            cells = [self._table.bins[column] for column in self._rounds.counted]
+        counts = np.concatenate([np.bincount(each, minlength=N_COUNTED)[:N_COUNTED] for each in cells])
+        out.reshape(-1)[self._rounds.released(kind)] += counts * int(self._rounds.steps(kind))
+
+    def totals(self, nodes: Nodes) -> Sums:
+        if self._joint is not None:
+            return self._joint.outputs[self._output].totals(nodes)
+        rounds, unit = self._rounds, self._rounds.steps("score")
+        if rounds.n_classes > 2:
+            return np.array([[int((self._labels == self._output).sum() * unit), 0]])
+        shares = self._labels
+        if not rounds.n_classes:
+            shares = (1 + scaled_labels(shares, *rounds.range_of(self._told))) / 2
+        codes = np.trunc(shares * unit).astype(np.int64)
+        return np.array([[codes.sum(), (int(unit) - codes).sum()]])
+
+    def divide(self, splits: Splits) -> None:
+        if self._joint is not None:
+            self._joint.outputs[self._output].divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        """Note what a first round settled, or add the leaves' values of the oldest tree of the batch."""
+        if self._joint is None:
+            self._told.append(float(tree.values[0]))
+            if self._kinds[self._number] == "upper":
+                self._rounds.range_of(self._told)
+        else:
+            self._joint.outputs[self._n_finished].finish_tree(tree)
+        self._n_finished += 1
+
+    def __sizeof__(self) -> int:
+        return int(self._table.bins.nbytes) + self._labels.nbytes * (1 + 6 * self._task.n_outputs)
+
+
+class TableRows(ForwardingHolder):
+    """Rows of one table, whose values are kept to be put into other cells.
+
+    Parameters
+    ----------
+    values : ndarray of float64, shape (n_rows, n_columns)
+    records : RoundRows
+    """
+
+    def __init__(self, values: Values, records: RoundRows) -> None:
+        super().__init__(records)
+        self._values, self._records = values, records
+
+    def place(self, columns: PublicGrid) -> None:
+        self._records.rebin(columns.place(self._values))
+
+
+class FirstAnswers(ForwardingHolder):
+    """Answers one question per first round, and per output for the first scores, with noise on what is released.
+
+    Parameters
+    ----------
+    holder : RowHolder
+        Whose answers are exact.
+    rounds : FirstRounds
+    noises : sequence of Noise or None
+        On the numbers of each round, in steps.
+    rng : BitSource
+        Each round has a stream of its own: a holder that is made again from the same key answers the same.
+    """
+
+    def __init__(
+        self, holder: RowHolder, *, rounds: FirstRounds, noises: Sequence[Noise | None], rng: BitSource
+    ) -> None:
+        super().__init__(holder)
+        self._rounds, self._noises, self._rng = rounds, noises, rng
+        self._number, self._output, self._may_ask = -1, 0, False
+
+    def start_tree(self, output: int) -> None:
+        self._number, self._output = self._number + (output == 0), output
+        if self._number >= len(self._noises):
+            raise AccountError("the account has no further first round; nothing was released")
+        self._may_ask = self._may_ask or output == 0 or self._rounds.kinds[self._number] == "score"
+        super().start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._take_turn("labels", "cells")
+        exact = np.zeros_like(out)
+        super().add_histograms(nodes, exact)
+        out += self._noisy(exact)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        self._take_turn("score")
+        return self._noisy(super().totals(nodes))
+
+    def divide(self, splits: Splits) -> None:
+        raise AccountError("first rounds have trees of a single leaf; nothing was released")
+
+    def _take_turn(self, *kinds: str) -> None:
+        if not self._may_ask or self._rounds.kinds[self._number] not in kinds:
+            raise AccountError("a question that this first round does not have; nothing was released")
+        self._may_ask = False
+
+    def _noisy(self, exact: Sums) -> Sums:
+        """The released numbers with noise; all others stay 0."""
+        noise, places = self._noises[self._number], self._rounds.released(self._rounds.kinds[self._number])
+        out = np.zeros_like(exact)
+        out.reshape(-1)[places] = exact.reshape(-1)[places]
+        if noise is not None:
+            rng = self._rng.fork(f"first round {self._number} output {self._output}")
+            out.reshape(-1)[places] += noise.draw(len(places), rng=rng)
+        return out
+
+
+class InTurn:
+    """Row holders over the same rows, one after the other, each for a number of trees.
+
+    Parameters
+    ----------
+    rows : PlacedHolder
+        Under all of them.
+    stages : sequence of (int, RowHolder)
+        How many trees each answers for. More are refused.
+    """
+
+    def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]]) -> None:
+        self._rows = rows
+        self._stages = [stage for stage in stages if stage[0]]
+        self._n_started = 0
+
+    def start_tree(self, output: int) -> None:
+        if self._stages and self._n_started == self._stages[0][0]:
+            self._stages, self._n_started = self._stages[1:], 0
+        if not self._stages:
+            raise AccountError("the account was made for the trees before this one; nothing was released")
+        self._n_started += 1
+        self._now.start_tree(output)
+
+    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._now.add_histograms(nodes, out)
+
+    def totals(self, nodes: Nodes) -> Sums:
+        return self._now.totals(nodes)
+
+    def totals_later(self, nodes: Nodes) -> Later:
+        """Ask for `totals`; the answer is returned by a call."""
+        totals = self.totals(nodes)
+        return lambda: totals
+
+    def divide(self, splits: Splits) -> None:
+        self._now.divide(splits)
+
+    def finish_tree(self, tree: Tree) -> None:
+        self._now.finish_tree(tree)
+
+    def place(self, columns: PublicGrid) -> None:
+        self._rows.place(columns)
+
+    @property
+    def _now(self) -> RowHolder:
+        return self._stages[0][1]
