@@ -124,9 +124,8 @@ def model_inputs(table: PartyTable, schema: TableSchema) -> dict[str, Values]:
 
 def id_keys(table: PartyTable) -> Sequence[bytes]:
     """The ids of a table's records, for a comparison with another party's; on disk where the table's are."""
-    if isinstance(table.ids, StoredIds):
-        return EncodedIds(table.ids)
-    return [record_id.encode() for record_id in each_id(table.ids)]
+    ids = table.ids
+    return EncodedIds(ids) if isinstance(ids, StoredIds) else [record_id.encode() for record_id in each_id(ids)]
 
 
 def read_table(
