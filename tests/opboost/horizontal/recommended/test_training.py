@@ -151,7 +151,9 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(60, 1e9)
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(
+        60, 1e9, is_of_two=True
+    )
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
     assert stds == pytest.approx([plan.screen_std(norm)] * 60 + [plan.sums_std(norm, 4)] * 4)
@@ -163,7 +165,9 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
 
 @pytest.mark.parametrize(("n_columns", "n_records"), [(3, 1e6), (40, 1e6), (41, 1e6), (200, 1e6), (200, 100.0)])
 def test_first_trees_of_many_columns_and_all_others_spend_the_budget(n_columns: int, n_records: float) -> None:
-    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0).screening(n_columns, n_records)
+    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0).screening(
+        n_columns, n_records, is_of_two=True
+    )
     assert (plan.n_screened > 0) == (n_columns > 40 and n_records > 100)
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
 
