@@ -220,11 +220,12 @@ def train(
     check_settings(parameters, loss, engine)
     is_fitted = is_trained & (weights > 0)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
-    sources = _noised_sources(columns) if is_corrected else {}
+    sources = noised_sources(columns) if is_corrected else {}
     of_classes = parameters.weighted(labels, weights, loss)
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (
-        None if c in sources else _bin(column, earlier, max_bin=parameters.max_bin) for c, column in enumerate(columns)
+        None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
+        for c, column in enumerate(columns)
     )
     recipe, choice = Recipe(parameters, loss, limits, seed, watch), None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
@@ -280,14 +281,15 @@ def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
     return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
 
 
-def _bin(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
+def binned_column(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
+    """A column in bins."""
     if isinstance(column, OwnColumn):
         bin_column = bin_categories if column.is_categorical else bin_values
         return bin_column(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)
 
 
-def _noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
+def noised_sources(columns: Sequence[Column]) -> dict[int, RankSource]:
     """The noised columns whose release is known, by number."""
     return {
         c: source

@@ -146,37 +146,6 @@ ONLY_IN = {
     "prometheus_client": {"parties/service/metrics.py", "parties/jobs/run_metrics.py"},
 }
 
-# Packages of which every module has a test file of its own.
-WITH_NAMESAKES = {
-    "opboost/credit",
-    "opboost/export",
-    "opboost/horizontal",
-    "opboost/horizontal/dpboost",
-    "opboost/horizontal/inprivate",
-    "opboost/horizontal/noise",
-    "opboost/horizontal/sgbdt",
-    "opboost/horizontal/splits",
-    "opboost/trees/losses",
-    "parties",
-    "parties/cluster",
-    "parties/config",
-    "parties/credit",
-    "parties/doctor",
-    "parties/horizontal",
-    "parties/jobs",
-    "parties/ledger",
-    "parties/runs",
-    "parties/session",
-    "parties/storage",
-    "parties/tables",
-    "parties/tuning",
-    "protocols",
-    "protocols/alignment",
-    "protocols/messages",
-    "protocols/secure_aggregation",
-    "protocols/transport",
-}
-
 MOST_LINES = 300
 MOST_MODULES = 22
 VAGUE = {"utils", "util", "common", "base", "manager", "helper", "helpers", "misc"}
@@ -380,7 +349,7 @@ def test_no_test_module_imports_another() -> None:
 
 
 def test_every_module_has_a_test_file_of_its_name_in_the_same_place() -> None:
-    found = [path for path in FILES if not path.stem.startswith("__") and path.parent.as_posix() in WITH_NAMESAKES]
+    found = [path for path in FILES if not path.stem.startswith("__")]
     assert [path for path in found if not (ROOT / "tests" / path.parent / f"test_{path.name}").exists()] == []
 
 

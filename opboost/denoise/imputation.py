@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opboost.arrays import Values
+from opboost.arrays import RankRows, Values
 from opboost.denoise.mixture import LatentClasses, Observed, States
 from opboost.denoise.sources import Source
 
@@ -53,15 +53,20 @@ class Evidence:
     numbers: NDArray[np.float32]
 
     @classmethod
-    def of(cls, labels: Values, numbers: Values, *, n_classes: int) -> Evidence:
-        """Labels, classes ``0 .. n_classes - 1`` or numbers where there are none, and numbers of own columns."""
+    def of(
+        cls, labels: Values, numbers: Values, *, n_classes: int, like: tuple[Values, Values] | None = None
+    ) -> Evidence:
+        """Labels, classes ``0 .. n_classes - 1`` or numbers where there are none, and numbers of own columns.
+
+        They are standardised by themselves, or by the labels and numbers that they shall be `like`.
+        """
+        known_labels, known_numbers = like or (labels, numbers)
+        found = standardised(numbers, known_numbers)
         if n_classes:
-            empty = np.empty((len(labels), 0), np.float32)
-            return cls(
-                empty, labels.astype(np.min_scalar_type(n_classes - 1))[:, None], n_classes, standardised(numbers)
-            )
-        label_numbers = standardised(labels[:, None])
-        return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, standardised(numbers))
+            states = labels.astype(np.min_scalar_type(n_classes - 1))[:, None]
+            return cls(np.empty((len(labels), 0), np.float32), states, n_classes, found)
+        label_numbers = standardised(labels[:, None], known_labels[:, None])
+        return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, found)
 
     def rows(self, rows: NDArray[np.int64]) -> Evidence:
         """The same of some rows."""
@@ -100,12 +105,18 @@ class Imputation:
         )
         return cls(tuple(sources), classes)
 
+    def with_ranks(self, columns: Sequence[RankRows]) -> Imputation:
+        """The same model, to draw for other rows of the table, given the ranks of all its columns."""
+        return replace(self, sources=tuple(source.with_ranks(columns) for source in self.sources))
+
     def of_rows(self, rows: NDArray[np.int64]) -> Imputation:
         """The same model, to draw for some rows only."""
         return replace(self, sources=tuple(replace(source, states=source.states[rows]) for source in self.sources))
 
-    def draw(self, evidence: Evidence, n_draws: int, *, with_label: bool = True, seed: int) -> States:
-        """Draw the true states of all rows, with their labels given or without them.
+    def draw(
+        self, evidence: Evidence, n_draws: int, *, with_label: bool = True, seed: int, first_row: int = 0
+    ) -> States:
+        """Draw the true states of all rows, numbered from `first_row`, with their labels given or without them.
 
         Returns
         -------
@@ -113,14 +124,14 @@ class Imputation:
         """
         n_rows = len(self.sources[0].states)
         states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
-        blind = self.without_label()
+        law = self.classes if with_label else self.without_label()
+        reached = law.reached()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
             seen = _observed(self.sources, evidence, rows)
-            if with_label:
-                states[:, :, rows] = self.classes.draw(seen, n_draws, seed=seed, first_row=first)
-            else:
-                states[:, :, rows] = blind.draw(_without_label(seen), n_draws, seed=seed, first_row=first)
+            if not with_label:
+                seen = _without_label(seen)
+            states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, reached=reached)
         return states
 
     def label_densities(self, evidence: Evidence, states: States) -> Values:
@@ -147,12 +158,13 @@ class Imputation:
         return self.classes.without(numbers=1)
 
 
-def standardised(numbers: Values) -> NDArray[np.float32]:
-    """Columns of mean 0 and variance 1, without what lies far out; NaN stays."""
-    if not numbers.size:
+def standardised(numbers: Values, known: Values | None = None) -> NDArray[np.float32]:
+    """Columns of mean 0 and variance 1, or less the mean of `known` ones and so on, without what lies far out."""
+    known = numbers if known is None else known
+    if not known.size:
         return np.empty(numbers.shape, np.float32)
-    deviations = np.nanstd(numbers, axis=0)
-    found = (numbers - np.nanmean(numbers, axis=0)) / np.where(deviations > 0, deviations, 1.0)
+    deviations = np.nanstd(known, axis=0)
+    found = (numbers - np.nanmean(known, axis=0)) / np.where(deviations > 0, deviations, 1.0)
     return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.float32)
 
 

@@ -153,12 +153,21 @@ class LatentClasses:
         self._expect(observed, out=out)
         return out
 
-    def draw(self, observed: Observed, n_draws: int, *, seed: int, first_row: int = 0) -> States:
+    def draw(
+        self,
+        observed: Observed,
+        n_draws: int,
+        *,
+        seed: int,
+        first_row: int = 0,
+        reached: Sequence[Floats] | None = None,
+    ) -> States:
         """Draws of the true states given what is known of each row, shape ``(n_draws, n_sources, n_rows)``.
 
-        A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces.
+        A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces,
+        with what was `reached` for all of them.
         """
-        classes, tables = self.classes(observed), self._reached
+        classes, tables = self.classes(observed), self.reached() if reached is None else reached
         out = np.empty((n_draws, len(self.channels), len(observed)), np.uint8)
         draw_states(
             np.uint64(seed),
@@ -173,8 +182,7 @@ class LatentClasses:
         )
         return out
 
-    @property
-    def _reached(self) -> list[Floats]:
+    def reached(self) -> list[Floats]:
         """``Pr[state <= x | class, released state]`` of every source, flat from ``(n_classes, n_released, n_true)``."""
         found = []
         for law, channel in zip(self.laws, self.channels, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +70,8 @@ class Source:
     channel : NoiseChannel
     states : ndarray of uint8, shape (n_rows,)
         Released states.
+    state_of_rank : tuple of ndarray of uint8, shape (n_ranks + 1,)
+        For each member: the released state of its ranks, and of a missing one; the least of a row's is the row's.
     rank_of_state : tuple of ndarray of uint32, shape (n_true,)
         For each member: the rank that a true state counts as, between the thresholds of the owner.
     """
@@ -78,7 +80,13 @@ class Source:
     members: tuple[int, ...]
     channel: NoiseChannel
     states: NDArray[np.uint8]
+    state_of_rank: tuple[NDArray[np.uint8], ...]
     rank_of_state: tuple[Ranks, ...]
+
+    def with_ranks(self, columns: Sequence[RankRows]) -> Source:
+        """The same of other rows of the table, given the ranks of all its columns."""
+        tables = zip(self.members, self.state_of_rank, strict=True)
+        return replace(self, states=np.min([table[columns[member][:]] for member, table in tables], axis=0))
 
 
 def sources_of(columns: Sequence[RankSource]) -> list[Source]:
@@ -141,7 +149,7 @@ def _ordered(column: RankSource, member: int, *, number: int) -> Source:
     states = np.empty(len(column.ranks), np.uint8)
     for rows in _pieces(column.ranks):
         states[rows] = state_of_rank[column.ranks[rows]]
-    return Source(number, (member,), channel, states, (_nearest_ranks(channel, release.positions),))
+    return Source(number, (member,), channel, states, (state_of_rank,), (_nearest_ranks(channel, release.positions),))
 
 
 def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, number: int) -> Source:
@@ -156,18 +164,18 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
         raise DataError(
             f"at most {MOST_CATEGORIES} categories can be drawn back; found {len(columns)}. Nothing was trained"
         )
-    n_rows = len(columns[0].ranks)
-    states, n_ones = np.full(n_rows, len(columns), np.uint8), np.zeros(n_rows, np.uint8)
+    n_rows, none = len(columns[0].ranks), len(columns)
+    states, n_ones, tables = np.full(n_rows, none, np.uint8), np.zeros(n_rows, np.uint8), []
     for c, column in enumerate(columns):
-        is_one = np.append(column.release.positions == 1, False)
+        tables.append(np.where(np.append(column.release.positions == 1, False), c, none).astype(np.uint8))
         for rows in _pieces(column.ranks):
-            flags = is_one[column.ranks[rows]]
-            states[rows][flags] = c
-            n_ones[rows] += flags
+            found = tables[c][column.ranks[rows]]
+            states[rows] = np.minimum(states[rows], found)
+            n_ones[rows] += found == c
     if n_ones.max(initial=0) > 1 or (first.missingness is None and n_ones.min(initial=1) < 1):
         raise DataError("a row has no or several categories in one column. Nothing was trained")
     ranks = tuple(_nearest_ranks(channel, column.release.positions, category=c) for c, column in enumerate(columns))
-    return Source(number, members, channel, states, ranks)
+    return Source(number, members, channel, states, tuple(tables), ranks)
 
 
 def _nearest_ranks(channel: NoiseChannel, positions: NDArray[np.int64], *, category: int | None = None) -> Ranks:

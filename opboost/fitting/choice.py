@@ -38,11 +38,13 @@ OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
-# Rows that held-out errors count for at most: what the noise lets through of narrow effects does not grow with them.
-_COUNTED_ROWS = 2_000
+# Held-out rows see little of effects that are narrower than the noise, but all harm: unless trees on draws are behind
+# those on the own columns by so much, relatively, no more rows than these speak for a share below what is expected.
+_HARM, _COUNTED_ROWS = 0.005, 300
 
-# Share below which the passive columns are left out.
-LEAST_BLEND = 0.15
+# Share below which the passive columns are left out, and how much more of trees on released codes exact ones bear than
+# held-out released ones (`docs/architecture/noise.md`).
+LEAST_BLEND, _OF_EXACT = 0.15, 2.0
 
 
 def n_draws(n_rows: int) -> int:
@@ -156,10 +158,13 @@ def choose(
     share = float(shares[_most_likely(shares, errors)])
     if share >= LEAST_BLEND:
         return usual, share
-    # Whether released codes help to predict from released codes needs no model of what lies behind them.
+    # Whether released codes help to predict from released codes needs no model of what lies behind them; of exact ones
+    # they say about twice as much.
     plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
-    is_plain_better = is_worse(_errors(trials, own)[1], _errors(trials, plain)[1], z=0)
-    return (NoiseChoice.PLAIN if is_plain_better else NoiseChoice.ALONE), 1.0
+    blends = ([a + part * (b - a) for a, b in zip(own, plain, strict=True)] for part in SHARES)
+    parts = np.array([_errors(trials, blend)[1].mean() for blend in blends])
+    share = min(1.0, (1.0 if known else _OF_EXACT) * float(SHARES[parts.argmin()]))
+    return (NoiseChoice.PLAIN, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
 
 
 def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
@@ -169,10 +174,16 @@ def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
 
 
 def _most_likely(shares: Values, errors: Values) -> int:
-    """Which share is most likely, given each row's error under all of them and what is expected of shares."""
-    means, n_rows = errors.mean(axis=1), min(errors.shape[1], _COUNTED_ROWS)
-    misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
-    return int(misfits.argmin())
+    """Which share, of 0 and others, is most likely, given each row's errors and what is expected of shares."""
+    means = errors.mean(axis=1)
+
+    def best(n_rows: int) -> int:
+        misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+        return int(misfits.argmin())
+
+    if means[np.abs(shares - 1).argmin()] > (1 + _HARM) * means[0]:
+        return best(errors.shape[1])
+    return max(best(errors.shape[1]), best(min(errors.shape[1], _COUNTED_ROWS)))
 
 
 def _open_share(states: States) -> float:

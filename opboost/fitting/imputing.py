@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,39 +12,77 @@ from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputat
 from opboost.denoise.sources import sources_of
 from opboost.fitting.noised_table import Noised
 from opboost.fitting.recipe import Recipe, no_versions, raw_scores
+from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for
-from opboost.trees.losses import Softmax
+from opboost.trees.losses import Loss, Softmax
+from opboost.trees.tree import Tree
 
 # Trees of the active party's own columns that sum up what these say of the label.
 _OWN_TREES = BoostingParameters(n_estimators=40, max_depth=4, learning_rate=0.15)
-_FOLDS = 3
+
+# Folds of rows.
+FOLDS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OwnScores:
+    """What the active party's own columns say of each row's label, by trees that have not seen it.
+
+    Attributes
+    ----------
+    forests : tuple of (list of Tree, base scores)
+        One for each fold of rows, grown on the others; none where there are no own columns.
+    loss : Loss
+    """
+
+    forests: tuple[tuple[list[Tree], Values], ...]
+    loss: Loss
+
+    @classmethod
+    def fit(
+        cls,
+        noised: Noised,
+        labels: Values,
+        rows: NDArray[np.int64],
+        fold: NDArray[np.int64],
+        recipe: Recipe,
+        *,
+        rng: np.random.Generator,
+    ) -> OwnScores:
+        """Grow on some of these rows; `fold` is every row's."""
+        table = noised.table
+        if (table.axes.sizes[np.delete(np.arange(table.axes.n_columns), noised.numbers)] < 3).all():
+            return cls((), recipe.loss)
+        recipe, forests = replace(recipe, parameters=_OWN_TREES), []
+        for k in range(FOLDS):
+            others = rows[fold[rows] != k]
+            others = np.sort(rng.permutation(others)[:FITTED_ROWS])
+            forests.append(recipe.grow(table.of_rows(others), labels[others], np.ones(len(others))))
+        return cls(tuple(forests), recipe.loss)
+
+    def of(self, table: BinnedTable, fold: NDArray[np.int64]) -> Values:
+        """Scores of a table's rows, shape ``(n_rows, n_numbers)``."""
+        if not self.forests:
+            return np.empty((table.n_rows, 0))
+        found = np.empty((table.n_rows, self.loss.n_outputs))
+        for k, (trees, base_scores) in enumerate(self.forests):
+            here = np.flatnonzero(fold == k)
+            found[here] = raw_scores(table.of_rows(here), trees, base_scores, no_versions(len(here)))[0].T
+        return found[:, 1:] if self.loss == Softmax(2) else found
 
 
 def impute(
     noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> tuple[Imputation, Evidence]:
     """Fit what lies behind the noised columns on some of the rows."""
-    own = _own_scores(noised, labels, rows, recipe, rng=rng)
+    fold = rng.integers(FOLDS, size=len(labels))
+    own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes)
+    return imputed(noised, evidence, rows, rng=rng), evidence
+
+
+def imputed(noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator) -> Imputation:
+    """The fit for known evidence."""
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng), evidence
-
-
-def _own_scores(
-    noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
-) -> Values:
-    """What the active party's own columns say of each row's label, by trees that have not seen it."""
-    n_rows, loss = len(labels), recipe.loss
-    if (noised.table.axes.sizes[np.delete(np.arange(noised.table.axes.n_columns), noised.numbers)] < 3).all():
-        return np.empty((n_rows, 0))
-    fold = rng.integers(_FOLDS, size=n_rows)
-    found = np.empty((n_rows, loss.n_outputs))
-    recipe = replace(recipe, parameters=_OWN_TREES)
-    for k in range(_FOLDS):
-        others = rows[fold[rows] != k]
-        others = np.sort(rng.permutation(others)[:FITTED_ROWS])
-        trees, base_scores = recipe.grow(noised.table.of_rows(others), labels[others], np.ones(len(others)))
-        here = np.flatnonzero(fold == k)
-        found[here] = raw_scores(noised.table.of_rows(here), trees, base_scores, no_versions(len(here)))[0].T
-    return found[:, 1:] if loss == Softmax(2) else found
+        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng)

@@ -7,6 +7,7 @@ All of it works on what was released already, so it costs no privacy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -31,7 +32,7 @@ COMPARED_ROWS = 15_000
 
 # Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
 # rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
-_ROUNDS, _FEW_ROUNDS = 200, 60
+_ROUNDS, FEW_ROUNDS = 200, 60
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -86,7 +87,7 @@ def fill(
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
     is_large = len(trained) > REFINED_ROWS
-    brief = recipe.brief(_FEW_ROUNDS if is_large else _ROUNDS)
+    brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
@@ -99,11 +100,11 @@ def fill(
         drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
         choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
-        if choice in _UNDRAWN:
-            return _undrawn(noised, choice, max_bin=max_bin)
     own_trees: list[Tree] = []
     if share != 1.0:
         own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
+    if choice in _UNDRAWN:
+        return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
     binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
     return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
 

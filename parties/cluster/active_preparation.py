@@ -30,7 +30,8 @@ from parties.cluster.held_out_rows import (
     places_by_partition,
 )
 from parties.cluster.partitions import Partitions, all_ids, digest_own, partitions_of, working_folder
-from parties.cluster.training import OwnPartitions, train_on_partitions
+from parties.cluster.training import train_on_partitions
+from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
@@ -117,6 +118,8 @@ class PartitionedActive:
             grow=_Grower(self, seed, None if journal is None else journal.path),
             held_out_share=run.held_out,
             by_cells=run.answers == "cells",
+            correct_noise=run.correct_noise,
+            left_open=run.model.left_open,
             seed=seed,
             alignment=self.aligner.words,
             agreed={peer.name: peer.agreed.terms() for peer in run.passive},
@@ -213,6 +216,8 @@ class _Grower:
                 constraints=constraints,
                 seed=self.seed,
                 journal=self.journal,
+                correct_noise=run.correct_noise,
+                left_open=run.model.left_open,
                 wait_s=run.wait,
             )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from opboost.errors import DataError
 from opboost.vertical import RankColumn
-from parties.cluster.training import RankPartitions
+from parties.cluster.training_partitions import RankPartitions
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 
@@ -59,6 +59,7 @@ def cut_into_partitions(
         _counts(columns),
         tuple(bool(found) for found in np.any(have_missing, axis=0)),
         tuple(column.cuts for column in columns),
+        tuple(column.release for column in columns),
     )
 
 

@@ -88,7 +88,8 @@ class TrainingRun:
             if self.is_over():
                 raise RunFolderError(f"another process has finished the run in {folder.path}. Nothing was sent")
             state = folder.create(self.path, party=run.party, role=run.role)
-            copy(run.table_schema, folder.path / KEPT_SCHEMA)
+            if state is RunState.NEW:
+                copy(run.table_schema, folder.path / KEPT_SCHEMA)
             with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")

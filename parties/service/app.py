@@ -26,6 +26,7 @@ class Refusal(BaseModel):
 
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Refusal, "description": "The body is no JSON."},
     401: {"model": Refusal, "description": "No token of the file."},
     408: {"model": Refusal, "description": "The body came too slowly."},
     413: {"model": Refusal, "description": "Too many records, or too large a body."},
@@ -96,6 +97,8 @@ def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         found = error.errors()[0]
+        if found["type"] == "json_invalid":
+            return _refusal(400, "the body is no JSON. Nothing was asked")
         place = ".".join(str(part) for part in found["loc"] if part != "body" and len(str(part)) <= 40)
         return _refusal(422, f"{place or 'the body'}: {found['msg']}. Nothing was asked")
 

@@ -16,6 +16,9 @@ from parties.errors import RunFolderError
 # Up to this size everything stays in memory.
 MEMORY_BYTES = 4 << 20
 
+# Up to this size an active party's columns do.
+MAPPED_BYTES = 1 << 30
+
 # Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
 WINDOW_ROWS = 1 << 16
 
@@ -111,6 +114,32 @@ class SpooledArray:
     def __getitem__(self, rows: slice, /) -> NDArray[Any]:
         start, end, _ = rows.indices(self.length)
         return self.spool.get(self.number, start, max(start, end))
+
+
+def mapped(columns: Iterable[NDArray[np.float64]], *, n_bytes: int) -> Iterable[NDArray[np.float64]]:
+    """Columns as they are, or, beyond `MAPPED_BYTES`, in an anonymous file that the system keeps in memory if it can.
+
+    Raises
+    ------
+    RunFolderError
+        If the disk is full.
+    """
+    if n_bytes <= MAPPED_BYTES:
+        return columns
+    lengths = []
+    with tempfile.TemporaryFile() as file:
+        try:
+            for column in columns:
+                file.write(np.ascontiguousarray(column).view(np.uint8))
+                lengths.append(len(column))
+            file.flush()
+        except OSError as error:
+            raise RunFolderError(
+                f"own columns cannot be written to {tempfile.gettempdir()}: {error.strerror}. Nothing was sent"
+            ) from None
+        # Whoever writes to them does so in memory.
+        found = np.memmap(file, np.float64, mode="c").view(np.ndarray)
+    return np.split(found, np.cumsum(lengths)[:-1])
 
 
 def scattered(

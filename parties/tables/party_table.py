@@ -18,7 +18,7 @@ from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
-from parties.storage.spool import KeptNumbers
+from parties.storage.spool import KeptNumbers, mapped
 from parties.tables.cells import read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
@@ -107,10 +107,11 @@ class PartyTable:
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
     """The active party's columns as tree inputs, which are made once."""
     if schema not in table._own:
-        values = own_features(table.features, schema.columns)
+        read = (own_features(table.features, [one])[one.name] for one in schema.columns)
+        columns = mapped(read, n_bytes=8 * table.n_rows * len(schema.columns))
         table._own[schema] = tuple(
-            OwnColumn(column.name, values[column.name], column.kind is Kind.UNORDERED, column.categories)
-            for column in schema.columns
+            OwnColumn(column.name, values, column.kind is Kind.UNORDERED, column.categories)
+            for column, values in zip(schema.columns, columns, strict=True)
         )
     return table._own[schema]
 

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
+from opboost.errors import DataError
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
 from opboost.trees.losses import Loss, Quantiles, Several
@@ -59,7 +60,7 @@ def prediction_columns(predictions: Values, statuses: Statuses, *, loss: Loss | 
 def score(
     folder: RunFolder, log: RunLog, model: JointModel, table: PartyTable, predictions: Values, known: Mask, mode: str
 ) -> dict[str, float]:
-    """Metrics of predictions, where the table holds labels of both classes; empty elsewhere."""
+    """Metrics of predictions, where the table holds labels of both classes and no others; empty elsewhere."""
     if table.labels is None:
         return {}
     columns = table.labels.reshape(len(known), -1)
@@ -67,6 +68,11 @@ def score(
     if not known.any() or not np.ptp(columns[known], axis=0).all():
         return {}
     loss = model.ensemble.loss
+    try:
+        loss.check_labels(table.labels[known])
+    except DataError as error:
+        log.step("not scored", f"metrics are left out: {error}")
+        return {}
     metrics = evaluate(loss, table.labels[known], predictions[known])
     basis = f"records scored in mode {mode}"
     fit = fit_quality(loss, table.labels[known], predictions[known], basis=basis, metric=default_metric(loss))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 import zmq
 
 from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
-from protocols.transport.zmq_socket import events
+from protocols.transport.zmq_socket import HIGH_WATER_MARK, events, has_arrived, receive_parts
 
 NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
 FAILED = NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
@@ -62,10 +62,15 @@ class WatchedConnections:
             found, self._cut = self._cut, []
             return found
 
-    def take(self, descriptor: int, sizes: Sequence[int]) -> None:
-        """Frames of these sizes were taken from a connection."""
-        with self._lock:
-            self._arrivals.take(descriptor, sizes)
+    def arrived(self) -> list[list[zmq.Frame]]:
+        """The messages that have arrived, each behind its route, `HIGH_WATER_MARK` at most."""
+        messages: list[list[zmq.Frame]] = []
+        while len(messages) < HIGH_WATER_MARK and has_arrived(self._socket):
+            parts = receive_parts(self._socket, n_addresses=1)
+            with self._lock:
+                self._arrivals.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
+            messages.append(parts)
+        return messages
 
     def keep(self, descriptors: Iterable[int]) -> None:
         """Peers speak over these connections and no others."""

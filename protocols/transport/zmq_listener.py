@@ -31,16 +31,7 @@ from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, due_news
 from protocols.transport.zmq_listener_channel import ListenerChannel
-from protocols.transport.zmq_socket import (
-    CLOSING_S,
-    FAREWELL_S,
-    HIGH_WATER_MARK,
-    POLL_S,
-    drain,
-    has_arrived,
-    open_router,
-    receive_parts,
-)
+from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, TEND_S, drain, has_arrived, open_router
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
@@ -81,7 +72,8 @@ class Listener:
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
-        self._is_encrypted, self._timing, self._context, self._looked = keys is not None, timing, zmq.Context(), 0.0
+        self._is_encrypted, self._timing, self._context = keys is not None, timing, zmq.Context()
+        self._looked = self._tended = 0.0
         self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, keys, timing)
@@ -182,7 +174,6 @@ class Listener:
 
     def is_ready(self, peer: str) -> bool:
         """Whether `receive` would return or raise at once."""
-        self._beat()
         if not self._peers.has_waiting(peer):
             self._pump(0)
         return self._peers.has_waiting(peer) or self._peers.is_lost(peer)
@@ -206,9 +197,9 @@ class Listener:
             self._notices.note(FLOODING if cut.is_flooding else CROWDED)
             if cut.is_flooding:
                 self._peers.note_flood(cut.descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
-        arrived = self._arrived()
+        arrived = self._connections.arrived()
         self._news.extend(self._connections.news())
-        arrived += self._arrived()
+        arrived += self._connections.arrived()
         self._news.extend(self._connections.news())  # Of whoever spoke is known that it connected.
         is_all = not has_arrived(self._socket)
         if is_all:
@@ -216,13 +207,19 @@ class Listener:
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)
+        if arrived or wait_s or time.monotonic() > self._tended + TEND_S:
+            self._tend(is_idle=bool(wait_s) and not arrived)
+
+    def _tend(self, *, is_idle: bool) -> None:
+        """Look after all peers: those who came back, are silent, or should hear of this party."""
+        self._tended = time.monotonic()
         self._resume()
         for descriptor in self._peers.listen():
             # Whoever comes to again learns that it was given up.
             shut(descriptor)
         self._connections.keep(self._peers.descriptors())
         self._beat()
-        self._tell(self._peers.words(is_idle=bool(wait_s) and not arrived))
+        self._tell(self._peers.words(is_idle=is_idle))
 
     def _resume(self) -> None:
         """Go on with the peers that came back; those who ask for another conversation are told that there is none."""
@@ -248,14 +245,6 @@ class Listener:
             with suppress(zmq.ZMQError):
                 self._socket.send_multipart([route, *HEARTBEAT], flags=zmq.NOBLOCK)
                 self._traffic[peer].count_sent(Heartbeat(), HEARTBEAT)
-
-    def _arrived(self) -> list[list[zmq.Frame]]:
-        messages: list[list[zmq.Frame]] = []
-        while len(messages) < HIGH_WATER_MARK and has_arrived(self._socket):
-            parts = receive_parts(self._socket, n_addresses=1)
-            self._connections.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
-            messages.append(parts)
-        return messages
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:
         """Note which connections began and ended, and those that ended without having proved a key."""

@@ -29,6 +29,9 @@ CLOSING_S = 0.5
 # How often a waiting party looks whether its peer is still there.
 POLL_S = 0.05
 
+# How often a listener looks after all its peers while it asks for messages without a pause.
+TEND_S = 0.005
+
 
 def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timing) -> zmq.Socket[bytes]:
     """A socket with bounded messages, a bounded queue of outgoing ones, and transport heartbeats.

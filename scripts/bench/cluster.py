@@ -34,7 +34,8 @@ from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.partitions import validate_partitions
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.cluster.training import train_on_partitions
+from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
@@ -140,7 +141,8 @@ def write_ranks(columns: list[OfferedRanks], n_rows_each: int, folder: Path) -> 
             {f"c{i}": np.concatenate(list(column.ranks(start, end))) for i, column in enumerate(columns)}
         ).to_parquet(path, index=False)
     missing = tuple(column.has_missing for column in columns)
-    return RankPartitions("b", paths, tuple(column.table.n_ranks for column in columns), missing)
+    nothing = (None,) * len(columns)
+    return RankPartitions("b", paths, tuple(column.table.n_ranks for column in columns), missing, nothing, nothing)
 
 
 def generate(path: Path, seed: int, n_rows: int, n_columns: int) -> Path:

@@ -12,7 +12,7 @@ import pandas as pd
 from opboost.desensitize import ColumnMechanism
 from opboost.rng import secure
 from parties.cluster.file_blocks import encode_partitions, on_cluster
-from parties.cluster.training import RankPartitions
+from parties.cluster.training_partitions import RankPartitions
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
@@ -60,4 +60,6 @@ def rank_partitions(released: ReleasedTable, rows: Sequence[int], folder: Path, 
         paths.append(folder / f"{number:06d}.parquet")
         whole[end - rows[number] : end].to_parquet(paths[-1], index=False)
     n_ranks, missing = (c.table.n_ranks for c in columns), (c.has_missing for c in columns)
-    return RankPartitions(owner, tuple(paths), tuple(n_ranks), tuple(missing), (None,) * len(columns))
+    return RankPartitions(
+        owner, tuple(paths), tuple(n_ranks), tuple(missing), (None,) * len(columns), (None,) * len(columns)
+    )

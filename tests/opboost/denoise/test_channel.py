@@ -16,24 +16,12 @@ from opboost.denoise.channel import (
     group_ranks,
     order_channel,
 )
-from opboost.denoise.distribution import released_at_most
-from opboost.privacy.adj_map import AdjMap, OrderPreservingMap
-from opboost.privacy.domain import IntegerDomain, Partition
+from opboost.privacy.adj_map import OrderPreservingMap
+from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import GlobalMap, LocalMap
-
-
-def mechanisms(n: int, law: Law, epsilon: float) -> list[OrderPreservingMap]:
-    domain = IntegerDomain(3, n + 2)
-    uneven = Partition(domain, (3, 4, 7)) if n > 6 else Partition(domain, (3, 4))
-    return [
-        GlobalMap(epsilon=epsilon, domain=domain, law=law),
-        LocalMap(epsilon=epsilon, domain=domain, law=law, theta=min(4, n)),
-        LocalMap(epsilon=epsilon, domain=domain, law=law, partition=uneven),
-        AdjMap(epsilon=epsilon, domain=domain, law=law, theta=min(4, n), alpha=2),
-        AdjMap(epsilon=epsilon, domain=domain, law=law, partition=uneven),
-    ]
+from opboost.privacy.order_preserving import GlobalMap
+from tests.support.order_preserving_maps import mechanisms
 
 
 def channel_of(mechanism: OrderPreservingMap, missingness: RandomisedResponse | None = None) -> NoiseChannel:
@@ -83,14 +71,6 @@ def test_a_domain_of_a_billion_points_needs_no_table_of_its_size() -> None:
     counts = np.ones(5000, np.int64)
     channel = order_channel(ColumnRelease(mechanism, None, positions), group_ranks(positions, 10**9, counts), counts)
     np.testing.assert_allclose(channel.matrix.sum(axis=1), 1.0)
-
-
-def test_the_distribution_function_ends_at_one_and_starts_at_nothing() -> None:
-    for mechanism, law in itertools.product(range(5), Law):
-        one = mechanisms(12, law, 0.7)[mechanism]
-        points = np.arange(12)
-        assert (released_at_most(one, points, np.array(-1)) == 0).all()
-        np.testing.assert_allclose(released_at_most(one, points, np.array(11)), 1.0)
 
 
 def enumerated_with_missing(value: np.ndarray, missingness: RandomisedResponse) -> np.ndarray:

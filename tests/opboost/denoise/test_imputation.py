@@ -27,7 +27,7 @@ def test_the_density_of_a_label_given_exact_codes_is_the_enumerated_one(n_classe
     evidence = Evidence.of(labels.astype(float), own[:, None].astype(float), n_classes=n_classes)
     released = np.zeros(9, np.uint8)
     channel = NoiseChannel(CHANNEL, np.arange(3), np.arange(1, 4), has_missing=False)
-    sources = tuple(Source(s, (s,), channel, released, (np.arange(3, dtype=np.uint32),)) for s in range(2))
+    sources = tuple(Source(s, (s,), channel, released, (), (np.arange(3, dtype=np.uint32),)) for s in range(2))
     means, deviations = np.array([[1.0, -1.0], MEANS]), np.array([[0.5, 0.7], DEVIATIONS])
     numbers = slice(1, None) if n_classes else slice(None)
     model = LatentClasses(

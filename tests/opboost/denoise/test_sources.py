@@ -81,3 +81,16 @@ def test_rows_that_no_release_can_hold_are_refused() -> None:
         sources_of([indicators[1], indicators[0], indicators[2]])
     with pytest.raises(DataError, match="must follow one another"):
         sources_of(indicators[:2])
+
+
+def test_other_rows_have_the_states_of_their_ranks() -> None:
+    """A column through a map, and one of three categories, of which a row may have none."""
+    released = np.array([2, 0, 3, 1])
+    columns = [RankSource(ranks(0, 1, 2, 3), 3, ColumnRelease(TEN, BIT, np.array([1, 4, 9])))]
+    for c in range(3):
+        indicator = np.where(released == 3, 2, released == c).astype(np.uint32)
+        columns.append(RankSource(indicator, 2, ColumnRelease(THREE, BIT, np.array([0, 1]), c)))
+    others = np.array([3, 0, 2])
+    for source in sources_of(columns):
+        again = source.with_ranks([column.ranks[:][others] for column in columns])
+        assert again.states.tolist() == source.states[others].tolist()

@@ -25,3 +25,11 @@ def test_the_open_share_is_what_lies_between_draws_of_the_same_row() -> None:
     assert _open_share(known) == 0
     assert _open_share(drawn) == pytest.approx(1, abs=0.05)
     assert _open_share(np.concatenate([known, drawn], axis=1)) == pytest.approx(0.5, abs=0.03)
+
+
+@pytest.mark.parametrize(("harm", "share"), [(0.0, 1.0), (0.02, 0.0)])
+def test_shares_are_small_where_the_whole_does_harm(harm: float, share: float) -> None:
+    """Held-out rows prefer .4 by little; many of them decide only if the whole is clearly worse than nothing."""
+    errors = 1 + 0.005 * (SHARES[:, None] - 0.4) ** 2 * np.ones(10_000)
+    errors[SHARES == 0] = errors[SHARES == 1].mean() / (1 + harm)
+    assert SHARES[_most_likely(SHARES, errors)] == pytest.approx(share, abs=0.11)

@@ -13,15 +13,13 @@ import opboost.fitting.noise_correction
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
-from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
-from opboost.fitting.noised_table import NoiseChoice, Noised, plain_bins
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.alternating import FollowedVersions
-from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
@@ -164,13 +162,14 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
-def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_draws_leave(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED_AND_PLAIN, NoiseChoice.PLAIN])
+def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_others_leave(
+    choice: NoiseChoice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scores are linear in the share, which may be above 1."""
     run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
     for share in (0.2, 1.0, 1.5):
-        found = (NoiseChoice.CORRECTED_AND_PLAIN, share)
+        found = (choice, share)
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, found=found, **__: found)
         scores[share] = run.routed(run.train(parameters=small))
     per_share = (scores[1.0] - scores[0.2]) / 0.8
@@ -203,19 +202,6 @@ def test_a_release_that_does_not_fit_its_ranks_is_refused() -> None:
     run.columns[1] = replace(column, release=replace(column.release, positions=column.release.positions[1:]))
     with pytest.raises(DataError, match="Nothing was trained"):
         run.train()
-
-
-def test_filling_a_table_leaves_the_unfilled_one_as_it_is() -> None:
-    """Its noised columns have one bin: with other bins in them, histograms would be written out of bounds."""
-    run = Run(0.1, n_rows=500)
-    column = run.columns[1]
-    assert isinstance(column, RankColumn)
-    assert column.release is not None
-    unfilled = BinnedTable.of([BinnedColumn(np.zeros(500, np.uint8), np.empty(0))])
-    noised = Noised(unfilled, (0,), (RankSource(column.ranks, column.n_ranks, column.release),))
-    filled = noised.filled(plain_bins(noised, 64))
-    assert filled.bins.any()
-    assert not unfilled.bins.any()
 
 
 def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -22,8 +21,9 @@ from opboost import (
     SGBDTRegressor,
     load_model,
 )
-from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.errors import ParameterError, SchemaError
 from opboost.trees.model_file import document_digest, save_model
+from tests.support.ages import BOUNDS, frame
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -63,15 +63,6 @@ def beyond_public_classes(estimator: Any) -> dict[str, str]:
 )
 def test_the_estimators_keep_scikit_learns_contract(estimator: Any, check: Any) -> None:
     check(estimator)
-
-
-def frame(n_rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
-    generator = np.random.default_rng(seed)
-    table = pd.DataFrame({"age": generator.uniform(18, 90, n_rows), "income": generator.uniform(0, 9000, n_rows)})
-    return table, table["age"].to_numpy() / 10
-
-
-BOUNDS = {"age": (18, 90), "income": (0, 9000)}
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)
@@ -165,40 +156,3 @@ def test_missing_cells_go_one_way_or_the_other(kind):
     shares = model.predict_proba(X)
     assert np.isfinite(shares).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1)
-
-
-def test_classes_can_be_said_beforehand_and_others_are_refused():
-    X, _ = frame()
-    settings = {"bounds": BOUNDS, "epsilon": 5.0, "random_state": 0, "use_filter": True, "n_estimators": 5}
-    model = SGBDTClassifier(**settings).partial_fit(X, np.zeros(200, int), classes=[0, 1])
-    assert model.partial_fit(X, np.ones(200, int)).predict(X).max() <= 1
-    with pytest.raises(DataError, match="labels beyond the classes"):
-        model.partial_fit(X, np.full(200, 2))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epsilon", 0.0),
-        ("epsilon", -1.0),
-        ("epsilon", math.nan),
-        ("epsilon", "much"),
-        ("epsilon", True),
-        ("label_bounds", (3, 3)),
-        ("label_bounds", 7),
-        ("label_bounds", (0, math.inf)),
-        ("mode", "loose"),
-        ("random_state", -1),
-        ("n_estimators", -1),
-        ("max_depth", 1.5),
-        ("max_grad", 0.0),
-        ("max_leaf", math.inf),
-        ("reg_lambda", -1.0),
-        ("leaf_noise", "some"),
-        ("max_cells", 1),
-    ],
-)
-def test_a_parameter_out_of_range_is_refused(name, value):
-    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, name: value}
-    with pytest.raises(ParameterError, match="grid needs between" if name == "max_cells" else rf"^{name} must be"):
-        SGBDTRegressor(**settings).fit(*frame())

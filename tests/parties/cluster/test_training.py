@@ -35,7 +35,8 @@ from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.kept_trees import KeptTrees
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.training import OwnPartitions, RankPartitions, train_on_partitions
+from parties.cluster.training import train_on_partitions
+from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import WorkersLost
 from parties.vertical.release_offer import OfferedRanks, rank_columns
@@ -251,9 +252,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, case: Case, client: Client
         grow(case.bank, case.ranks, BoostingParameters(early_stopping_rounds=2))
     with pytest.raises(DataError, match="must have 3 partitions"):
         grow(OwnPartitions(case.bank.paths[:3], OWN, "default"), case.ranks)
-    few = RankPartitions(
-        "shop", case.ranks.paths, (3, *case.ranks.n_ranks[1:]), case.ranks.have_missing, case.ranks.cuts
-    )
+    few = replace(case.ranks, n_ranks=(3, *case.ranks.n_ranks[1:]))
     with pytest.raises(DataError, match="ranks that were not offered"):
         grow(case.bank, few)
     swapped = OwnPartitions((tmp_path / "short.parquet", *case.bank.paths[1:]), OWN, "default")

@@ -23,7 +23,8 @@ from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import on_cluster
 from parties.cluster.prediction import answer_partitions, predict_partitions
-from parties.cluster.training import OwnPartitions, train_on_partitions
+from parties.cluster.training import train_on_partitions
+from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
 from parties.config.cluster_section import DaskSection
 from parties.ledger.budget import Budget

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from parties.config.reading import read_run
-from parties.config.vertical import ActiveRun
+from parties.config.reading import KEPT_SCHEMA, read_run
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.jobs.life_cycle import Terminal, TrainingRun, logged, reporting_afterwards
 from protocols.errors import PeerLost
@@ -111,3 +111,17 @@ def test_only_a_finished_run_is_reported_again_and_a_failed_report_is_a_warning(
     assert [line.startswith("the run is done, but its report could not be written") for line in said] == [
         True
     ] * is_finished
+
+
+def test_the_schema_that_a_run_began_with_is_kept(sites: Sites) -> None:
+    path = sites.shop.write()
+    training = TrainingRun(path, read_run(path, PassiveRun), Terminal())
+    kept, schema = training.folder.path / KEPT_SCHEMA, sites.shop.path / "schema.yaml"
+    with training.logged():
+        pass
+    first = schema.read_text()
+    for has_released in (False, True):
+        schema.write_text(f"{schema.read_text()}# later\n")
+        with training.logged():
+            assert kept.read_text() == (schema.read_text() if not has_released else f"{first}# later\n")
+            training.folder.mark_release()

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
 
-from opboost.trees.losses import Logistic
+from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import KEPT_SCHEMA, read_schema
 from parties.errors import ConfigError, RecordsRefused, RunFolderError
@@ -77,6 +78,25 @@ def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refuse
         predict_active(path, data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
     sites.bank.schema["columns"]["town"]["categories"] = ["b", "c", "a"]
     predict_active(sites.bank.write(), data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+
+
+@pytest.mark.parametrize("label", [2, -1, 0.5])
+@pytest.mark.parametrize("loss", [Logistic(), Softmax(2)], ids=lambda loss: loss.name)
+def test_records_of_which_some_have_other_labels_than_the_objective_s_are_predicted_and_not_scored(
+    sites: Sites, loss: Loss, label: float
+) -> None:
+    sites.bank.table["y"] = sites.bank.table["y"].astype(float)
+    sites.bank.table.loc[3, "y"] = label
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    ensemble = Ensemble((), np.zeros(loss.n_outputs), loss, (Feature("age"),))
+    RunFolder(sites.bank.run_folder).save_joint_model(JointModel(ensemble=ensemble))
+    metrics: list[Any] = []
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": None, "insecure": False}
+    written = predict_active(path, **given, terminal=Terminal(), scored=metrics.append)
+    assert len(pd.read_csv(written)) == len(sites.bank.table)
+    assert metrics == [{}]
+    assert "metrics are left out: " in (sites.bank.run_folder / "log.txt").read_text()
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def test_what_does_not_fit_is_refused_with_a_sentence(both: tuple[Service, Comma
         (service.score(*["k0001"] * 501), 413, "501 records; at most 500 are scored at once"),
         (service.score({"id": "k0001", "columns": {}}), 422, "`columns` lacks age. Nothing was asked"),
         (service.score(), 422, "records: List should have at least 1 item after validation, not 0. Nothing was asked"),
-        (service.client.post("/v1/scores", content=b"{", headers=kind), 422, "JSON decode error"),
+        (service.client.post("/v1/scores", content=b"{", headers=kind), 400, "the body is no JSON. Nothing was asked"),
         (service.client.post("/v1/scores", content=surrogate, headers=kind), 422, "Nothing was asked"),
     ]
     assert [(answer.status_code, text in answer.json()["detail"]) for answer, _, text in refused] == [

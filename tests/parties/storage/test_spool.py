@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import tempfile
+from contextlib import closing, nullcontext
 
 import numpy as np
 import pytest
 
 from parties.errors import RunFolderError
 from parties.storage import spool as module
-from parties.storage.spool import ArraySpool, scattered
+from parties.storage.spool import MAPPED_BYTES, ArraySpool, mapped, scattered
 
 
 @pytest.fixture(params=[1 << 20, 8], ids=["in memory", "in a file"])
@@ -53,3 +54,21 @@ def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(spool._file, "write", full)
         with pytest.raises(RunFolderError, match="No space left on device"):
             spool.put(np.arange(3))
+
+    class Full:
+        def write(self, data: object) -> int:
+            return full(data)
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: nullcontext(Full()))
+    with pytest.raises(RunFolderError, match=r"No space left on device\. Nothing was sent"):
+        mapped([np.arange(3.0)], n_bytes=MAPPED_BYTES + 1)
+
+
+def test_columns_beyond_a_size_are_read_from_a_file_and_are_the_same() -> None:
+    columns = [np.arange(5.0), np.array([np.nan]), np.arange(3.0)]
+    assert mapped(columns, n_bytes=MAPPED_BYTES) is columns
+    found = list(mapped(columns, n_bytes=MAPPED_BYTES + 1))
+    assert not any(one.flags.owndata for one in found)
+    for one, expected in zip(found, columns, strict=True):
+        np.testing.assert_array_equal(one, expected)
+        one += 1

@@ -276,30 +276,32 @@ def heard(site: Any, run: str) -> list[tuple[str, int, str]]:
 def test_what_the_shop_reads_in_a_process_of_its_own_is_the_same_for_all_labels(sites: Any, answers: str) -> None:
     """Every byte of training, of tuning once more and of prediction in both modes; the twin are split tests.
 
-    With cells, held-out records choose what of the noised columns trees are grown on, and when to stop.
+    With cells, held-out records choose what of the noised columns trees are grown on, and when to stop. For the twin
+    the first training is enough.
     """
-    views = []
+    views, by_cells = [], answers == "cells"
+    sites.bank.run["correct_noise"] = True
     draw = np.random.default_rng(4)
     labels = [sites.bank.table["y"].to_numpy(), draw.integers(0, 2, len(sites.bank.table))]
     (sites.bank.path / "asked.txt").write_text("\n".join(sites.bank.table["id"][:50]))
     for number, y in enumerate(labels):
         view = []
-        for run, depth in (("first", 3), ("tuned", 5)):
+        for run, depth in (("first", 3), ("tuned", 5))[: 1 + by_cells]:
             for site in (sites.bank, sites.shop):
                 site.run |= {"run_id": run, "folder": f"runs/{run}{number}", "answers": answers, "held_out": 0.2}
             sites.shop.run |= {"seed": 7, "ledger": {"path": f"runs/{number}.sqlite"}, "no_privacy": True}
-            stops = {"early_stopping_rounds": 2} if answers == "cells" else {}
+            stops = {"early_stopping_rounds": 2} if by_cells else {}
             sites.bank.run["model"] = {"n_estimators": 5, "max_depth": depth, **stops}
             sites.bank.table = sites.bank.table.assign(y=y)
             ends = finish(sites.bank.start("party-a"), sites.shop.start("party-b"))
-            for mode in ("routed", "desensitized"):
+            for mode in ("routed", "desensitized") if by_cells else ():
                 out = str(sites.bank.path / f"{run}{number}{mode}.csv")
                 asked = str(sites.bank.path / "asked.txt")
                 bank = sites.bank.start("predict", "--ids", asked, "--mode", mode, "--out", out)
                 ends += finish(bank, sites.shop.start("predict"))
-            assert [code for code, _, _ in ends] == [0] * 6, ends
+            assert {code for code, _, _ in ends} == {0}, ends
             view.append(heard(sites.shop, f"{run}{number}"))
         views.append(view)
     assert [len(part) for part in views[0]] == [len(part) for part in views[1]]
-    assert (views[0] == views[1]) is (answers == "cells")
-    assert ("split ranks" in {kind for part in views[0] for kind, _, _ in part}) is (answers == "tests")
+    assert (views[0] == views[1]) is by_cells
+    assert ("split ranks" in {kind for part in views[0] for kind, _, _ in part}) is not by_cells

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ N_RECORDS, N_TRIALS = 300, 5
 TREES = BoostingParameters(n_estimators=30, max_depth=3)
 
 
+@cache
 def guessed_labels(n_columns: int, label_epsilon: float | None, trial: int) -> float:
     """Share of labels that a passive party guesses which offers so many random columns of 0 and 1.
 

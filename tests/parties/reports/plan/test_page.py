@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from parties.reports.page import Page, PageSection, to_markdown
-from parties.reports.plan.choices import MechanismGrid
-from parties.reports.plan.columns import MOST_CURVES, _loss_series
-from parties.reports.plan.facts import Plan, plan_of
+from parties.reports.plan.facts import Plan
 from parties.reports.plan.page import plan_page, signature_section, words_section
 from parties.reports.sentences import GRADES, Verdict
-
-
-@pytest.fixture(scope="module")
-def plan(finished: Any) -> Plan:
-    path: Path = finished.shop.write()
-    return plan_of(path, MechanismGrid(), wanted_order=(0.9,))
 
 
 def text_of(section: PageSection) -> str:
@@ -131,10 +122,3 @@ def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(
 )
 def test_what_is_let_out_is_said_in_words(plan: Plan, change: dict[str, Any], words: str) -> None:
     assert words in text_of(words_section(replace(plan, **change)))
-
-
-def test_a_drawing_has_few_curves_and_each_once(plan: Plan) -> None:
-    for column in plan.columns:
-        series = _loss_series(column)
-        assert len(series) <= MOST_CURVES
-        assert len({one.ys for one in series}) == len(series)

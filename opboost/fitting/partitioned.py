@@ -1,0 +1,127 @@
+"""Training through the noise of a table in partitions: fitted to a sample of its rows, drawn partition by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Ranks, Values
+from opboost.denoise.imputation import Evidence, Imputation
+from opboost.denoise.sources import RankSource
+from opboost.fitting.choice import MOST_DRAWS, N_SCORED, choose, n_draws
+from opboost.fitting.imputing import FOLDS, OwnScores, imputed
+from opboost.fitting.noise_correction import FEW_ROUNDS
+from opboost.fitting.noised_table import NoiseChoice, Noised, places
+from opboost.fitting.recipe import Recipe
+from opboost.trees.binning import BinnedColumn, BinnedTable
+from opboost.trees.validation import KnownRows
+from opboost.trees.xgboost_engine import MOST_STACKED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SampleFit:
+    """What a sample says of the noised columns of all rows.
+
+    Attributes
+    ----------
+    choice : NoiseChoice
+    share : float
+        Of the trees of this choice in the scores; those on the own columns have the rest.
+    imputation : Imputation
+    own : OwnScores
+    table : BinnedTable
+        The sample's.
+    numbers : tuple of int
+        Which columns of the table are noised.
+    labels, scores : ndarray of float64
+        Of the sample: evidence of other rows is standardised like these.
+    n_classes : int
+        Of the label; 0 for a number.
+    seed : int
+    """
+
+    choice: NoiseChoice
+    share: float
+    imputation: Imputation
+    own: OwnScores
+    table: BinnedTable
+    numbers: tuple[int, ...]
+    labels: Values
+    scores: Values
+    n_classes: int
+    seed: int
+
+    def turns(self, n_rows: int) -> tuple[int, ...]:
+        """The versions of a table of so many rows that trees see at once: draws, and the released ranks behind them."""
+        return self.choice.turns(n_draws(n_rows))[:MOST_STACKED]
+
+    def versions(
+        self, columns: Sequence[Values], ranks: Sequence[Ranks], labels: Values, *, first_row: int, n_rows: int
+    ) -> list[NDArray[np.unsignedinteger]]:
+        """Ranks of the noised columns of some rows, version after version.
+
+        Parameters
+        ----------
+        columns : sequence of ndarray of float64, shape (n_some,)
+            All columns of the table; what stands for noised ones is not read.
+        ranks : sequence of ndarray of unsigned integers, shape (n_some,)
+            Released, of the noised columns.
+        labels : ndarray of float64, shape (n_some,)
+        first_row, n_rows : int
+            Number of the first of these rows in the whole table, and rows of that.
+        """
+        turns, number = self.turns(n_rows), np.arange(len(labels)) + first_row
+        table = KnownRows(tuple(columns), labels).binned(self.table)
+        scores = self.own.of(table, number % FOLDS)
+        evidence = Evidence.of(labels, scores, n_classes=self.n_classes, like=(self.labels, self.scores))
+        behind, most = self.imputation.with_ranks(ranks), n_draws(n_rows)
+        states = behind.draw(evidence, most, seed=self.seed, first_row=first_row)
+        found = list(ranks)
+        for place, source, member in places(behind.sources):
+            drawn = source.rank_of_state[member].astype(ranks[place].dtype)
+            seen = [ranks[place] if turn == most else drawn[states[turn, source.number]] for turn in turns]
+            found[place] = np.concatenate(seen)
+        return found
+
+
+def fit_sample(
+    binned: Iterable[BinnedColumn | None],
+    sources: Mapping[int, RankSource],
+    labels: Values,
+    rows: NDArray[np.int64],
+    recipe: Recipe,
+    *,
+    n_columns: int,
+) -> SampleFit:
+    """Fit what lies behind noised columns to a sample, and choose on it what trees are grown on.
+
+    Parameters
+    ----------
+    binned : iterable of BinnedColumn or None
+        None where a column is noised.
+    sources : mapping of int to RankSource
+        The noised columns, by number.
+    labels : ndarray of float64, shape (n_sampled,)
+    rows : ndarray of int64, shape (n_sampled,)
+        Their numbers in the whole table.
+    recipe : Recipe
+    n_columns : int
+    """
+    nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
+    table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
+    noised, every = Noised(table, tuple(sources), tuple(sources.values())), np.arange(len(labels))
+    comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
+    own = OwnScores.fit(noised, labels, every, rows % FOLDS, recipe, rng=rng)
+    scores = own.of(table, rows % FOLDS)
+    evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
+    behind, seed = imputed(noised, evidence, every, rng=rng), int(rng.integers(2**62))
+    states = behind.draw(evidence, MOST_DRAWS, seed=seed)
+    blind = behind.draw(evidence, N_SCORED, with_label=False, seed=seed + 1)
+    weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
+    drawn = noised, behind.sources, states, blind, labels, weights
+    choice, share = choose(*drawn, recipe.brief(FEW_ROUNDS), None, rng=comparing)
+    fit = choice, share, behind, own, table, noised.numbers, labels, scores, recipe.n_classes
+    return SampleFit(*fit, seed)

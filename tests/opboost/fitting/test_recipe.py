@@ -1,0 +1,79 @@
+"""How trees on noised columns are grown: parameters that suit noise, brief trials, and scores in bins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.fitting.recipe import CALM, Recipe, calmed, no_versions, raw_scores
+from opboost.trees.binning import BinnedTable, bin_values
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.constraints import Constraints
+from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+OWN = BoostingParameters(n_estimators=7, max_depth=9, learning_rate=0.5, subsample=0.9)
+
+
+def recipe(loss: Loss, **parameters: Any) -> Recipe:
+    return Recipe(BoostingParameters(**parameters), loss, Constraints.none(2), 0)
+
+
+@pytest.mark.parametrize(
+    ("left_open", "changed"),
+    [
+        ((), ()),
+        (("max_depth",), ("max_depth",)),
+        (("n_estimators",), ()),
+        (("learning_rate", "subsample"), ("subsample",)),
+        (("n_estimators", "learning_rate"), ("n_estimators", "learning_rate")),
+        (tuple(CALM), tuple(CALM)),
+    ],
+)
+def test_what_is_left_open_is_calmed_and_rounds_only_with_their_rate(
+    left_open: tuple[str, ...], changed: tuple[str, ...]
+) -> None:
+    assert calmed(OWN, left_open) == replace(OWN, **{name: CALM[name] for name in changed})
+
+
+@pytest.mark.parametrize(
+    ("given", "brief"),
+    [
+        ({"n_estimators": 20, "learning_rate": 0.1, "max_depth": 3}, (20, 0.1, 3)),
+        ({"n_estimators": 200, "learning_rate": 0.03, "max_depth": 6}, (60, 0.1, 4)),
+        ({"n_estimators": 600, "learning_rate": 0.1, "max_depth": 0, "max_leaves": 9}, (60, 0.15, 4)),
+        ({"n_estimators": 100, "learning_rate": 0.4, "max_depth": 2}, (60, 0.4, 2)),
+    ],
+)
+def test_trials_are_brief_flat_and_learn_as_much_faster(given: dict[str, Any], brief: tuple[int, float, int]) -> None:
+    found = recipe(SquaredError(), **given).brief().parameters
+    assert (found.n_estimators, found.learning_rate, found.max_depth) == pytest.approx(brief)
+    assert found.max_leaves == 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "n_classes", "width"), [(SquaredError(), 0, 1), (Logistic(), 2, 1), (Softmax(3), 3, 3), (Ordinal(4), 4, 4)]
+)
+def test_labels_are_compared_as_numbers_or_class_by_class(loss: Loss, n_classes: int, width: int) -> None:
+    labels = np.array([0.0, 1.0, 1.0, 0.0])
+    assert recipe(loss).n_classes == n_classes
+    assert recipe(loss).targets(labels).shape == (4, width)
+    assert recipe(loss).targets(labels)[:, -1 if width == 1 else 1].tolist() == labels.tolist()
+
+
+def test_scores_of_trees_are_base_scores_and_what_each_tree_adds() -> None:
+    draw = np.random.default_rng(0)
+    table = BinnedTable.of([bin_values(column, max_bin=16) for column in draw.random((2, 300))])
+    grown: list[int] = []
+    of = replace(recipe(Softmax(3), n_estimators=4, max_depth=2), watch=lambda: grown.append(1))
+    trees, base_scores = of.grow(table, draw.integers(0, 3, 300).astype(float), np.ones(300))
+    assert (len(trees), len(grown)) == (12, 4)
+    nothing, start = no_versions(300), np.zeros(3)
+    (whole,) = raw_scores(table, trees, base_scores, nothing)
+    (first,), (rest,) = (raw_scores(table, some, start, nothing) for some in (trees[:6], trees[6:]))
+    np.testing.assert_allclose(whole, base_scores[:, None] + first + rest, atol=1e-5)
+    assert whole.std(axis=1).min() > 0

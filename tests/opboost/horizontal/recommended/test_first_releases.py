@@ -1,0 +1,45 @@
+"""What is released before the trees: first scores with the number of records, and the range of most labels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
+from opboost.horizontal.recommended.plan import TrainingPlan
+from opboost.rng import seeded
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+DELTA = 1e-6
+
+
+def test_first_scores_are_means_and_shares_with_their_count() -> None:
+    labels = np.array([1.0, -1.0, 0.5, 0.5])
+    scores, n_records = first_score_of_numbers(labels, std=0.0, rng=seeded(0))
+    assert scores == pytest.approx([0.25], abs=1e-5)
+    assert n_records == pytest.approx(4.0)
+    classes = np.repeat(np.eye(3), [1, 2, 5], axis=1)
+    scores, n_records = first_scores_of_classes(classes, std=0.0, rng=seeded(0))
+    assert np.exp(scores) == pytest.approx([1 / 8, 2 / 8, 5 / 8])
+    assert n_records == 8.0
+    scores, _ = first_scores_of_classes(classes[:2], std=0.0, rng=seeded(0))
+    assert scores == pytest.approx([math.log(2)])
+
+
+@pytest.mark.parametrize("width", [1, 10, 100])
+def test_the_range_of_most_numbers_is_found_between_bounds_that_are_far_too_wide(width: float) -> None:
+    labels = np.random.default_rng(0).normal(0.3, 0.2, 5000)
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=True, counted=1.0)
+    found = number_range(labels, (-width, width), mu=plan.mu, std=plan.labels_std, rng=seeded(1))
+    assert found.lower < 0 < 0.6 < found.upper
+    assert found.upper - found.lower <= max(2.0, width)
+
+
+def test_no_numbers_and_no_records_leave_a_range() -> None:
+    found = number_range(np.empty(0), (0.0, 2.0), mu=0.1, std=5.0, rng=seeded(0))
+    assert 0.0 <= found.lower < found.upper <= 2.0
+    assert found.deviation >= 0

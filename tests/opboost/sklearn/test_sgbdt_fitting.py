@@ -1,0 +1,68 @@
+"""Parameters of the S-GBDT estimators, and records that arrive later."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import numpy as np
+import pytest
+
+from opboost import SGBDTClassifier, SGBDTRegressor
+from opboost.errors import AccountError, DataError, ParameterError
+from tests.support.ages import BOUNDS, frame
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_classes_can_be_said_beforehand_and_others_are_refused():
+    X, _ = frame()
+    settings = {"bounds": BOUNDS, "epsilon": 5.0, "random_state": 0, "use_filter": True, "n_estimators": 5}
+    model = SGBDTClassifier(**settings).partial_fit(X, np.zeros(200, int), classes=[0, 1])
+    assert model.partial_fit(X, np.ones(200, int)).predict(X).max() <= 1
+    with pytest.raises(DataError, match="labels beyond the classes"):
+        model.partial_fit(X, np.full(200, 2))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epsilon", 0.0),
+        ("epsilon", -1.0),
+        ("epsilon", math.nan),
+        ("epsilon", "much"),
+        ("epsilon", True),
+        ("label_bounds", (3, 3)),
+        ("label_bounds", 7),
+        ("label_bounds", (0, math.inf)),
+        ("mode", "loose"),
+        ("random_state", -1),
+        ("n_estimators", -1),
+        ("max_depth", 1.5),
+        ("max_grad", 0.0),
+        ("max_leaf", math.inf),
+        ("reg_lambda", -1.0),
+        ("leaf_noise", "some"),
+        ("max_cells", 1),
+    ],
+)
+def test_a_parameter_out_of_range_is_refused(name, value):
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, name: value}
+    with pytest.raises(ParameterError, match="grid needs between" if name == "max_cells" else rf"^{name} must be"):
+        SGBDTRegressor(**settings).fit(*frame())
+
+
+def test_a_copy_has_no_accounts_of_its_records_and_trains_no_further() -> None:
+    X, y = frame()
+    model = SGBDTRegressor(bounds=BOUNDS, label_bounds=(0, 10), epsilon=1.0, random_state=0, n_estimators=2).fit(X, y)
+    again = copy.deepcopy(model)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(AccountError, match="nothing was released"):
+        again.partial_fit(X, y)
+
+
+def test_more_trees_than_were_paid_for_need_the_filter() -> None:
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, "n_extra_estimators": 3, "n_estimators": 2}
+    with pytest.raises(ParameterError, match="n_extra_estimators needs the filter"):
+        SGBDTRegressor(**settings, use_filter=False).fit(*frame())
+    assert len(SGBDTRegressor(**settings).fit(*frame()).model_.trees) == 5
