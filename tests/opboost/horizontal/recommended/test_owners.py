@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
+from tests.support.digests import digest
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -32,8 +34,10 @@ ROOT = np.zeros(1, np.int32)
 DELTA = 1e-6
 
 
-def recipe(n_classes: int, n_honest: int | None = 2, **changes: Any) -> RecommendedAmongOwners:
-    bounds = (0.0, 1.0) if n_classes else (-6.0, 4.0)
+def recipe(
+    n_classes: int, n_honest: int | None = 2, bounds: tuple[float, float] = (-6.0, 4.0), **changes: Any
+) -> RecommendedAmongOwners:
+    bounds = (0.0, 1.0) if n_classes else bounds
     task = PublicTask(("a", "b", "c"), GRID, sum(bounds) / 2, (bounds[1] - bounds[0]) / 2, 2.0, True, n_classes > 0)
     settings = {"delta": DELTA, "n_records": 900, "sizes": (4, 2)}
     return recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **{**settings, **changes})
@@ -129,7 +133,7 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
         tells = [[score] * (n_classes if n_classes > 2 else 1) for score in (0.0, 16.0)]
         tells += [[-16.0, 16.0, *[-16.0] * (n_classes - 2)]] if n_classes > 2 else [[-16.0]]
     else:
-        tells = [[-1.0, 1.0, 1.0, 0.0], [0.1, 0.2, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
+        tells = [[-1.0, 1.0, 1.0, 0.0], [0.125, 0.25, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
     found = [
         spent(of, change(one_record_rows(of, record, label)), told)
         for (record, label), told in itertools.product(records, tells)
@@ -143,6 +147,28 @@ def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int
     account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
     assert 0.9 * account < worst(of) <= account * (1 + 1e-9)
     assert account == pytest.approx(of.plan.mu**2, rel=1e-6)
+
+
+SPECIAL = (-64.0, -1.0, -0.125, -5e-324, 0.0, 5e-324, 1e-300, 0.125, 1.0, 64.0)
+
+
+def test_no_range_that_a_coordinator_tells_has_a_record_move_more() -> None:
+    """The broken twin takes any range: divided by half of the least number, which is 0, a label is no number."""
+    of, most = recipe(0, bounds=(-1.0, 1.0)), 0.0
+    for lower, upper in itertools.product(SPECIAL, SPECIAL):
+        told = [lower, upper, 1.0, 0.0]
+        with suppress(AccountError):
+            of.rounds.check(told)
+            most = max(most, spent(of, one_record_rows(of, (0.3, 5.0, 1.0), 0.0), told))
+    budget = sum(one.mu**2 for one in of.noise.releases if isinstance(one, SkellamRounds))
+    assert 0.5 * budget < most <= budget * (1 + 1e-9)
+    rows = one_record_rows(of, (0.3, 5.0, 1.0), 0.0)
+    for value in (0.0, 5e-324, 1.0):
+        rows.start_tree(0)
+        rows.finish_tree(tree_of([], np.array([value]), GRID.axes))
+    rows.start_tree(0)
+    with np.errstate(all="ignore"):
+        assert abs(rows.totals(ROOT)).max() > 2**62
 
 
 class Doubled(RoundRows):
@@ -274,14 +300,22 @@ def test_questions_that_a_round_does_not_have_are_refused() -> None:
 
 def test_ranges_and_units_that_nothing_can_be_scaled_by_are_refused() -> None:
     rounds = recipe(0).rounds
-    with pytest.raises(AccountError, match="range of labels that was told is empty"):
-        rounds.range_of([0.5, 0.5])
+    for told in ([0.5, 0.5], [0.5, 0.6], [-64.0, 64.0], [-1.0, 1.1], [0.0, 5e-324], [math.nan, 1.0]):
+        with pytest.raises(AccountError, match="has no cell in the bounds"):
+            rounds.check(told)
     for unit in (0.0, 2.0, math.nan):
         with pytest.raises(AccountError, match="bound of gradients"):
-            rounds.start([-1.0, 1.0, unit, 0.0])
+            rounds.check([-1.0, 1.0, unit])
     holder = start(recipe(0), 2)
-    with pytest.raises(AccountError, match="is empty"):
-        holder.finish_tree(tree_of([], np.array([-1.0]), GRID.axes))
+    for wrong, words in ((-1.0, "has no cell"), (0.0, "bound of gradients")):
+        before = digest(holder)
+        with pytest.raises(AccountError, match=words):
+            holder.finish_tree(tree_of([], np.array([wrong]), GRID.axes))
+        assert digest(holder) == before
+        holder.finish_tree(tree_of([], np.array([0.5]), GRID.axes))
+        holder.start_tree(0)
+    with pytest.raises(ParameterError, match="no finite scores"):
+        recipe(0, bounds=(-1e307, 1e307))
     with pytest.raises(ParameterError, match="at least 16 cells"):
         FirstRounds(grid=PublicGrid([(0, 1)], 8), label_bounds=(0, 1), n_classes=2, plan=rounds.plan)
 
