@@ -34,12 +34,12 @@ N_PARTS = 3
 OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
-# inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
+# inside training rows of nine tables together; `docs/architecture/noise.md` has what leaving one out says.
 SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
-# Held-out rows see little of effects that are narrower than the noise, but all harm: by so much, relatively, trees on
-# draws may be behind those on the own columns while no more rows than these count.
+# Held-out rows see little of effects that are narrower than the noise, but all harm: unless trees on draws are behind
+# those on the own columns by so much, relatively, no more rows than these speak for a share below what is expected.
 _HARM, _COUNTED_ROWS = 0.005, 300
 
 # Share below which the passive columns are left out, and how much more of trees on released codes exact ones bear than
@@ -175,11 +175,15 @@ def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
 
 def _most_likely(shares: Values, errors: Values) -> int:
     """Which share, of 0 and others, is most likely, given each row's errors and what is expected of shares."""
-    means, n_rows = errors.mean(axis=1), errors.shape[1]
-    if means[np.abs(shares - 1).argmin()] <= (1 + _HARM) * means[0]:
-        n_rows = min(n_rows, _COUNTED_ROWS)
-    misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
-    return int(misfits.argmin())
+    means = errors.mean(axis=1)
+
+    def best(n_rows: int) -> int:
+        misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+        return int(misfits.argmin())
+
+    if means[np.abs(shares - 1).argmin()] > (1 + _HARM) * means[0]:
+        return best(errors.shape[1])
+    return max(best(errors.shape[1]), best(min(errors.shape[1], _COUNTED_ROWS)))
 
 
 def _open_share(states: States) -> float:

@@ -244,7 +244,7 @@ class _Growth:
 
     def _choose(self, children: Children, depth: int) -> BestCuts:
         limits = self._columns.sampled(children.limits, depth, len(children.totals))
-        return self._splitter.choose(replace(children, limits=limits))
+        return self._splitter.choose(children if limits is children.limits else replace(children, limits=limits))
 
     def _ask(self, nodes: Nodes, *, n_kept: int, depth: int) -> Sums:
         """The nodes' histograms, and room for more behind them."""

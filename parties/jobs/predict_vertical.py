@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -46,6 +46,48 @@ from protocols.transport.channel import Channel
 _NOTE = "predicting.json"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is scored, by which model and how."""
+
+    path: Path
+    run: ActiveRun
+    folder: RunFolder
+    model: JointModel
+    schema: TableSchema
+    ignore: Sequence[str]
+    source: Path
+    ids: Path | None
+    mode: str
+    out: Path | str | None
+    reasons: int
+    insecure: bool
+    terminal: Terminal
+
+    @property
+    def note(self) -> dict[str, str]:
+        """What tells the request from others, while it is not done."""
+        return {"of": str(self.source), "ids": str(self.ids), "mode": self.mode, "out": str(self.out)}
+
+    @property
+    def is_desensitized(self) -> bool:
+        return self.mode == "desensitized"
+
+    def note_caveats(self, log: RunLog) -> None:
+        """Log what speaks against these records, and what limits their predictions."""
+        if self.source == self.run.data and self.mode == "routed":
+            log.step(
+                "training records",
+                f"these are records of {self.source.name}, which the model was trained on: passive parties refuse "
+                "exact answers about those that were released, unless they allow them; give others with --data",
+            )
+        note_caveat(self.model, log, desensitized=self.is_desensitized)
+
+    def note_written(self, log: RunLog, n_rows: int, name: str) -> None:
+        """Log where the predictions are."""
+        log.step("predicted", f"wrote {n_rows} predictions ({self.mode}) to {name}", records=n_rows)
+
+
 def predict_active(
     path: Path,
     *,
@@ -73,64 +115,63 @@ def predict_active(
     model = folder.load_joint_model()
     check_schema_of_model(schema, folder.path, model.ensemble)
     run.reveal.check(model.ensemble.loss)
-    evaluate: Evaluation = Ensemble.predict
     if reasons:
         check_reasons(model.ensemble, run.reveal)
-        evaluate = predicted_and_explained
-    source = data or run.data
+    request = _Request(
+        path=path,
+        run=run,
+        folder=folder,
+        model=model,
+        schema=schema,
+        ignore=ignore,
+        source=data or run.data,
+        ids=ids,
+        mode=mode,
+        out=out,
+        reasons=reasons,
+        insecure=insecure,
+        terminal=terminal,
+    )
     # What partitions are not scored for by themselves, one machine does.
     needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
-    if is_partitioned(run, source) and not needs_whole:
-        return _predict_partitions(
-            run,
-            folder,
-            model,
-            schema,
-            ignore,
-            source=source,
-            ids=ids,
-            desensitized=mode == "desensitized",
-            out=out,
-            insecure=insecure,
-            terminal=terminal,
-        )
-    known = _with_passive_columns(schema, model) if mode == "local" else schema
-    with showing_misfits(source, known):
-        table = _records(run, source, known, ignore, ids)
-        own = model_inputs(table, schema)
-    request = {"of": str(source), "ids": str(ids), "mode": mode, "out": str(out)}
+    if is_partitioned(run, request.source) and not needs_whole:
+        return _predict_partitions(request)
+    return _predict_table(request, scored, overwrite=overwrite, append=append)
+
+
+def _predict_table(
+    request: _Request, scored: Callable[[Mapping[str, float]], None], *, overwrite: bool, append: bool
+) -> Path | str:
+    """Score the records of a file; returns where the predictions are."""
+    run, folder, model, schema = request.run, request.folder, request.model, request.schema
+    table = _records(request)
+    own = model_inputs(table, schema)
     # What an earlier process of the same request wrote before it was killed is written again.
-    overwrite = overwrite or (not append and _is_noted(folder, request))
-    target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
+    overwrite = overwrite or (not append and _is_noted(folder, request.note))
+    target = Destination.of(request.out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
     with ExitStack() as stack:
         stack.push(partial(_forget, folder.path / _NOTE))
-        stack.enter_context(reporting_afterwards(path, run, terminal))
-        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
-        if data is None and mode == "routed":
-            log.step(
-                "training records",
-                f"these are records of {source.name}, which the model was trained on: passive parties refuse exact "
-                "answers about those that were released, unless they allow them; give others with --data",
-            )
-        note_caveat(model, log, desensitized=mode == "desensitized")
-        if mode == "local":
+        stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
+        log = stack.enter_context(logged(folder, request.terminal, path=request.path, run=run))
+        request.note_caveats(log)
+        evaluate: Evaluation = predicted_and_explained if request.reasons else Ensemble.predict
+        if request.mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
-            channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
-            asked = names_to_ask(table)
-            predictions, status = _ask(run, model, asked, own, channels, log, mode=mode, evaluate=evaluate)
+            channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
+            predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=evaluate)
         explained = pd.DataFrame(index=range(table.n_rows))
-        if reasons:
-            explained = reason_table(model.ensemble, predictions[:, 1:], reasons)
+        if request.reasons:
+            explained = reason_table(model.ensemble, predictions[:, 1:], request.reasons)
             predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
-        folder.write_json(_NOTE, request)
+        folder.write_json(_NOTE, request.note)
         target.write(with_parts(written.join(explained), schema.id_columns))
-        log.step("predicted", f"wrote {len(written)} predictions ({mode}) to {target.name}", records=len(written))
+        request.note_written(log, len(written), target.name)
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
-            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, mode))
+            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, request.mode))
         _note_unanswered(status, log, target.name)
     return target.place
 
@@ -150,27 +191,25 @@ def _forget(note: Path, error: type[BaseException] | None, *_: object) -> None:
 
 
 def _ask(
-    run: ActiveRun,
-    model: JointModel,
+    request: _Request,
     ids: pd.Index,
     own: Mapping[str, Values],
     channels: Sequence[Channel],
     log: RunLog,
     *,
-    mode: str,
     evaluate: Evaluation,
 ) -> tuple[Values, Statuses]:
     """Score records with the passive parties' answers, in batches that outlast a lost connection."""
     ask = partial(
         predict_jointly,
-        model,
+        request.model,
         ids,
         own,
         channels,
-        party=run.party,
-        run_id=run.run_id,
-        desensitized=mode == "desensitized",
-        reveal=run.reveal.words(),
+        party=request.run.party,
+        run_id=request.run.run_id,
+        desensitized=request.is_desensitized,
+        reveal=request.run.reveal.words(),
         progress=log.progress,
         evaluate=evaluate,
         finished=FinishedBatches(),
@@ -178,42 +217,36 @@ def _ask(
     return with_restarts(channels, ask, log)
 
 
-def _records(run: ActiveRun, source: Path, schema: TableSchema, ignore: Sequence[str], ids: Path | None) -> PartyTable:
+def _records(request: _Request) -> PartyTable:
     """The records to score: all of a file, or those that a list names."""
-    align = run.align
-    table = read_keyed(source, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
-    return table if ids is None else select(table, ids, source)
+    schema, source, align = request.schema, request.source, request.run.align
+    if request.mode == "local":
+        schema = _with_passive_columns(schema, request.model)
+    with showing_misfits(source, schema):
+        table = read_keyed(source, schema, align.keys, ignore=request.ignore, duplicates=align.duplicates)
+        table = table if request.ids is None else select(table, request.ids, source)
+        # Cells that do not fit are found here.
+        model_inputs(table, request.schema)
+    return table
 
 
-def _predict_partitions(
-    run: ActiveRun,
-    folder: RunFolder,
-    model: JointModel,
-    schema: TableSchema,
-    ignore: Sequence[str],
-    *,
-    source: Path,
-    ids: Path | None,
-    desensitized: bool,
-    out: Path | str | None,
-    insecure: bool,
-    terminal: Terminal,
-) -> Path | str:
+def _predict_partitions(request: _Request) -> Path | str:
     """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
-    target = Path(out or folder.path / "predictions")
+    run, model, out = request.run, request.model, request.out
+    target = Path(out or request.folder.path / "predictions")
     if target.exists() or "://" in str(out):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
+    columns = request.schema, request.ignore
     with ExitStack() as stack:
-        scorer = stack.enter_context(scorable_partitions(run, source, schema, ignore, model.ensemble, ids))
-        log = stack.enter_context(logged(folder, terminal))
-        note_caveat(model, log, desensitized=desensitized)
-        channels = list(stack.enter_context(open_connections(run, insecure))(log).values())
+        scorer = stack.enter_context(scorable_partitions(run, request.source, *columns, model.ensemble, request.ids))
+        log = stack.enter_context(logged(request.folder, request.terminal))
+        note_caveat(model, log, desensitized=request.is_desensitized)
+        channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=desensitized, progress=log.progress)
-        mode = "desensitized" if desensitized else "routed"
-        log.step("predicted", f"wrote {len(status)} predictions ({mode}) to {target.name}", n_rows=len(status))
+            status = scorer.score(asking, target, desensitized=request.is_desensitized, progress=log.progress)
+        request.note_written(log, len(status), target.name)
         _note_unanswered(status, log, target.name)
     return target
 

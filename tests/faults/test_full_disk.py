@@ -105,7 +105,7 @@ def prepare(sites: Any, method: str) -> Any:
         site.run["align"] = {"method": method}
         site.run["held_out"] = 0.2
     sites.bank.run["model"] |= {"validation_fraction": 0.2, "seed": 1}
-    sites.bank.run["correct_noise"] = True
+    sites.bank.run["correct_noise"] = method == "psi"
     sites.shop.run["share_thresholds"] = True
     return sites
 

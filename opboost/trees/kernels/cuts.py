@@ -18,6 +18,9 @@ from opboost.trees.kernels.packing import OPTIONS, bits_of_float, float_of
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
 
+# No child's Hessian is zero: all that are not are many steps of a grid, hence larger than the smallest normal float64.
+_LEAST_WEIGHT = float(np.finfo(np.float64).tiny)
+
 
 @njit(parallel=True, **OPTIONS)
 def best_cuts(
@@ -135,20 +138,27 @@ def _left_sums(grads, hessians, is_alone, first_g, first_h, left_g, left_h):
 
 @njit(**OPTIONS)
 def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains):
-    """Score of both children of every cut; minus infinity where one is too light.
-
-    Both take one division, which lasts longer than all else. There is no branch in the loop.
-    """
+    """Score of both children of every cut; minus infinity where one is too light. There is no branch in the loops."""
     reg_lambda, reg_alpha = penalty
-    for cut in range(len(gains)):
-        g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
-        other_g, other_h = total_g - g, total_h - h
-        left, right = max(abs(g) - reg_alpha, 0.0), max(abs(other_g) - reg_alpha, 0.0)
-        weight, other_weight = h + reg_lambda, other_h + reg_lambda
-        share = 1.0 / (weight * other_weight)
-        score = left * left * (other_weight * share) + right * right * (weight * share)
-        is_heavy = (h > 0) & (other_h > 0) & (h >= min_child_weight) & (other_h >= min_child_weight)
-        gains[cut] = score if is_heavy else -np.inf
+    least = max(min_child_weight, _LEAST_WEIGHT)
+    if reg_alpha == 0:
+        for cut in range(len(gains)):
+            g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+            gains[cut] = _score_of_children(g, total_g - g, h, total_h - h, reg_lambda, least)
+    else:
+        for cut in range(len(gains)):
+            g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+            left, right = max(abs(g) - reg_alpha, 0.0), max(abs(total_g - g) - reg_alpha, 0.0)
+            gains[cut] = _score_of_children(left, right, h, total_h - h, reg_lambda, least)
+
+
+@njit(**OPTIONS)
+def _score_of_children(left, right, h, other_h, reg_lambda, least):
+    """Score of two children, whose gradients are `left` and `right`; both take one division, the slowest step."""
+    weight, other_weight = h + reg_lambda, other_h + reg_lambda
+    share = 1.0 / (weight * other_weight)
+    score = left * left * (other_weight * share) + right * right * (weight * share)
+    return score if (h >= least) & (other_h >= least) else -np.inf
 
 
 @njit(**OPTIONS)

@@ -48,6 +48,8 @@ def divide_rows(bins, rows, gradients, begins, ends, columns, goes_left, middles
     middles[:] = begins
     for block in range(len(nodes)):
         middles[nodes[block]] += n_left[block]
+    if np.max(ends - begins) <= ROWS:
+        return
     block_starts = np.searchsorted(nodes, np.arange(len(begins) + 1))
     for k in prange(len(begins)):
         if ends[k] - begins[k] > ROWS:

@@ -13,6 +13,13 @@ from opboost.trees.kernels.packing import OPTIONS, grad_of, hess_of
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
 
+# Rows that share all but the lowest bits of their number, so many less the bytes of a bin, are near each other in the
+# table: the bins of four columns take at most 512 KB.
+_NEAR_BITS = 18
+
+# Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
+_PACKED_SUMS = 1 << 15
+
 
 def build_histograms(
     bins: Bins,
@@ -30,7 +37,8 @@ def build_histograms(
     gradients are in the order of the table.
 
     Every thread takes an equal share of the rows, in the order of the nodes. Of a node that two threads share, the
-    second one's sums are kept beside `out` and added at the end.
+    second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one part of the
+    table to the next and takes the rows of all nodes there, whose bins lie in the same lines of the cache.
     """
     # Asked for inside the loop, the number of threads would keep the compiled code out of the cache.
     _build_histograms(bins, rows, gradients, begins, ends, offsets, block, get_num_threads(), out)
@@ -38,61 +46,116 @@ def build_histograms(
 
 @njit(parallel=True, **OPTIONS)
 def _build_histograms(bins, rows, gradients, begins, ends, offsets, block, n_threads, out):
-    n_nodes = len(begins)
-    starts = np.zeros(n_nodes + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(ends - begins)
-    width = np.max(offsets[1:] - offsets[:-1])
     beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
-    shared = np.full(n_threads, -1)
+    shared = np.empty(n_threads, dtype=np.int64)
     for thread in prange(n_threads):
-        first, last = starts[n_nodes] * thread // n_threads, starts[n_nodes] * (thread + 1) // n_threads
-        sums = np.zeros((4, width), dtype=np.int64)
-        for column in range(0, len(bins), 4):
-            for node in range(n_nodes):
-                begin, end = max(starts[node], first), min(starts[node + 1], last)
-                if begin >= end:
-                    continue
-                target = out[node]
-                if begin > starts[node]:
-                    shared[thread] = node
-                    target = beside[thread - 1]
-                shift = begins[node] - starts[node]
-                _sum_columns(bins, column, rows, gradients, begin + shift, end + shift, offsets, block, sums, target)
+        shared[thread] = _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_threads, beside, out)
     for thread in range(n_threads):
         if shared[thread] >= 0:
             out[shared[thread]] += beside[thread - 1]
 
 
 @njit(**OPTIONS)
-def _sum_columns(bins, column, rows, gradients, begin, end, offsets, block, sums, out):
-    """Add ``rows[begin:end]`` to the histograms of four neighbouring columns; `sums` is zero before and after.
+def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_threads, beside, out):
+    """Sum a thread's share of the rows; returns the node that an earlier share has a part of, or -1.
 
-    Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
-    than four columns are left, the last one fills the places, and what it gets there is thrown away.
+    The sums of that node go to ``beside[thread - 1]``, those of the others to `out`.
     """
-    n_columns, last = len(bins), len(bins) - 1
-    column0, column1 = bins[column], bins[min(column + 1, last)]
-    column2, column3 = bins[min(column + 2, last)], bins[min(column + 3, last)]
-    for first in range(begin, end, block):
-        here = slice(first, min(first + block, end))
-        some = gradients[here]
-        if len(rows):
-            _add_block(column0, column1, column2, column3, rows[here], some, sums[0], sums[1], sums[2], sums[3])
-        else:
-            _add_run(
-                column0[here], column1[here], column2[here], column3[here], some, sums[0], sums[1], sums[2], sums[3]
+    n_nodes, width = len(begins), np.max(offsets[1:] - offsets[:-1])
+    starts = np.zeros(n_nodes + 1, dtype=np.int64)
+    starts[1:] = np.cumsum(ends - begins)
+    first, last = starts[n_nodes] * thread // n_threads, starts[n_nodes] * (thread + 1) // n_threads
+    n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
+    packed, room = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.int64)
+    near_bits, shared = np.uint32(_NEAR_BITS - bins.itemsize), -1
+    for low in range(0, n_nodes, n_together):
+        high = min(low + n_together, n_nodes)
+        firsts, lasts = begins[low:high].copy(), ends[low:high].copy()
+        for node in range(low, high):
+            # What lies before and behind the share is left out.
+            firsts[node - low] += max(first - starts[node], 0)
+            lasts[node - low] -= max(starts[node + 1] - last, 0)
+            if starts[node] < first < starts[node + 1] and first < last:
+                shared = node
+        pieces, some = _pieces(rows, firsts, lasts, near_bits), out[low:high]
+        for column in range(0, len(bins), 4):
+            _sum_columns(
+                bins, column, rows, gradients, pieces, offsets, block, packed, room, shared - low, beside, thread, some
             )
-        for k in range(4):
-            if column + k < n_columns:
-                here, there = offsets[column + k], offsets[column + k + 1]
-                _take_apart(sums[k, : there - here], out[0, here:there], out[1, here:there])
-            else:
-                sums[k] = 0
+    return shared
 
 
 @njit(**OPTIONS)
-def _add_run(column0, column1, column2, column3, gradients, sums0, sums1, sums2, sums3):
+def _pieces(rows, firsts, lasts, near_bits):
+    """Cut the nodes' rows into pieces that are near each other in the table: node, begin, end, by place in the table.
+
+    Pieces of several nodes whose rows are near each other follow one another: all read the same bins from the cache.
+    """
+    n_pieces = np.int64(0)
+    for node in range(len(firsts)):
+        begin = firsts[node]
+        while begin < lasts[node]:
+            begin = _end_of_piece(rows, begin, lasts[node], near_bits)
+            n_pieces += 1
+    nodes, begins, ends, areas = np.empty((4, n_pieces), dtype=np.int64)
+    piece = 0
+    for node in range(len(firsts)):
+        begin = firsts[node]
+        while begin < lasts[node]:
+            end = _end_of_piece(rows, begin, lasts[node], near_bits)
+            nodes[piece], begins[piece], ends[piece] = node, begin, end
+            areas[piece] = rows[begin] >> near_bits if len(rows) else 0
+            begin = end
+            piece += 1
+    order = np.argsort(areas, kind="mergesort")
+    return nodes[order], begins[order], ends[order]
+
+
+@njit(**OPTIONS)
+def _end_of_piece(rows, begin, last, near_bits):
+    if len(rows) == 0:
+        return last
+    area, end = rows[begin] >> near_bits, begin + 1
+    while end < last and rows[end] >> near_bits == area:
+        end += 1
+    return end
+
+
+@njit(**OPTIONS)
+def _sum_columns(bins, column, rows, gradients, pieces, offsets, block, packed, room, shared, beside, thread, out):
+    """Add pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
+
+    Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
+    than four columns are left, the last one fills the places, and what it gets there is thrown away. ``room[node]`` is
+    how many more rows fit a node's packed sums.
+    """
+    last = len(bins) - 1
+    columns = bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)]
+    room[:] = block
+    nodes, firsts, lasts = pieces
+    for piece in range(len(nodes)):
+        node, begin = nodes[piece], firsts[piece]
+        while begin < lasts[piece]:
+            if room[node] == 0:
+                _take_columns_apart(packed[node], column, offsets, beside[thread - 1] if node == shared else out[node])
+                room[node] = block
+            here = slice(begin, min(begin + room[node], lasts[piece]))
+            if len(rows):
+                _add_block(columns, rows[here], gradients[here], packed[node])
+            else:
+                _add_run(columns, here, gradients[here], packed[node])
+            room[node] -= here.stop - begin
+            begin = here.stop
+    for node in range(len(out)):
+        if room[node] < block:
+            _take_columns_apart(packed[node], column, offsets, beside[thread - 1] if node == shared else out[node])
+
+
+@njit(**OPTIONS)
+def _add_run(columns, here, gradients, packed):
     """The same as `_add_block` for rows that follow one another (a quarter less time)."""
+    column0, column1, column2, column3 = columns[0][here], columns[1][here], columns[2][here], columns[3][here]
+    sums0, sums1, sums2, sums3 = packed[0], packed[1], packed[2], packed[3]
     for i in range(len(gradients)):
         gradient = gradients[i]
         sums0[column0[i]] += gradient
@@ -102,13 +165,26 @@ def _add_run(column0, column1, column2, column3, gradients, sums0, sums1, sums2,
 
 
 @njit(**OPTIONS)
-def _add_block(column0, column1, column2, column3, rows, gradients, sums0, sums1, sums2, sums3):
+def _add_block(columns, rows, gradients, packed):
+    column0, column1, column2, column3 = columns
+    sums0, sums1, sums2, sums3 = packed[0], packed[1], packed[2], packed[3]
     for i in range(len(rows)):
         row, gradient = rows[i], gradients[i]
         sums0[column0[row]] += gradient
         sums1[column1[row]] += gradient
         sums2[column2[row]] += gradient
         sums3[column3[row]] += gradient
+
+
+@njit(**OPTIONS)
+def _take_columns_apart(packed, column, offsets, out):
+    """Take the packed sums of up to four columns apart, and clear them."""
+    for k in range(4):
+        if column + k < len(offsets) - 1:
+            here, there = offsets[column + k], offsets[column + k + 1]
+            _take_apart(packed[k, : there - here], out[0, here:there], out[1, here:there])
+        else:
+            packed[k] = 0
 
 
 @njit(**OPTIONS)

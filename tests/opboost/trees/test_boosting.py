@@ -84,6 +84,7 @@ def _are_identical(some: list[Tree], others: list[Tree]) -> bool:
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
+@pytest.mark.usefixtures("every_thread")
 @pytest.mark.skipif(numba.config.NUMBA_NUM_THREADS < 2, reason="there is one thread only")
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
 def test_the_number_of_threads_changes_no_bit(loss: Loss) -> None:

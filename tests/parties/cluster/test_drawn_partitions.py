@@ -24,10 +24,12 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import SquaredError
 from opboost.trees.validation import bins_between
 from opboost.vertical import TrainedTrees
+from parties.cluster.dask_cluster import cluster
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
+from parties.config.cluster_section import DaskSection
 
-distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
+pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
 
 if TYPE_CHECKING:
@@ -65,7 +67,7 @@ class Case:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as found:
+    with cluster(DaskSection(workers=2)) as found:
         yield found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -12,53 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.errors import AccountError, ParameterError
-from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
-from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.recommended.first_rounds import FirstRounds
-from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
+from opboost.errors import AccountError
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.round_rows import RoundRows
-from opboost.horizontal.rows.client_rows import SummedClients
-from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.privacy.accounting import by_skellam
 from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
-from tests.support.digests import digest
+from tests.support.recommended_owners import GRID, ROOT, THIRDS, recipe, records_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-GRID = PublicGrid([(0.0, 1.0), (0.0, 100.0), (0.0, 2.0)], 16, categorical=(2,))
-ROOT = np.zeros(1, np.int32)
-DELTA = 1e-6
-
-
-def recipe(
-    n_classes: int, n_honest: int | None = 2, bounds: tuple[float, float] = (-6.0, 4.0), **changes: Any
-) -> RecommendedAmongOwners:
-    bounds = (0.0, 1.0) if n_classes else bounds
-    task = PublicTask(("a", "b", "c"), GRID, sum(bounds) / 2, (bounds[1] - bounds[0]) / 2, 2.0, True, n_classes > 0)
-    settings = {"delta": DELTA, "n_records": 900, "sizes": (4, 2)}
-    return recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **{**settings, **changes})
-
-
-def table(n_classes: int, n_rows: int = 900) -> tuple[np.ndarray, np.ndarray]:
-    draw = np.random.default_rng(0)
-    X = draw.random((n_rows, 3)) * [1.0, 10.0, 1.0]
-    X[:, 2] = np.floor(3 * X[:, 2])
-    X[::50, 0] = math.nan
-    y = np.nan_to_num(X[:, 0]) + 0.3 * draw.standard_normal(n_rows)
-    return X, np.clip(np.floor(n_classes * y), 0, n_classes - 1) if n_classes else y
-
-
-def trained(of: RecommendedAmongOwners, parts: list[slice]) -> Any:
-    X, y = table(of.rounds.n_classes)
-    holders = [of.rows(X[part], y[part], rng=seeded(100 + i)) for i, part in enumerate(parts)]
-    return of.train(SummedClients(holders), shape_bits=seeded(7), rng=seeded(8))
-
-
-THIRDS = [slice(i, None, 3) for i in range(3)]
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
@@ -70,23 +32,6 @@ def test_three_owners_grow_the_very_model_of_one(n_classes: int) -> None:
     assert one.base_scores.tolist() == three.base_scores.tolist()
     noisy = trained(recipe(n_classes), THIRDS)
     assert [tree.values.tolist() for tree in noisy.trees] != [tree.values.tolist() for tree in one.trees]
-
-
-@pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_first_rounds_learn_scores_range_and_cells(n_classes: int) -> None:
-    """Without noise: shares or the mean as they are, and labels' range in the middle of bounds that are too wide."""
-    of = recipe(n_classes, None)
-    X, y = table(n_classes)
-    task = dataclasses.replace(of.task, epsilon=math.inf)
-    model = trained(
-        recommended_among_owners(task, n_classes=n_classes, delta=DELTA, n_records=900, n_honest=None, sizes=(0, 2)),
-        THIRDS,
-    )
-    predicted = model.predict(X)
-    if n_classes > 2:
-        assert predicted[0] == pytest.approx(np.bincount(y.astype(int)) / len(y))
-    else:
-        assert predicted[0] == pytest.approx(y.mean(), abs=2e-3)
 
 
 def one_record_rows(of: RecommendedAmongOwners, record: tuple[float, ...], label: float) -> RoundRows:
@@ -219,35 +164,9 @@ def test_shares_of_the_noise_are_drawn_for_every_released_number_and_no_other(
     assert [2 * variance for variance, _ in drawn[len(expected) :]] == pytest.approx(last.variances[:2] * (4 * K))
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 26])
-@pytest.mark.parametrize("epsilon", [0.01, 0.1, 1.0, 8.0])
-def test_the_noise_in_shares_costs_the_budget_and_no_more(n_classes: int, epsilon: float) -> None:
-    task = dataclasses.replace(recipe(n_classes).task, epsilon=epsilon)
-    of = recommended_among_owners(task, n_classes=n_classes, delta=DELTA, n_records=20_000, n_honest=2)
-    promise = of.guarantee(is_secure=True)
-    assert 0.999 * epsilon < promise.epsilon <= epsilon
-    assert promise.certified
-    assert [one.epsilon for one in promise.weaker] == [epsilon_of_shares(of.noise, 1, delta=DELTA)]
-    central = recommended_among_owners(task, n_classes=n_classes, delta=DELTA, n_records=20_000, n_honest=None)
-    assert of.noise.multiplier == pytest.approx(central.noise.multiplier, rel=0.02 if epsilon > 1 else 1e-3)
-    assert "not against the coordinator" in str(central.guarantee(is_secure=True))
-    one_more = (*of.noise.releases, dataclasses.replace(of.noise.releases[-1], n_rounds=1))
-    assert by_skellam(one_more, DELTA) > epsilon
-
-
-def test_many_columns_are_looked_at_first_and_paid_for() -> None:
-    grid = PublicGrid([(0.0, 1.0)] * 60, 16)
-    task = dataclasses.replace(recipe(2).task, grid=grid, names=tuple(f"x{i}" for i in range(60)))
-    of = recommended_among_owners(task, n_classes=2, delta=DELTA, n_records=20_000, n_honest=2, sizes=(4, 2))
-    assert [release.n_rounds for release in of.noise.releases] == [1, 3, 60, 4]
-    assert of.n_trees == of.tree_rules.n_trees == 4 + 60 + 4
-    assert of.tree_rules.max_depth == 3
-    assert 0.999 * 2 < of.guarantee(is_secure=True).epsilon <= 2
-
-
 def test_a_holder_from_the_same_key_answers_the_same_and_other_rounds_have_other_noise() -> None:
     of = recipe(2)
-    X, y = table(2, 20)
+    X, y = records_of(2, 20)
 
     def answers() -> list[list[int]]:
         holder, found = of.rows(X, y, rng=seeded(1)), []
@@ -265,77 +184,3 @@ def test_a_holder_from_the_same_key_answers_the_same_and_other_rounds_have_other
     first = answers()
     assert first == answers()
     assert first[1] != first[2]
-
-
-def start(of: RecommendedAmongOwners, n_trees: int = 1) -> Any:
-    holder = of.rows(*table(of.rounds.n_classes, 20), rng=seeded(0))
-    for number in range(n_trees):
-        holder.start_tree(number % of.rounds.n_outputs)
-        if number < n_trees - 1:
-            holder.finish_tree(tree_of([], np.zeros(1), GRID.axes))
-    return holder
-
-
-def test_questions_that_a_round_does_not_have_are_refused() -> None:
-    out = np.zeros((1, 2, GRID.axes.n_bins), np.int64)
-    of = recipe(2)
-    with pytest.raises(AccountError, match="does not have; nothing was released"):
-        start(of).add_histograms(ROOT, out)
-    with pytest.raises(AccountError, match="does not have"):
-        start(of, 2).totals(ROOT)
-    for n_trees in (1, 2):
-        twice = start(of, n_trees)
-        ask = twice.totals if n_trees == 1 else lambda nodes, twice=twice: twice.add_histograms(nodes, out)
-        ask(ROOT)
-        with pytest.raises(AccountError, match="does not have"):
-            ask(ROOT)
-    with pytest.raises(AccountError, match="single leaf"):
-        start(of).divide(None)
-    with pytest.raises(AccountError, match="histograms are not in the account"):
-        start(of, of.rounds.n_trees + 1).add_histograms(ROOT, out)
-    assert not out.any() or np.count_nonzero(out) <= 32
-    with pytest.raises(AccountError, match="before this one"):
-        start(of, of.n_trees + 1)
-
-
-def test_ranges_and_units_that_nothing_can_be_scaled_by_are_refused() -> None:
-    rounds = recipe(0).rounds
-    for told in ([0.5, 0.5], [0.5, 0.6], [-64.0, 64.0], [-1.0, 1.1], [0.0, 5e-324], [math.nan, 1.0]):
-        with pytest.raises(AccountError, match="has no cell in the bounds"):
-            rounds.check(told)
-    for unit in (0.0, 2.0, math.nan):
-        with pytest.raises(AccountError, match="bound of gradients"):
-            rounds.check([-1.0, 1.0, unit])
-    holder = start(recipe(0), 2)
-    for wrong, words in ((-1.0, "has no cell"), (0.0, "bound of gradients")):
-        before = digest(holder)
-        with pytest.raises(AccountError, match=words):
-            holder.finish_tree(tree_of([], np.array([wrong]), GRID.axes))
-        assert digest(holder) == before
-        holder.finish_tree(tree_of([], np.array([0.5]), GRID.axes))
-        holder.start_tree(0)
-    with pytest.raises(ParameterError, match="no finite scores"):
-        recipe(0, bounds=(-1e307, 1e307))
-    with pytest.raises(ParameterError, match="at least 16 cells"):
-        FirstRounds(grid=PublicGrid([(0, 1)], 8), label_bounds=(0, 1), n_classes=2, plan=rounds.plan)
-
-
-@pytest.mark.parametrize("n_classes", [0, 4])
-def test_a_copy_of_the_records_answers_on_its_own(n_classes: int) -> None:
-    """As tasks of a cluster do that run again."""
-    of = recipe(n_classes)
-    rows = of.records(*table(n_classes, 30), coins=None)
-    told = iter([-1.0, 1.0, 1.0, 0.0] if not n_classes else [])
-    for _ in range(of.rounds.n_trees):
-        rows.start_tree(0)
-        rows.finish_tree(tree_of([], np.array([next(told, 0.0)]), GRID.axes))
-    rows.start_tree(0)
-    twin = rows.copied()
-    before = twin.totals(ROOT).tolist()
-    rows.finish_tree(tree_of([], np.ones(1), GRID.axes))
-    rows.start_tree(0)
-    assert rows.totals(ROOT).tolist() != before
-    assert twin.totals(ROOT).tolist() == before
-    twin.finish_tree(tree_of([], np.ones(1), GRID.axes))
-    twin.start_tree(0)
-    assert twin.totals(ROOT).tolist() == rows.totals(ROOT).tolist()

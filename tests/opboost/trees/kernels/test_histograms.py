@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.histograms import _build_histograms, build_histograms, sum_nodes
+from opboost.trees.kernels.histograms import IN_ORDER, _build_histograms, _pieces, build_histograms, sum_nodes
 from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
 
 N_VALUE_BINS = np.array([1, 2, 5])
@@ -164,6 +164,46 @@ def test_many_rows_on_every_thread_are_summed_as_by_counting() -> None:
             for part, numbers in ((0, case.grads), (1, case.hessians)):
                 expected = [int(numbers[begin:end][bins == b].sum()) for b in range(N_VALUE_BINS[column] + 1)]
                 assert out[node, part, OFFSETS[column] : OFFSETS[column + 1]].tolist() == expected
+
+
+@settings(max_examples=30, deadline=None)
+@given(SIZES, SEEDS, st.integers(0, 6))
+def test_pieces_hold_every_row_once_and_follow_one_another_through_the_table(
+    sizes: list[int], seed: int, near_bits: int
+) -> None:
+    case = Rows.random(sizes, seed)
+    nodes, begins, ends = _pieces(case.rows, case.begins, case.ends, np.uint32(near_bits))
+    areas = [set((case.rows[begin:end] >> near_bits).tolist()) for begin, end in zip(begins, ends, strict=True)]
+    assert all(len(area) == 1 for area in areas)
+    assert [min(area) for area in areas] == sorted(min(area) for area in areas)
+    for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
+        held = [np.arange(b, e) for b, e in zip(begins[nodes == node], ends[nodes == node], strict=True)]
+        assert sorted(np.concatenate([np.empty(0, int), *held]).tolist()) == list(range(begin, end))
+
+
+def test_rows_in_the_order_of_the_table_are_one_piece() -> None:
+    begins, ends = np.array([0, 5, 5]), np.array([5, 5, 900])
+    found = _pieces(IN_ORDER, begins, ends, np.uint32(3))
+    assert [part.tolist() for part in found] == [[0, 2], [0, 5], [5, 900]]
+
+
+@pytest.mark.usefixtures("every_thread")
+@pytest.mark.parametrize(("n_rows", "n_bins"), [(300_000, 6), (5000, 40_000)], ids=["many areas", "nodes in turns"])
+def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n_rows: int, n_bins: int) -> None:
+    rng = np.random.default_rng(0)
+    bins = rng.integers(0, n_bins, (2, n_rows)).astype(np.uint16 if n_bins > 256 else np.uint8)
+    order = np.argsort(rng.integers(0, 3, n_rows), kind="stable").astype(np.uint32)
+    grads, hessians = rng.integers(-MAX_GRAD, MAX_GRAD + 1, n_rows), rng.integers(0, MAX_HESS + 1, n_rows)
+    begins, ends = np.array([0, 10, n_rows // 2]), np.array([10, n_rows // 2, n_rows])
+    out = np.zeros((3, 2, 2 * n_bins), np.int64)
+    offsets = np.array([0, n_bins, 2 * n_bins])
+    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, BLOCK, out)
+    for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        for column in range(2):
+            here = bins[column, order[begin:end]]
+            for part, numbers in ((0, grads), (1, hessians)):
+                expected = np.bincount(here, numbers[begin:end].astype(np.float64), n_bins)
+                assert (out[node, part, offsets[column] : offsets[column + 1]] == expected).all()
 
 
 def test_the_widest_bins_are_summed() -> None:

@@ -1,0 +1,55 @@
+"""An owner's rows in rounds: the questions of each round and no others, and copies that answer on their own."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opboost.errors import AccountError
+from opboost.trees.complete import tree_of
+from tests.support.recommended_owners import GRID, ROOT, begun, recipe, records_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_questions_that_a_round_does_not_have_are_refused() -> None:
+    out = np.zeros((1, 2, GRID.axes.n_bins), np.int64)
+    of = recipe(2)
+    with pytest.raises(AccountError, match="does not have; nothing was released"):
+        begun(of).add_histograms(ROOT, out)
+    with pytest.raises(AccountError, match="does not have"):
+        begun(of, 2).totals(ROOT)
+    for n_trees in (1, 2):
+        twice = begun(of, n_trees)
+        ask = twice.totals if n_trees == 1 else lambda nodes, twice=twice: twice.add_histograms(nodes, out)
+        ask(ROOT)
+        with pytest.raises(AccountError, match="does not have"):
+            ask(ROOT)
+    with pytest.raises(AccountError, match="single leaf"):
+        begun(of).divide(None)
+    with pytest.raises(AccountError, match="histograms are not in the account"):
+        begun(of, of.rounds.n_trees + 1).add_histograms(ROOT, out)
+    assert not out.any() or np.count_nonzero(out) <= 32
+    with pytest.raises(AccountError, match="before this one"):
+        begun(of, of.n_trees + 1)
+
+
+@pytest.mark.parametrize("n_classes", [0, 4])
+def test_a_copy_of_the_records_answers_on_its_own(n_classes: int) -> None:
+    """As tasks of a cluster do that run again."""
+    of = recipe(n_classes)
+    rows = of.records(*records_of(n_classes, 30), coins=None)
+    told = iter([-1.0, 1.0, 1.0, 0.0] if not n_classes else [])
+    for _ in range(of.rounds.n_trees):
+        rows.start_tree(0)
+        rows.finish_tree(tree_of([], np.array([next(told, 0.0)]), GRID.axes))
+    rows.start_tree(0)
+    twin = rows.copied()
+    before = twin.totals(ROOT).tolist()
+    rows.finish_tree(tree_of([], np.ones(1), GRID.axes))
+    rows.start_tree(0)
+    assert rows.totals(ROOT).tolist() != before
+    assert twin.totals(ROOT).tolist() == before
+    twin.finish_tree(tree_of([], np.ones(1), GRID.axes))
+    twin.start_tree(0)
+    assert twin.totals(ROOT).tolist() == rows.totals(ROOT).tolist()
