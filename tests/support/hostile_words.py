@@ -87,7 +87,7 @@ def sgbdt(*, rate: float = 1.0, **settings: Any) -> WorkerJob:
 def recommended(n_classes: int, *, n_honest: int | None = None) -> WorkerJob:
     """Of numbers, half of the labels lie in the middle of their bounds; of several classes the last one is absent."""
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, 2.0, True, n_classes > 0)
-    budget: dict[str, Any] = {"delta": 1e-6, "n_records": 240, "sizes": (3, 2)}
+    budget: dict[str, Any] = {"delta": 1e-6, "n_records": 240, "sizes": (2, 2)}
     of = recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **budget)
     job: Any = workers.job
     return with_rows(job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
@@ -129,8 +129,7 @@ JOBS: dict[str, Callable[[], WorkerJob]] = {
     "pr": lambda: federated(split_method="pr", max_depth=3),
     "pr refined": lambda: federated(split_method="pr", split_candidates="ih"),
     "recommended": lambda: recommended(0),
-    "recommended shares": lambda: recommended(2, n_honest=2),
-    "recommended classes": lambda: recommended(3),
+    "recommended classes": lambda: recommended(3, n_honest=2),
     "partitions": partitions,
 }
 TARGETS = (*JOBS, "chain")
