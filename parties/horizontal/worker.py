@@ -144,6 +144,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
             message = channel.receive()
             match message:
                 case Done():
+                    session.check_whole()
                     job.save(session.trees)
                     channel.send(Done())
                     return session.trees
@@ -212,6 +213,15 @@ class WorkerSession:
                 self._reveal(message)
             case _:
                 raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
+
+    def check_whole(self) -> None:
+        """Refuse to end the run before all trees are finished."""
+        n_trees = self._job.recipe.tree_rules.n_trees
+        if len(self.trees) < n_trees:
+            raise UnexpectedMessage(
+                f"{self._channel.peer} said that the run is over after {len(self.trees)} of {n_trees} trees; no model "
+                "was saved"
+            )
 
     def _reveal(self, message: Survivors | Unmask) -> None:
         """Confirm who takes part; send shares, once the others have confirmed it too."""

@@ -28,6 +28,9 @@ import numpy as np
 
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.owners import recommended_among_owners
+from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves
 from opboost.trees.splitting import Splits
@@ -81,6 +84,15 @@ def sgbdt(*, rate: float = 1.0, **settings: Any) -> WorkerJob:
     return with_rows(workers.job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
 
 
+def recommended(n_classes: int, *, n_honest: int | None = None) -> WorkerJob:
+    """Of numbers, half of the labels lie in the middle of their bounds; of several classes the last one is absent."""
+    task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, 2.0, True, n_classes > 0)
+    budget: dict[str, Any] = {"delta": 1e-6, "n_records": 240, "sizes": (2, 2)}
+    of = recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **budget)
+    job: Any = workers.job
+    return with_rows(job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))
+
+
 def partitions() -> WorkerJob:
     """Rows for which words are kept until something is asked."""
     folder = Path(tempfile.mkdtemp())
@@ -116,6 +128,8 @@ JOBS: dict[str, Callable[[], WorkerJob]] = {
     "hist refined": lambda: federated(split_method="hist", interaction="cyclical", split_candidates="ih"),
     "pr": lambda: federated(split_method="pr", max_depth=3),
     "pr refined": lambda: federated(split_method="pr", split_candidates="ih"),
+    "recommended": lambda: recommended(0),
+    "recommended classes": lambda: recommended(3, n_honest=2),
     "partitions": partitions,
 }
 TARGETS = (*JOBS, "chain")

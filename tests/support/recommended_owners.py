@@ -23,8 +23,10 @@ ROOT = np.zeros(1, np.int32)
 DELTA = 1e-6
 
 
-def recipe(n_classes: int, n_honest: int | None = 2, **changes: Any) -> RecommendedAmongOwners:
-    bounds = (0.0, 1.0) if n_classes else (-6.0, 4.0)
+def recipe(
+    n_classes: int, n_honest: int | None = 2, bounds: tuple[float, float] = (-6.0, 4.0), **changes: Any
+) -> RecommendedAmongOwners:
+    bounds = (0.0, 1.0) if n_classes else bounds
     task = PublicTask(("a", "b", "c"), GRID, sum(bounds) / 2, (bounds[1] - bounds[0]) / 2, 2.0, True, n_classes > 0)
     settings = {"delta": DELTA, "n_records": 900, "sizes": (4, 2)}
     return recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **{**settings, **changes})

@@ -30,6 +30,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
         "federated": {**SMALL, "split_candidates": "ih", "batch_size": 2},
     },
     "hist": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "hist"}},
+    "recommended": {**SHARED, "recipe": "recommended", "recommended": {**SMALL, "records": 240}},
     "pr": {**TRUSTED, "recipe": "federated", "federated": {**SMALL, "split_method": "pr", "split_candidates": "ih"}},
 }
 

@@ -28,6 +28,10 @@ _RANGE_PRICE = 60.0
 # place of .09 at 100 where label bounds are 10 times too wide.
 _LEAST_RECORDS, USUAL_DEVIATION = 12.0, 0.3
 
+# Bound of a first score of classes. The log of the least share of 10,000 classes is -14; but counts that are few beside
+# their noise may have a sum of nearly 0, beside which each is vast.
+MAX_SCORE = 16.0
+
 # Classes have at least this share of the records, divided by the number of classes.
 _LEAST_SHARE = 0.01
 
@@ -149,7 +153,8 @@ def scores_of_counts(counts: Values) -> tuple[Values, float]:
     n_records, n_classes = max(float(counts.sum()), 1.0), len(counts)
     shares = np.maximum(counts, _LEAST_SHARE * n_records / n_classes)
     shares /= shares.sum()
-    return (logit(shares[1:]) if n_classes == 2 else np.log(shares)), n_records
+    scores = logit(shares[1:]) if n_classes == 2 else np.log(shares)
+    return np.clip(scores, -MAX_SCORE, MAX_SCORE), n_records
 
 
 def _label_counts(labels: Values, bounds: tuple[float, float], std: float, rng: BitSource) -> Values:

@@ -176,30 +176,38 @@ class FirstRounds:
             given[column] = np.concatenate([cuts, np.full(self.grid.n_cells - 1 - len(cuts), _BEYOND)])
         return PublicGrid(self.grid.bounds, self.grid.n_cells, tuple(given), self.grid.categorical)
 
-    def range_of(self, told: Sequence[float]) -> tuple[float, float]:
-        """The range of numbers for values told so far; public bounds before the upper end is told.
+    def check(self, told: Sequence[float]) -> None:
+        """Refuse values told so far by which no labels can be scaled.
 
         Raises
         ------
         AccountError
-            If it is empty.
+            If the range of numbers is not one of cells between the public bounds, or the bound of gradients is too
+            small or too large.
         """
+        if self.n_classes or len(told) < 2:
+            return
+        is_of_cells = told[0] >= -1 and told[1] <= 1 and told[1] - told[0] >= 2 / N_LABEL_CELLS
+        lower, upper = self.range_of(told)
+        if not (is_of_cells and (upper - lower) / 2 > 0):
+            raise AccountError("the range of labels that was told has no cell in the bounds; nothing was released")
+        if len(told) > 2 and not LEAST_UNIT <= told[2] <= 1:
+            raise AccountError(
+                f"the bound of gradients that was told is not in [{LEAST_UNIT}, 1]; nothing was released"
+            )
+
+    def range_of(self, told: Sequence[float]) -> tuple[float, float]:
+        """The range of numbers for values told so far, which were checked; public bounds before the upper end."""
         lower, upper = self.label_bounds
         if len(told) >= 2:
             centre, spread = (lower + upper) / 2, (upper - lower) / 2
             lower, upper = centre + spread * told[0], centre + spread * told[1]
-        if not lower < upper:
-            raise AccountError("the range of labels that was told is empty; nothing was released")
         return lower, upper
 
     def start(self, told: Sequence[float]) -> Start:
-        """What values of all first rounds' leaves settle; errors as of `range_of`."""
+        """What values of all first rounds' leaves settle, which were checked."""
         if self.n_classes:
             return Start(-1.0, 1.0, 1.0, np.array(told[: self.n_outputs]))
-        if not LEAST_UNIT <= told[2] <= 1:
-            raise AccountError(
-                f"the bound of gradients that was told is not in [{LEAST_UNIT}, 1]; nothing was released"
-            )
         return Start(*self.range_of(told), told[2], np.array(told[3:4]))
 
     def tree_labels(self, labels: Values, start: Start) -> Values:

@@ -17,6 +17,7 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
+from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_sizes
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows
@@ -37,9 +38,6 @@ from opboost.trees.holder import RowHolder
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 
-# Bound of a first score of classes: the log of the least share of 10,000 classes is -14.
-_MAX_SCORE = 16.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendedAmongOwners:
@@ -59,6 +57,11 @@ class RecommendedAmongOwners:
     delta : float
     are_owners_known : bool
         Whether the owners have each other's public keys.
+
+    Raises
+    ------
+    ParameterError
+        If scores could be infinite.
     """
 
     task: PublicTask
@@ -69,6 +72,9 @@ class RecommendedAmongOwners:
     noise: LeafNoise
     delta: float
     are_owners_known: bool = True
+
+    def __post_init__(self) -> None:
+        self.task.check_scores(self.n_trees, self.tree_rules.max_value)
 
     @property
     def plan(self) -> TrainingPlan:
@@ -86,7 +92,7 @@ class RecommendedAmongOwners:
         return TreeRules(
             n_trees=self.n_trees,
             max_depth=max(self.sizes[1], max(SCREEN_DEPTHS.values()) if self.plan.n_screened else 0),
-            max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), _MAX_SCORE),
+            max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), MAX_SCORE),
             batch_size=task.n_outputs,
             n_histogram_nodes=1,
             n_placements=self.rounds.n_trees,

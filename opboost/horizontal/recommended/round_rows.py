@@ -98,8 +98,6 @@ class RoundRows:
         """Note what a first round settled, or add the leaves' values of the oldest tree of the batch."""
         if self._joint is None:
             self._told.append(float(tree.values[0]))
-            if self._kinds[self._number] == "upper":
-                self._rounds.range_of(self._told)
         else:
             self._joint.outputs[self._n_finished].finish_tree(tree)
         self._n_finished += 1
@@ -145,13 +143,19 @@ class FirstAnswers(ForwardingHolder):
         super().__init__(holder)
         self._rounds, self._noises, self._rng = rounds, noises, rng
         self._number, self._output, self._may_ask = -1, 0, False
+        self._told: list[float] = []
 
     def start_tree(self, output: int) -> None:
-        self._number, self._output = self._number + (output == 0), output
-        if self._number >= len(self._noises):
-            raise AccountError("the account has no further first round; nothing was released")
-        self._may_ask = self._may_ask or output == 0 or self._rounds.kinds[self._number] == "score"
         super().start_tree(output)
+        self._number, self._output = self._number + (output == 0), output
+        self._may_ask = self._may_ask or output == 0 or self._rounds.kinds[self._number] == "score"
+
+    def finish_tree(self, tree: Tree) -> None:
+        """Add what a round settled; only if labels can be scaled by it, or a refusal would tell of labels."""
+        told = [*self._told, float(tree.values[0])]
+        self._rounds.check(told)
+        super().finish_tree(tree)
+        self._told = told
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._take_turn("labels", "cells")
@@ -199,12 +203,13 @@ class InTurn:
         self._n_started = 0
 
     def start_tree(self, output: int) -> None:
-        if self._stages and self._n_started == self._stages[0][0]:
-            self._stages, self._n_started = self._stages[1:], 0
-        if not self._stages:
+        stages, n_started = self._stages, self._n_started
+        if stages and n_started == stages[0][0]:
+            stages, n_started = stages[1:], 0
+        if not stages:
             raise AccountError("the account was made for the trees before this one; nothing was released")
-        self._n_started += 1
-        self._now.start_tree(output)
+        stages[0][1].start_tree(output)
+        self._stages, self._n_started = stages, n_started + 1
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._now.add_histograms(nodes, out)

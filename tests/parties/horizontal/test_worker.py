@@ -19,6 +19,8 @@ from opboost.rng import BitSource, seeded
 from opboost.trees.tree import Tree
 from parties.horizontal.answered_questions import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
+from protocols.messages.horizontal import FinishTree
+from protocols.messages.vertical import Done
 from tests.support.federated_workers import job, recipe
 from tests.support.workers import Dies, Run, die, meddling, rows, shape_bits
 
@@ -259,11 +261,38 @@ def test_cells_of_another_shape_are_refused(run: Run, cuts: np.ndarray) -> None:
     of = recipe(split_candidates="ih")
 
     class Grid:
-        pass
+        categorical = ()
 
-    grid = Grid()
+    grid: Any = Grid()
     grid.cuts = tuple(cuts)
     run.start_hub(Asks(of, lambda holder: holder.place(grid) or holder.totals(ROOT)))
     for place in range(3):
         run.start_worker(job(of, place))
     assert "ascending cuts for each of 3 columns" in str(run.join()["w0"])
+
+
+class Hasty:
+    """A channel whose coordinator says that the run is over when the second tree is to be finished."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel, self._n_finished = channel, 0
+
+    def receive(self) -> Any:
+        message = self._channel.receive()
+        self._n_finished += isinstance(message, FinishTree)
+        return Done() if self._n_finished == 2 else message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+
+def test_an_end_before_all_trees_are_there_leaves_no_model(run: Run) -> None:
+    of, saved = recipe(), list[Any]()
+    run.start_hub(of)
+    run.start_worker(job(of, 0, save=saved.append), through=Hasty)
+    for place in (1, 2):
+        run.start_worker(job(of, place))
+    found = run.join()
+    assert isinstance(found["w0"], UnexpectedMessage)
+    assert "over after 1 of 6 trees; no model was saved" in str(found["w0"])
+    assert (saved, found["hub"].absent) == ([], ("w0",))

@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 
-from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
+from opboost.horizontal.recommended.first_releases import (
+    MAX_SCORE,
+    first_score_of_numbers,
+    first_scores_of_classes,
+    number_range,
+    scores_of_counts,
+)
 from opboost.horizontal.recommended.plan import TrainingPlan
 from opboost.rng import seeded
 
@@ -28,6 +34,14 @@ def test_first_scores_are_means_and_shares_with_their_count() -> None:
     assert n_records == 8.0
     scores, _ = first_scores_of_classes(classes[:2], std=0.0, rng=seeded(0))
     assert scores == pytest.approx([math.log(2)])
+
+
+def test_counts_that_are_few_beside_their_noise_leave_scores_that_workers_take() -> None:
+    """A sum of counts near 0 makes each of many classes seem vast beside it; a worker refuses scores beyond 16."""
+    for counts in (np.array([-(2.0**39), 2.0**39]), np.repeat([-60.0, 60.0], 50)):
+        scores, _ = scores_of_counts(counts)
+        assert abs(scores).max() == MAX_SCORE
+        assert abs(scores_of_counts(counts[::-1])[0]).max() == MAX_SCORE
 
 
 @pytest.mark.parametrize("width", [1, 10, 100])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
+from opboost.errors import AccountError
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.round_rows import RoundRows
 from opboost.privacy.additive import Skellam
@@ -76,7 +78,7 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
         tells = [[score] * (n_classes if n_classes > 2 else 1) for score in (0.0, 16.0)]
         tells += [[-16.0, 16.0, *[-16.0] * (n_classes - 2)]] if n_classes > 2 else [[-16.0]]
     else:
-        tells = [[-1.0, 1.0, 1.0, 0.0], [0.1, 0.2, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
+        tells = [[-1.0, 1.0, 1.0, 0.0], [0.125, 0.25, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
     found = [
         spent(of, change(one_record_rows(of, record, label)), told)
         for (record, label), told in itertools.product(records, tells)
@@ -90,6 +92,28 @@ def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int
     account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
     assert 0.9 * account < worst(of) <= account * (1 + 1e-9)
     assert account == pytest.approx(of.plan.mu**2, rel=1e-6)
+
+
+SPECIAL = (-64.0, -1.0, -0.125, -5e-324, 0.0, 5e-324, 1e-300, 0.125, 1.0, 64.0)
+
+
+def test_no_range_that_a_coordinator_tells_has_a_record_move_more() -> None:
+    """The broken twin takes any range: divided by half of the least number, which is 0, a label is no number."""
+    of, most = recipe(0, bounds=(-1.0, 1.0)), 0.0
+    for lower, upper in itertools.product(SPECIAL, SPECIAL):
+        told = [lower, upper, 1.0, 0.0]
+        with suppress(AccountError):
+            of.rounds.check(told)
+            most = max(most, spent(of, one_record_rows(of, (0.3, 5.0, 1.0), 0.0), told))
+    budget = sum(one.mu**2 for one in of.noise.releases if isinstance(one, SkellamRounds))
+    assert 0.5 * budget < most <= budget * (1 + 1e-9)
+    rows = one_record_rows(of, (0.3, 5.0, 1.0), 0.0)
+    for value in (0.0, 5e-324, 1.0):
+        rows.start_tree(0)
+        rows.finish_tree(tree_of([], np.array([value]), GRID.axes))
+    rows.start_tree(0)
+    with np.errstate(all="ignore"):
+        assert abs(rows.totals(ROOT)).max() > 2**62
 
 
 class Doubled(RoundRows):
