@@ -203,7 +203,8 @@ class _Drawing:
             if is_long:
                 self.axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), borderaxespad=0.0)
             elif legend:
-                self.axes.legend()
+                # Without a place that is named, matplotlib warns on a busy machine that it took long to choose one.
+                self.axes.legend(loc="best")
             self._figure.savefig(
                 text,
                 format="svg",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
@@ -59,3 +61,9 @@ def test_a_drawing_alone_brings_its_colours_along() -> None:
     assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
     assert "--s1:" in text
     assert "prefers-color-scheme:dark" in text
+
+
+def test_a_busy_machine_draws_a_legend_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = count(0, 3600)
+    monkeypatch.setattr("matplotlib.legend.time", SimpleNamespace(perf_counter=lambda: next(hours)))
+    assert ">two</text>" in drawing()
