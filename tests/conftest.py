@@ -16,8 +16,8 @@ import pytest
 # Set before a compiled loop runs: idle threads must not spin while other processes of a test need the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Dask's workers are forked from the process of `tests.support.processes`; only `tests/parties/jobs/test_modes.py`
-# starts them as usual.
+# Dask's workers are forked from the process of `tests.support.processes`; only
+# `tests/parties/cluster/test_dask_cluster.py` starts them as usual.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 
 # A file system in memory, where there is one with room: parties sync to disk at every charge, and tests need not wait.

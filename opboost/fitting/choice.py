@@ -34,7 +34,7 @@ N_PARTS = 3
 OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
 
 # Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
-# inside training rows of eleven tables, each by the ten others (`docs/architecture/noise.md`).
+# inside training rows of nine tables together; `docs/architecture/noise.md` has what leaving one out says.
 SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 

@@ -20,6 +20,7 @@ from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
+from parties.cluster.arrangement import rows_of
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
     ChosenRows,
@@ -39,7 +40,6 @@ from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
 from parties.tables.keyed_table import named_rows
 from parties.tables.party_table import PartyTable, own_columns
-from parties.tables.record_ids import each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, Rows, choose_active
 from parties.vertical.preparation import check_learnable
@@ -135,11 +135,18 @@ class PartitionedActive:
     def take_up(self, journal: Journal) -> PartitionedActive:
         """The same for a run whose model is saved; of records that were compared, those that were common."""
         self.begin(journal)
-        common = journal.common()
-        if self.ids is None or common is None:
+        if self.ids is None:
             return self
-        prepared = replace(self, ids=named_rows(self.ids, common))
-        prepared._note(journal, Aligned(named_rows(self.ids, common)))
+        rows, named = journal.common_rows(self.ids.n_rows), journal.common()
+        if rows is not None:
+            common = self.ids.take(rows)
+        elif named is not None:
+            # An earlier version kept ids in place of rows.
+            common = named_rows(self.ids, named)
+        else:
+            return self
+        prepared = replace(self, ids=common)
+        prepared._note(journal, Aligned(common))
         return prepared
 
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
@@ -171,7 +178,7 @@ class PartitionedActive:
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records are common, or refuse others than before."""
         table = aligned.table
-        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, list(each_id(table.names)))
+        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, rows_of(table))
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,9 +34,9 @@ def fit_to_sample(
     own: OwnPartitions, released: Sequence[RankPartitions], recipe: Recipe, *, client: Client
 ) -> SampleFit | None:
     """Fit what lies behind the noised columns to rows of all partitions; None if there is too little to fit."""
-    if all(told is None for other in released for told in other.releases):
-        return None
     lengths = _lengths(own)
+    if sum(lengths) < LEAST_ROWS or all(told is None for other in released for told in other.releases):
+        return None
     share, rng = min(1.0, COMPARED_ROWS / max(sum(lengths), 1)), np.random.default_rng(recipe.seed)
     chosen = [np.sort(rng.permutation(n)[: round(n * share)]) for n in lengths]
     sample = partial(_sample, own, released, recipe.loss)

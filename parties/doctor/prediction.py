@@ -17,7 +17,7 @@ from parties.ledger.budget import Budget
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
-from parties.tables.blocks import id_keys
+from parties.tables.blocks import record_set
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns
@@ -123,7 +123,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
     with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
         ledger.verify()
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-        costs = [one.cost for one in planned(mechanisms, id_keys(records.ids), is_secure=run.bits.is_secure)]
+        costs = [one.cost for one in planned(mechanisms, record_set(records.ids), is_secure=run.bits.is_secure)]
         try:
             ledger.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")

@@ -28,8 +28,9 @@ from parties.config.recipes import SummedRecipe
 from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
-from parties.tables.blocks import Names, record_names
+from parties.tables.blocks import record_names
 from parties.tables.data_files import Stamp, stamp_of
+from parties.tables.key_sets import Names
 from parties.tables.parquet_files import read_stored, stored_length, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids

@@ -14,7 +14,7 @@ from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
-from parties.storage.atomic_files import copy
+from parties.storage.atomic_files import copy, writing
 from protocols.errors import PeerLost, TooFewWorkers
 from protocols.transport.channel import Channel
 
@@ -89,7 +89,8 @@ class TrainingRun:
                 raise RunFolderError(f"another process has finished the run in {folder.path}. Nothing was sent")
             state = folder.create(self.path, party=run.party, role=run.role)
             if state is RunState.NEW:
-                copy(run.table_schema, folder.path / KEPT_SCHEMA)
+                with writing(kept := folder.path / KEPT_SCHEMA):
+                    copy(run.table_schema, kept)
             with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")

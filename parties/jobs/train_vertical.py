@@ -17,7 +17,7 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.tables.blocks import id_keys
+from parties.tables.blocks import record_set
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
@@ -134,7 +134,7 @@ def _agree(
     def answerer(router: Router) -> Answerer:
         assert held_out is not None
         records = held_out(router)
-        account.ledger.note_released(id_keys(records.ids), account.occasion, held_out=True)
+        account.ledger.note_released(record_set(records.ids), account.occasion, held_out=True)
         return Answerer(
             router,
             records,

@@ -29,7 +29,8 @@ from opboost.arrays import Values
 from opboost.preprocess import points_within
 from parties.errors import OverBudget
 from parties.ledger.costs import Charge, Cost, Spent, Unit
-from parties.tables.key_sets import KeySet, RecordKeys, is_member, union, windows
+from parties.ledger.small_sets import SmallSets
+from parties.tables.key_sets import HALF_NAME, NAME, KeySet, Names, is_member, union, windows
 
 # Sums of rounded costs may exceed a limit that they should meet by some units in the last place.
 ROUNDING = 1e-9
@@ -93,7 +94,7 @@ class Budget:
 class Balances:
     """Sums over everything that was charged, kept per set of records that were charged together.
 
-    The keys of small sets are merged in memory; large ones lie on disk and are looked through a window at a time.
+    Small sets are merged; large ones lie on disk and are looked through a window at a time.
     """
 
     def __init__(self) -> None:
@@ -101,9 +102,7 @@ class Balances:
         self.columns: set[str] = set()
         self._index: dict[str, int] = {}
         self._costs: list[dict[str, Spent]] = []
-        self._keys: RecordKeys = np.empty(0, np.uint64)
-        self._set_of = np.empty(0, np.int64)
-        self._new: list[tuple[RecordKeys, int]] = []
+        self._small = {kind: SmallSets(kind) for kind in (NAME, HALF_NAME)}
         self._large: list[tuple[KeySet, int]] = []
 
     def charge_of(self, cost: Cost) -> Charge:
@@ -230,13 +229,13 @@ class Balances:
             for line in _excess(what, before + more, most)
         ]
 
-    def _most_spent(self, column: str, pieces: Iterable[RecordKeys]) -> Spent:
+    def _most_spent(self, column: str, pieces: Iterable[Names]) -> Spent:
         """Of each kind, what was spent of a column by the one of these records that spent most."""
         sums = (self._sums(records, lambda costs: costs.get(column, Spent())) for records in pieces)
         worst = [np.zeros(len(Spent._fields)), *(one.max(axis=0, initial=0.0) for one in sums)]
         return Spent(*np.max(worst, axis=0).tolist())
 
-    def _totals(self, records: RecordKeys, n_units: Mapping[str, int]) -> Values:
+    def _totals(self, records: Names, n_units: Mapping[str, int]) -> Values:
         """What each record has paid over all columns, shape ``(n_records, 2)``; per so many units of some columns."""
 
         def cost_of(costs: dict[str, Spent]) -> list[float]:
@@ -244,43 +243,28 @@ class Balances:
 
         return _total(self._sums(records, cost_of))
 
-    def _sums(self, records: RecordKeys, cost_of: Callable[[dict[str, Spent]], Sequence[float]]) -> Values:
+    def _sums(self, records: Names, cost_of: Callable[[dict[str, Spent]], Sequence[float]]) -> Values:
         """What each record has paid over the sets that it is in, by kind."""
-        self._merge()
-        if not len(records):
-            return np.zeros((0, len(Spent._fields)))
-        first, end = (np.searchsorted(self._keys, records, side) for side in ("left", "right"))
         spent = np.zeros((len(records), len(Spent._fields)))
-        for k in range(int((end - first).max(initial=0))):
-            has_more = first + k < end
-            sets, position = np.unique(self._set_of[(first + k)[has_more]], return_inverse=True)
-            spent[has_more] += np.array([cost_of(self._costs[s]) for s in sets.tolist()])[position]
+        for kind, small in self._small.items():
+            for rows, of_rows in small.sets_of(records.astype(kind, copy=False)):
+                sets, position = np.unique(of_rows, return_inverse=True)
+                spent[rows] += np.array([cost_of(self._costs[s]) for s in sets.tolist()])[position]
         for members, index in self._large:
             spent[is_member(records, members)] += cost_of(self._costs[index])
         return spent
 
-    def _all_records(self) -> Iterator[RecordKeys]:
-        self._merge()
-        return union([self._keys, *(members for members, _ in self._large)])
+    def _all_records(self) -> Iterator[Names]:
+        small = (run for sets in self._small.values() for run in sets.runs())
+        return union([*small, *(members for members, _ in self._large)])
 
     def _keep_set(self, digest: str, records: KeySet, costs: dict[str, Spent]) -> None:
         index = self._index[digest] = len(self._costs)
         if isinstance(records, np.ndarray):
-            self._new.append((records, index))
+            self._small[records.dtype].add(records, index)
         else:
             self._large.append((records, index))
         self._costs.append(costs)
-
-    def _merge(self) -> None:
-        if not self._new:
-            return
-        keys = np.concatenate([members for members, _ in self._new])
-        set_of = np.concatenate([np.full(len(members), index) for members, index in self._new])
-        order = np.argsort(keys, kind="stable")
-        places = np.searchsorted(self._keys, keys[order])
-        self._keys = np.insert(self._keys, places, keys[order])
-        self._set_of = np.insert(self._set_of, places, set_of[order])
-        self._new = []
 
 
 def _total(spent: Sequence[float] | Values) -> Values:

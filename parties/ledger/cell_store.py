@@ -33,7 +33,8 @@ from opboost.arrays import KeptCodes
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import Fields, family_of
 from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
-from parties.tables.blocks import NAME_BYTES, Block
+from parties.tables.blocks import Block
+from parties.tables.key_sets import NAME_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,7 +82,7 @@ class Found:
 
     codes: KeptCodes
     charges: tuple[int, ...]
-    drawn_under: dict[int, list[NDArray[np.intp]]]
+    drawn_under: dict[int, list[NDArray[np.integer]]]
 
 
 class CellStore:
@@ -111,7 +112,7 @@ class CellStore:
         exact, order = block[f"{c}.exact"], block["order"]
         codes: KeptCodes = np.full(len(exact), NOT_DRAWN, np.int8)
         charges: set[int] = set()
-        drawn_under: dict[int, list[NDArray[np.intp]]] = {}
+        drawn_under: dict[int, list[NDArray[np.integer]]] = {}
         draws = [
             (charge, digest, places, hit)
             for hit in hits
@@ -123,15 +124,15 @@ class CellStore:
         ]
         for charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
             n_codes = self._check(charge, _short(family), digest, places)
-            drawn_under.setdefault(charge, []).append(hit.rows)
+            found, at = hit.rows[:], hit.places[:]
+            drawn_under.setdefault(charge, []).append(found)
             # A whole block is not gathered row by row.
-            rows: slice | NDArray[np.intp] = slice(None) if len(hit.rows) == len(exact) else hit.rows
-            at = hit.places
+            rows: slice | NDArray[np.integer] = slice(None) if len(found) == len(exact) else found
             is_open = codes[rows] == NOT_DRAWN
             if not is_open.any():
                 continue
             if not is_open.all():
-                rows, at = hit.rows[is_open], at[is_open]
+                rows, at = found[is_open], at[is_open]
             drawn, was = self._codes(places, n_codes, at)
             serves = (was == exact.take(order[rows])) | keeps
             if serves.any():
@@ -208,7 +209,7 @@ class CellStore:
                 for i in range(0, len(packed), 32):
                     self.names.piece(packed[i : i + 32])
 
-    def _codes(self, packed: bytes, n_codes: int, places: NDArray[np.int64]) -> NDArray[np.signedinteger]:
+    def _codes(self, packed: bytes, n_codes: int, places: NDArray[np.integer]) -> NDArray[np.signedinteger]:
         """Released and exact codes at ascending places of a set in pieces of `n_codes`, shape ``(2, n_places)``."""
         cuts = np.searchsorted(places, np.arange(0, n_codes * (len(packed) // 32) + 1, n_codes)).tolist()
         found = []

@@ -35,7 +35,8 @@ from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import Block, exact_codes, record_keys, record_names
+from parties.storage.spool import ArraySpool
+from parties.tables.blocks import Block, exact_codes, record_names
 from parties.tables.key_sets import KeySet, kept_set
 from parties.tables.record_ids import Ids
 
@@ -106,7 +107,8 @@ class Account:
         cells, found = self.ledger.cells, []
         # Columns of which the same records are to be charged share their set.
         sets: dict[tuple[str, ...], KeySet] = {}
-        located = [cells.names.locate(block["names"]) for block in blocks]
+        aside = ArraySpool()
+        located = [[hit.put_aside(aside) for hit in cells.names.locate(block["names"])] for block in blocks]
         for c, mechanism in enumerate(mechanisms):
             offer = unpriced(mechanism, is_secure=self.rng.is_secure)
             pending = [(charge, key, self.ledger.records_of(charge)) for charge, key in cells.keys(offer.family)]
@@ -123,8 +125,8 @@ class Account:
             new = [rows_due(block, c, NEW) for block in blocks]
             which = tuple(map(which_rows, new))
             if which not in sets:
-                keys = (record_keys(block["names"])[rows] for block, rows in zip(blocks, new, strict=True))
-                sets[which] = kept_set(keys, n_new)
+                names = (block["names"][rows] for block, rows in zip(blocks, new, strict=True))
+                sets[which] = kept_set(names, n_new)
             found.append(DueCells(priced(offer, sets[which]), n_found, tuple(sorted(paid)), unfinished))
         return found
 
@@ -170,8 +172,8 @@ class Account:
                 orders = self._charge(cells, notes_reuse=first is None)
                 others_paid = any(one.n_found or one.unfinished for one in cells)
                 if first is None and self.occasion.task == "train" and others_paid:
-                    keys = [record_keys(block["names"]) for block in blocks]
-                    self.ledger.note_released(kept_set(keys, sum(map(len, keys))), self.occasion)
+                    n_records = sum(len(block["names"]) for block in blocks)
+                    self.ledger.note_released(kept_set((one["names"] for one in blocks), n_records), self.occasion)
             first = first or cells
             for c, own in enumerate(orders):
                 for block in blocks if len(own) else ():

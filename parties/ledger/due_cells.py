@@ -12,7 +12,7 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from parties.ledger.cell_store import NOT_DRAWN, Found
-from parties.tables.blocks import Block, encoded_column, record_keys
+from parties.tables.blocks import Block, encoded_column
 from parties.tables.key_sets import KeySet, is_member
 
 Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
@@ -65,9 +65,7 @@ def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySe
     kind = np.int64 if pending else np.int8
     due = np.where(known.codes == NOT_DRAWN, kind(NEW), kind(DRAWN))
     for charge, _, members in pending:
-        keys = record_keys(block["names"])
-        by_key, is_paid = np.argsort(keys), np.zeros(len(keys), np.bool_)
-        is_paid[by_key] = is_member(keys[by_key], members)
+        is_paid = is_member(block["names"], members)
         for rows in known.drawn_under.get(charge, ()):
             is_paid[rows] = False
         due[is_paid & (due == NEW)] = charge

@@ -33,7 +33,7 @@ import numpy as np
 from pydantic import JsonValue, TypeAdapter
 
 from parties.ledger.costs import Cells, Charge, Cost, Spent, Unit
-from parties.tables.key_sets import KeySet, RecordKeys, windows
+from parties.tables.key_sets import HALF_NAME, NAME, KeySet, Names, windows
 
 Fields = dict[str, Any]
 
@@ -42,6 +42,9 @@ ResolvedTest = tuple[str, int | None, float | None, bool]
 
 GridKey = tuple[str, str, int | None, int]
 """A column, a digest of its description and mapped domain, category of an indicator, and cells that were wanted."""
+
+# What the digest of a set of records begins with: half names are those of an earlier version.
+_SET_MARKS = {NAME: b"names\n", HALF_NAME: b""}
 
 # What the digest of the first line covers in place of an earlier digest.
 BEGINNING = "opboost-ledger 1"
@@ -221,21 +224,16 @@ def seal(before: str, text: str) -> str:
 
 
 def records_digest(records: KeySet) -> str:
-    """A name for a set of records."""
-    digest = hashlib.sha256()
+    """A name for a set of records; of half names it is that of an earlier version."""
+    digest = hashlib.sha256(_SET_MARKS[records.dtype])
     for window in windows(records):
         digest.update(packed(window))
     return digest.hexdigest()
 
 
-def packed(records: RecordKeys) -> memoryview:
-    """Keys of records as bytes, which are not copied."""
-    return memoryview(np.ascontiguousarray(records, "<u8")).cast("B")
-
-
-def unpacked(data: bytes) -> RecordKeys:
-    """The inverse of `packed`."""
-    return np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+def packed(records: Names) -> memoryview:
+    """Names of records as bytes, which are not copied."""
+    return memoryview(np.ascontiguousarray(records).view(np.uint8))
 
 
 def _when_and_why(occasion: Occasion) -> Fields:

@@ -25,7 +25,8 @@ from parties.ledger.ledger_lines import Fields, family_of, migrated_fields
 from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_ledger import Ledger
 from parties.storage.sqlite import connect, reporting
-from parties.tables.blocks import NAME, NAME_BYTES, Names, exact_codes, record_keys, record_names
+from parties.tables.blocks import exact_codes, record_names
+from parties.tables.key_sets import NAME, NAME_BYTES, Names
 from parties.tables.record_ids import Ids, digest_of_ids, each_id
 
 # Stands for an exact code that is not known; no domain goes so far.
@@ -120,7 +121,7 @@ def _whole(
     """A column of the records that were charged, in the order of their ids."""
     names = record_names(table.ids)
     charged = ledger.records_of(line["number"])[:]
-    is_in: Mask = np.isin(record_keys(names), charged)
+    is_in: Mask = np.isin(names.astype(charged.dtype), charged)
     rows = np.flatnonzero(is_in)
     own = EncodedColumn(column.codes[rows], column.is_missing[rows], 0)
     is_same = digest_of_ids(table.ids[rows]) == line["ids"]

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.errors import LedgerError
-from parties.tables.blocks import NAME, NAME_BYTES, Names
+from parties.storage.spool import ArraySpool, KeptNumbers
+from parties.tables.key_sets import NAME, NAME_BYTES, Names
 
 # Names, or codes of one column, that are read and verified together.
 PIECE = 1 << 12
@@ -47,8 +48,13 @@ class Hit(NamedTuple):
     """A set of names with some of those that were asked for: which these are, and where they stand in the set."""
 
     names: int
-    rows: NDArray[np.intp]
-    places: NDArray[np.int64]
+    rows: KeptNumbers
+    places: KeptNumbers
+
+    def put_aside(self, spool: ArraySpool) -> Hit:
+        """The same on disk."""
+        rows, places = (spool.view(spool.put(part[:])) for part in (self.rows, self.places))
+        return Hit(self.names, rows, places)
 
 
 class NameSets:

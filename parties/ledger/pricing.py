@@ -15,7 +15,7 @@ from opboost.privacy.local import RandomisedResponse
 from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.ledger_lines import ChargedColumn, digest_of, plain
 from parties.storage.serialization import mechanism_to_dict
-from parties.tables.key_sets import KeySet
+from parties.tables.key_sets import NAME, KeySet
 
 
 def planned(mechanisms: Sequence[ColumnMechanism], records: KeySet, *, is_secure: bool) -> list[ChargedColumn]:
@@ -45,7 +45,7 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
         point=mechanism.point,
         unit=None if is_category else Unit(mechanism.unit, mechanism.unit_in_words),
         step=mechanism.schema.own_step or 0.0,
-        records=np.empty(0, np.uint64),
+        records=np.empty(0, NAME),
     )
     # A step says how a promise is stated, and changes no draw.
     described = document["schema"]

@@ -19,15 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
+
 from parties.errors import LedgerError
 from parties.ledger import ledger_lines as lines
 from parties.ledger.budget import Balances, Budget
 from parties.ledger.cell_store import CELL_TABLES, CellStore
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import ChargedColumn, Fields, GridKey, Occasion, ResolvedTest, Reuse
-from parties.ledger.record_sets import SET_TABLES, StoredKeys, keep_records
-from parties.storage.spool import WINDOW_ROWS
-from parties.tables.key_sets import KeySet
+from parties.ledger.record_sets import SET_TABLES, keep_records, stored_records
+from parties.tables.key_sets import NAME, KeySet
 
 
 class Ledger:
@@ -287,13 +288,11 @@ class Ledger:
 
     def _records_once(self, digest: str) -> KeySet:
         """The records that a line charges; none if they were read for an earlier line."""
-        return lines.unpacked(b"") if self.balances.knows(digest) else self._records(digest)
+        return np.empty(0, NAME) if self.balances.knows(digest) else self._records(digest)
 
     def _records(self, digest: str) -> KeySet:
         """A set of records, verified; a large one stays where it is."""
-        question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
-        row = self._lines.database.execute(question, (digest,)).fetchone()
-        keys = None if row is None or row[1] % 8 else StoredKeys(self._lines.database, row[0], row[1] // 8)
-        if keys is None or lines.records_digest(keys) != digest:
+        found = stored_records(self._lines.database, digest)
+        if found is None:
             raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
-        return keys if len(keys) > WINDOW_ROWS else keys[:]
+        return found

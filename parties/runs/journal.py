@@ -6,7 +6,7 @@ and what the passive parties released to it:
 ====================  ====================================================================================
 ``journal.json``      the seed, digests of this party's whole file, of the records and of the orders in which ranks
                       travel, which peers confirmed that they are done
-``common.json``       the ids that were found to be common, unless the files were aligned already
+``common.json``       the ids that were found to be common, if they were compared; on a cluster rows, ``common.npy``
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
 ``rows.npy``          which of this party's records are trained on; ``<peer>.order.npy``: in which order ranks travel
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
@@ -69,6 +69,8 @@ class _Facts(BaseModel):
 # What the files must hold; anything else is damage.
 _FACTS = TypeAdapter(_Facts)
 _IDS = TypeAdapter(list[str])
+
+RowPlaces = NDArray[np.int64]
 _TESTS = TypeAdapter(dict[str, tuple[list[_Number], list[_Number], list[bool]]])
 
 
@@ -109,16 +111,15 @@ class Journal:
         journal._facts = journal._read("journal.json", _FACTS).model_dump()
         return journal
 
-    def note_rows(self, rows: NDArray[np.int64], orders: Mapping[str, NDArray[np.int64]]) -> None:
+    def note_rows(self, rows: RowPlaces, orders: Mapping[str, RowPlaces]) -> None:
         """Keep, once, which of this party's records are trained on, and in which order each peer's ranks travel."""
         # Of a saved run that is concluded, records are counted among those that were common before.
         if (self.path / "rows.npy").exists():
             return
         for name, numbers in (*((f"{peer}.order", order) for peer, order in orders.items()), ("rows", rows)):
-            with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
-                np.save(file, numbers)
+            self._save(name, numbers)
 
-    def rows(self, n_rows: int) -> tuple[NDArray[np.int64], dict[str, NDArray[np.int64]]]:
+    def rows(self, n_rows: int) -> tuple[RowPlaces, dict[str, RowPlaces]]:
         """What `note_rows` kept, of so many records.
 
         Raises
@@ -127,9 +128,8 @@ class Journal:
         """
         try:
             orders = {path.name.removesuffix(".order.npy"): np.load(path) for path in self.path.glob("*.order.npy")}
-            rows = np.load(self.path / "rows.npy")
-            is_whole = len(np.unique(rows)) == len(rows) and ((rows >= 0) & (rows < n_rows)).all()
-            if not is_whole or not all(np.array_equal(np.sort(one), np.arange(len(rows))) for one in orders.values()):
+            rows = self._numbers("rows", n_rows)
+            if not all(np.array_equal(np.sort(one), np.arange(len(rows))) for one in orders.values()):
                 raise ValueError
         except (EOFError, OSError, TypeError, ValueError):
             raise RunFolderError(f"{self.path}: rows.npy or an order is damaged. Nothing was trained") from None
@@ -157,7 +157,9 @@ class Journal:
         self._facts["inputs"] = digest
         self._write("journal.json", self._facts)
 
-    def begin(self, records: Records, orders: Mapping[str, NDArray[np.int64]], common: Sequence[str] | None) -> None:
+    def begin(
+        self, records: Records, orders: Mapping[str, RowPlaces], common: Sequence[str] | RowPlaces | None
+    ) -> None:
         """Keep which records the run is about, or compare them with those of its beginning.
 
         Parameters
@@ -165,8 +167,8 @@ class Journal:
         records : Records
         orders : mapping of str to ndarray
             In which order the ranks of each peer travel.
-        common : sequence of str, optional
-            The ids that were found to be common.
+        common : sequence of str or ndarray of int64, optional
+            The ids that were found to be common, or their rows where the ids are never in memory.
 
         Raises
         ------
@@ -177,6 +179,8 @@ class Journal:
         if self._facts["records"] is not None:
             _compare(Records(**self._facts["records"]), records)
             self._compare_orders(digests)
+        elif isinstance(common, np.ndarray):
+            self._save("common", common)
         elif common is not None:
             # The ids, which may be many, are found again from the data.
             write_json(self.path / "common.json", with_digest("common.json", list(common)))
@@ -189,6 +193,26 @@ class Journal:
         if not (self.path / "common.json").exists():
             return None
         return pd.Index(self._read("common.json", _IDS), dtype=object)
+
+    def common_rows(self, n_rows: int) -> RowPlaces | None:
+        """The rows of so many that were found to be common; None if these were not kept."""
+        try:
+            return self._numbers("common", n_rows)
+        except FileNotFoundError:
+            return None
+        except (EOFError, OSError, TypeError, ValueError):
+            raise RunFolderError(f"{self.path}: common.npy is damaged. Nothing was sent") from None
+
+    def _numbers(self, name: str, n_rows: int) -> RowPlaces:
+        """Some of so many rows, each once; a `ValueError` if they are anything else."""
+        rows: RowPlaces = np.load(self.path / f"{name}.npy")
+        if len(np.unique(rows)) < len(rows) or not ((rows >= 0) & (rows < n_rows)).all():
+            raise ValueError
+        return rows
+
+    def _save(self, name: str, numbers: RowPlaces) -> None:
+        with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
+            np.save(file, numbers)
 
     def _compare_orders(self, digests: Mapping[str, str]) -> None:
         for peer, digest in digests.items():

@@ -30,17 +30,9 @@ from opboost.preprocess import Columns, EncodedColumn
 from parties.progress import Progress, no_progress
 from parties.storage.array_cache import ArrayCache, Arrays
 from parties.storage.spool import ArraySpool
-from parties.tables.key_sets import KeySet, RecordKeys, distinct, kept_set
+from parties.tables.key_sets import NAME, NAME_BYTES, KeySet, Names, kept_set
 from parties.tables.parquet import StoredColumns, encode_column
-from parties.tables.record_ids import Ids, each_id
-
-# Bytes of a record's name: no two records will share one.
-NAME_BYTES = 16
-
-Names = NDArray[np.bytes_]
-"""What records are known by, `NAME_BYTES` bytes each. Numpy shows them without zero bytes at their end."""
-
-NAME = np.dtype(f"S{NAME_BYTES}")
+from parties.tables.record_ids import PIECE_IDS, Ids, each_id
 
 Block = MutableMapping[str, NDArray[Any]]
 
@@ -73,7 +65,7 @@ class EncodedTable:
 
     def keys(self) -> KeySet:
         """What the ledger knows the records by."""
-        return kept_set((record_keys(block["names"]) for block in self.blocks), len(self))
+        return kept_set((block["names"] for block in self.blocks), len(self))
 
     def named(self, ids: Ids) -> None:
         """Say which records the rows are."""
@@ -179,14 +171,10 @@ def record_names(ids: Ids) -> Names:
     return np.frombuffer(b"".join([digest(one.encode()).digest()[:NAME_BYTES] for one in each_id(ids)]), NAME)
 
 
-def record_keys(names: Names) -> RecordKeys:
-    """What the ledger knows records by: the first half of their names, in their order."""
-    return np.ascontiguousarray(names).view("<u8").reshape(-1, 2)[:, 0].astype(np.uint64)
-
-
-def id_keys(ids: Ids) -> RecordKeys:
-    """What the ledger knows records by, each once and ascending."""
-    return distinct(record_keys(record_names(ids)))
+def record_set(ids: Ids) -> KeySet:
+    """What the ledger knows some records by."""
+    starts = range(0, len(ids), PIECE_IDS)
+    return kept_set((record_names(ids[start : start + PIECE_IDS]) for start in starts), len(ids))
 
 
 def cut(array: NDArray[Any], n_rows: int) -> Iterator[NDArray[Any]]:

@@ -27,7 +27,7 @@ from parties.tables.parquet import StoredColumns
 from parties.tables.parquet_files import read_stored, stored_frames, stored_names
 from parties.tables.record_ids import Ids, canonical, digest_of_ids, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.record_keys import KeyTexts
-from parties.tables.sorted_ids import Duplicates, SortedIds
+from parties.tables.sorted_ids import Duplicates, EncodedIds, SortedIds, StoredIds
 
 LABEL_OF_PASSIVE = "the schema names a `label`, which only the active party has"
 
@@ -101,7 +101,8 @@ class PartyTable:
             columns: Columns = features.take(rows)
         else:
             columns = self.frame.iloc[rows].reset_index(drop=True)
-        return PartyTable(self.ids[rows], columns, labels, weights, margins, keys, shared, own)
+        ids: Ids = self.ids[rows] if isinstance(self.ids, pd.Index) else self.ids.taken(rows)
+        return PartyTable(ids, columns, labels, weights, margins, keys, shared, own)
 
 
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
@@ -121,9 +122,10 @@ def model_inputs(table: PartyTable, schema: TableSchema) -> dict[str, Values]:
     return {column.name: column.values for column in own_columns(table, schema)} | table.margins
 
 
-def id_keys(table: PartyTable) -> list[bytes]:
-    """The ids of a table's records, for a comparison with another party's."""
-    return [record_id.encode() for record_id in each_id(table.ids)]
+def id_keys(table: PartyTable) -> Sequence[bytes]:
+    """The ids of a table's records, for a comparison with another party's; on disk where the table's are."""
+    ids = table.ids
+    return EncodedIds(ids) if isinstance(ids, StoredIds) else [record_id.encode() for record_id in each_id(ids)]
 
 
 def read_table(

@@ -8,10 +8,10 @@ whether an id comes twice is seen there.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -53,13 +53,50 @@ class StoredIds:
         """Rows of some ids, and -1 for one that is not here; all ids are in memory meanwhile."""
         return self[:].get_indexer(wanted)
 
+    def taken(self, rows: NDArray[np.integer]) -> pd.Index | StoredIds:
+        """The ids of some rows; those of ascending ones are on disk again."""
+        import pyarrow as pa
+
+        if (rows[1:] <= rows[:-1]).any():
+            return self[rows]
+        writer = _Writer()
+        for start in range(0, len(self), WINDOW_ROWS):
+            end = min(start + WINDOW_ROWS, len(self))
+            own = rows[slice(*np.searchsorted(rows, [start, end]))]
+            if len(own):
+                writer.put(self.texts(start, end).take(pa.array(own - start)), own)
+        return writer.close()[0]
+
     def texts(self, start: int, end: int) -> pa.LargeStringArray:
         """The ids from `start` to `end`."""
         import pyarrow as pa
 
-        offsets = self.offsets[start : end + 1]
+        offsets = self.offsets[start : max(start, end) + 1]
         letters = self.letters[int(offsets[0]) : int(offsets[-1])]
-        return pa.LargeStringArray.from_buffers(end - start, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(letters))
+        return pa.LargeStringArray.from_buffers(
+            len(offsets) - 1, pa.py_buffer(offsets - offsets[0]), pa.py_buffer(letters)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedIds(Sequence[bytes]):
+    """Ids on disk as bytes, for a comparison with another party's."""
+
+    ids: StoredIds
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[bytes]: ...
+    def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
+        import pyarrow as pa
+
+        start, end, _ = (at if isinstance(at, slice) else slice(at, at + 1)).indices(len(self))
+        found: list[bytes] = self.ids.texts(start, end).cast(pa.large_binary()).to_pylist()
+        return found if isinstance(at, slice) else found[0]
 
 
 @dataclass(frozen=True, slots=True)

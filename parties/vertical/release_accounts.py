@@ -20,8 +20,8 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.tables.blocks import EncodedTable, record_keys, record_names
-from parties.tables.key_sets import KeySet, RecordKeys, is_member
+from parties.tables.blocks import EncodedTable, record_names
+from parties.tables.key_sets import KeySet, Names, is_member
 from parties.tables.record_ids import Ids
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
 from parties.vertical.rate_limits import Allowance
@@ -42,7 +42,7 @@ class TrainingRecords:
         changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
         if self._found[0] is not ids or self._found[1] != changed_at:
             self._ledger.refresh()
-            is_found = _are_in(record_keys(record_names(ids)), self._ledger.trained(self._peer))
+            is_found = _are_in(record_names(ids), self._ledger.trained(self._peer))
             self._found = ids, changed_at, is_found
         return self._found[2]
 
@@ -104,7 +104,7 @@ def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunL
         _note(log, account, "columns", n_drawn, len(cells) - n_drawn)
         folder.mark_release()
         before = account.ledger.trained(account.occasion.peer, held_out=True)
-        n_before = sum(int(_are_in(record_keys(block["names"]), before).sum()) for block in table.blocks)
+        n_before = sum(int(_are_in(block["names"], before).sum()) for block in table.blocks)
         if n_before:
             log.step(
                 "held out before",
@@ -116,11 +116,11 @@ def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunL
     return release
 
 
-def _are_in(keys: RecordKeys, sets: Sequence[KeySet]) -> Mask:
-    """Which of some records' keys belong to any of the sets."""
-    order, is_found = np.argsort(keys), np.zeros(len(keys), np.bool_)
+def _are_in(names: Names, sets: Sequence[KeySet]) -> Mask:
+    """Which of some records belong to any of the sets."""
+    order, is_found = np.argsort(names, kind="stable"), np.zeros(len(names), np.bool_)
     for members in sets:
-        is_found[order] |= is_member(keys[order], members)
+        is_found[order] |= is_member(names[order], members)
     return is_found
 
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from protocols.alignment import curve_prf, transfer_prf
 from protocols.alignment.blinding import VALUE_BYTES, IdPositions, ascending_order, hashed, match_ascending
 from protocols.alignment.curve_prf import PreparedIds
-from protocols.alignment.id_chunks import OnStep, digest_rows, receive_on_demand, send_on_demand
+from protocols.alignment.id_chunks import OnStep, chunks, digest_rows, receive_on_demand, send_on_demand
 from protocols.errors import NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import CommonIds, OrderShare
 from protocols.transport.channel import Channel, expect
@@ -150,8 +150,8 @@ def psi_initiate(
         flags = np.zeros(size, dtype=np.bool_)
         flags[where[positions]] = True
         channel.send(CommonIds(bits=np.packbits(flags)))
-    common = [ids[position] for position in positions.tolist()]
-    return Common(positions, {c.peer: keyed_order(common, seed) for c, seed in zip(channels, seeds, strict=True)})
+    orders = {c.peer: keyed_order(ids, positions, seed) for c, seed in zip(channels, seeds, strict=True)}
+    return Common(positions, orders)
 
 
 def psi_respond(
@@ -187,13 +187,20 @@ def psi_respond(
     send_on_demand(channel, values, sent, terms.progress)
     del values
     positions = np.sort(sent[_read_flags(channel, len(ids), most=size, may_be_none=may_be_none)])
-    common = [ids[position] for position in positions.tolist()]
-    return Common(positions, {channel.peer: keyed_order(common, seed)})
+    return Common(positions, {channel.peer: keyed_order(ids, positions, seed)})
 
 
-def keyed_order(ids: Sequence[bytes], key: bytes) -> IdPositions:
-    """A pseudo-random order that depends on the *set* of ids and the key alone: that of their keyed hashes."""
-    return ascending_order(digest_rows(ids, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES))
+def keyed_order(ids: Sequence[bytes], positions: IdPositions, key: bytes) -> IdPositions:
+    """A pseudo-random order of the ids at ascending positions, which depends on their *set* and the key alone.
+
+    It is that of their keyed hashes.
+    """
+    rows = np.empty((len(positions), VALUE_BYTES), np.uint8)
+    for start, some in chunks(ids):
+        first, end = np.searchsorted(positions, [start, start + len(some)])
+        chosen = [some[at] for at in (positions[first:end] - start).tolist()]
+        rows[first:end] = digest_rows(chosen, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
+    return ascending_order(rows)
 
 
 def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: bool) -> bytes:

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from protocols.alignment import key_value_store
 from protocols.alignment.bit_matrices import BitMatrix
@@ -47,6 +50,9 @@ BUCKET_BITS = 14
 
 # Tables that may be on the way.
 TABLE_WINDOW = 2
+
+# Digests of ids up to this size stay in memory.
+_MEMORY_BYTES = 4 << 20
 
 _DIGEST_BYTES = 32
 _SESSION_BYTES = 32
@@ -81,14 +87,13 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     with comparing(channel):
         keeper = Keeper(chooser.choices, chooser.keys(answer))
     values = np.empty((len(ids), VALUE_BYTES), np.uint8)
-    for number, members in enumerate(rooms.buckets(ids, seed)):
+    buckets = _Buckets(ids, seed, rooms.n_bits)
+    for number in range(rooms.n_buckets):
         hidden = rooms.receive(channel, number)
         with comparing(channel):
             rows = keeper.extend(*hidden, _context(session, number))
         # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
-        for start in range(0, len(members), 1 << BUCKET_BITS):
-            some = members[start : start + (1 << BUCKET_BITS)]
-            digests = _digests([ids[at] for at in some.tolist()], seed)
+        for some, digests in buckets.pieces(number):
             sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
             values[some] = _hashes(sums, digests, session)
         progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
@@ -106,18 +111,6 @@ class _Rooms:
         self.capacity = min(size, math.ceil(mean + math.sqrt(74 * mean)) + 25)
         self.n_sparse = n_sparse_entries(self.capacity)
 
-    def buckets(self, ids: Sequence[bytes], seed: bytes) -> list[IdPositions]:
-        """Positions of the ids of every bucket."""
-        if self.n_bits == 0:
-            return [np.arange(len(ids))]
-        tops = np.empty(len(ids), np.uint16)
-        for start in range(0, len(ids), 1 << BUCKET_BITS):
-            digests = _digests(ids[start : start + (1 << BUCKET_BITS)], seed)
-            tops[start : start + len(digests)] = digests[:, key_value_store.DIGEST_BYTES :].copy().view("<u2")[:, 0]
-        tops >>= 16 - self.n_bits
-        order = np.argsort(tops, kind="stable")
-        return np.split(order, np.cumsum(np.bincount(tops, minlength=self.n_buckets))[:-1])
-
     def receive(self, channel: Channel, number: int) -> tuple[BitMatrix, BitMatrix]:
         """Receive the table of a bucket, and ask for another one."""
         hidden = expect(channel, HiddenIds)
@@ -131,11 +124,48 @@ class _Rooms:
         return hidden.columns, hidden.tags
 
 
+class _Buckets:
+    """Digests of ids by buckets, on disk where they are many; ids are read once, some at a time."""
+
+    def __init__(self, ids: Sequence[bytes], seed: bytes, n_bits: int) -> None:
+        self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed with this object
+        weakref.finalize(self, self._file.close)
+        self._positions = np.empty(len(ids), np.int64)
+        self._run_ids, self._cuts = 1 << BUCKET_BITS, list[NDArray[np.uint32]]()
+        for start in range(0, len(ids), self._run_ids):
+            digests = _digests(ids[start : start + self._run_ids], seed)
+            named = digests[:, key_value_store.DIGEST_BYTES :].copy().view("<u2")[:, 0].astype(np.uint32)
+            order = np.argsort(named, kind="stable")
+            self._file.write(digests[order].tobytes())
+            self._positions[start : start + len(order)] = start + order
+            bounds = np.arange((1 << n_bits) + 1) << (16 - n_bits)
+            self._cuts.append(np.searchsorted(named[order], bounds).astype(np.uint32))
+
+    def count(self, number: int) -> int:
+        """How many ids are in a bucket."""
+        return sum(int(cuts[number + 1] - cuts[number]) for cuts in self._cuts)
+
+    def pieces(self, number: int) -> Iterator[tuple[IdPositions, BitMatrix]]:
+        """Positions and digests of a bucket's ids; where they are many, at most twice a bucket's ids at a time."""
+        waiting: list[tuple[IdPositions, BitMatrix]] = []
+        for run, cuts in enumerate(self._cuts):
+            start, end = (run * self._run_ids + int(cut) for cut in cuts[number : number + 2])
+            if start < end:
+                self._file.seek(_DIGEST_BYTES * start)
+                content = np.frombuffer(self._file.read(_DIGEST_BYTES * (end - start)), np.uint8)
+                waiting.append((self._positions[start:end], content.reshape(-1, _DIGEST_BYTES)))
+            is_last = run == len(self._cuts) - 1
+            if waiting and (is_last or sum(len(positions) for positions, _ in waiting) >= self._run_ids):
+                positions, digests = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+                yield positions, digests
+                waiting = []
+
+
 class _Query:
     """A's conversation with one peer."""
 
     def __init__(self, channel: Channel, ids: Sequence[bytes], seed: bytes, rooms: _Rooms) -> None:
-        self._channel, self._ids, self._seed, self._rooms = channel, ids, seed, rooms
+        self._channel, self._rooms = channel, rooms
         rows = expect(channel, TransferPoints).rows
         if rows.shape != (2 * N_TRANSFERS, ELEMENT_BYTES):
             raise UnexpectedMessage(f"{channel.peer} sent {rows.shape} bytes of points; {2 * N_TRANSFERS} were due")
@@ -145,17 +175,17 @@ class _Query:
         channel.send(TransferAnswer(point=answer))
         self._session = _session(seed, points, answer)
         self._encoder = Encoder(keys)
-        self._buckets = rooms.buckets(ids, seed)
+        self._buckets = _Buckets(ids, seed, rooms.n_bits)
         self.values = np.empty((len(ids), VALUE_BYTES), np.uint8)
 
     def hide(self, number: int) -> None:
         """Send a bucket's ids, and keep their values."""
         if number >= TABLE_WINDOW:
             expect(self._channel, MoreIds)
-        members = self._buckets[number]
-        if len(members) > self._rooms.capacity:
+        if self._buckets.count(number) > self._rooms.capacity:
             raise ProtocolError("these ids fall into buckets too unevenly, which hardly ever happens. Try again")
-        digests = _digests([self._ids[at] for at in members.tolist()], self._seed)
+        pieces = [(np.empty(0, np.int64), np.empty((0, _DIGEST_BYTES), np.uint8)), *self._buckets.pieces(number)]
+        members, digests = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
         table = make_table(digests, self._rooms.n_sparse)
         rows, columns, tags = self._encoder.extend(table, _context(self._session, number))
         self._channel.send(HiddenIds(number=number, columns=columns, tags=tags))

@@ -52,7 +52,7 @@ from pydantic import FailFast, Field, model_validator
 from protocols.messages.fields import ByteRows, Count, Document, FlagArray, Name, PrivacyLoss, RandomBytes, array_of
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import MAX_WORKERS
-from protocols.secure_aggregation.masking import CONFIRMATION_BYTES
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
 
 NodeArray = Annotated[NDArray[np.int32], array_of("<i4")]
 NumberArray = Annotated[NDArray[np.float64], array_of("<f8")]
@@ -65,7 +65,7 @@ WorkerNames = Annotated[tuple[Name, ...], FailFast(), Field(strict=False, max_le
 # What nonces have room for, and one more.
 EpochNumber = Annotated[int, Field(ge=0, lt=1 << 32)]
 RoundNumber = Annotated[int, Field(ge=0, lt=1 << 63)]
-SealedBytes = Annotated[bytes, Field(max_length=4096)]
+SealedSeeds = Annotated[bytes, Field(max_length=MAX_WORKERS * SEED_BYTES + TAG_BYTES)]
 
 
 class Join(Message):
@@ -134,7 +134,7 @@ class ParcelFor(Message):
     epoch: EpochNumber
     round: RoundNumber
     sealed: ByteRows
-    seeds: SealedBytes
+    seeds: SealedSeeds
     mark: RandomBytes
 
 
@@ -205,7 +205,7 @@ class Masked(Message):
     round: RoundNumber
     vector: VectorArray
     sealed: ByteRows
-    seeds: SealedBytes
+    seeds: SealedSeeds
     mark: RandomBytes
 
 

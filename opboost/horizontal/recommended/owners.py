@@ -18,7 +18,7 @@ from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
-from opboost.horizontal.recommended.plan import SCREEN_DEPTH, TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_sizes
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases, tree_stages
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
@@ -85,7 +85,7 @@ class RecommendedAmongOwners:
         task = self.tree_task
         return TreeRules(
             n_trees=self.n_trees,
-            max_depth=max(self.sizes[1], SCREEN_DEPTH if self.plan.n_screened else 0),
+            max_depth=max(self.sizes[1], max(SCREEN_DEPTHS.values()) if self.plan.n_screened else 0),
             max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), _MAX_SCORE),
             batch_size=task.n_outputs,
             n_histogram_nodes=1,
@@ -229,8 +229,8 @@ def recommended_among_owners(
     has_numbers, n_columns = n_classes == 0, task.grid.axes.n_columns
     counted = counts_sensitivity(len(counted_columns(task.grid)))
     plan = TrainingPlan.for_budget(task.epsilon, delta, has_numbers=has_numbers, counted=counted)
-    plan = plan.screening(n_columns, n_records)
     tree_task = TreeTask.of_numbers(1.0) if has_numbers else TreeTask.of_classes(n_classes)
+    plan = plan.screening(n_columns, n_records, is_of_two=tree_task.is_of_two)
     found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     bounds = task.centre - task.spread, task.centre + task.spread

@@ -124,7 +124,7 @@ def _train(
     sizes: tuple[int | None, int | None],
     rng: BitSource,
 ) -> TrainedBatches:
-    plan = plan.screening(columns.axes.n_columns, n_records)
+    plan = plan.screening(columns.axes.n_columns, n_records, is_of_two=task.is_of_two)
     found = tree_sizes(n_records, plan.mu, task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))

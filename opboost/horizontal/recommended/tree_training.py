@@ -25,7 +25,7 @@ from scipy.special import expit, softmax
 from opboost.arrays import Values
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
-from opboost.horizontal.recommended.plan import SCREEN_DEPTH, TrainingPlan, tree_columns
+from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_columns
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
@@ -170,14 +170,17 @@ class TreeTraining:
         n_kept = n_columns = self._columns.axes.n_columns
         if plan.n_screened and n_trees:
             std = plan.screen_std(task.sensitivity)
-            self._grow(n_columns, SCREEN_DEPTH, std, (1,), is_last=False)
-            n_sums = task.n_outputs * 2**SCREEN_DEPTH
+            self._grow(n_columns, None, std, (1,), is_last=False)
+            depths = np.where(self._columns.axes.is_categorical, SCREEN_DEPTHS[True], SCREEN_DEPTHS[False])
+            n_sums = task.n_outputs * 2**depths
             n_kept = self._learnt.keep_best(std=std, energy=energy * n_records, n_sums=n_sums)
         turns = tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
         self._grow(n_trees, depth, plan.sums_std(task.sensitivity, n_trees), turns, is_last=True)
 
-    def _grow(self, n_trees: int, depth: int, std: float, turns: tuple[int, ...], *, is_last: bool) -> None:
+    def _grow(self, n_trees: int, depth: int | None, std: float, turns: tuple[int, ...], *, is_last: bool) -> None:
         """Grow trees under noise of one deviation, consecutive ones on so many columns; the last steps are smaller.
+
+        Without a depth, that of first trees of many columns.
 
         Notes
         -----
@@ -193,11 +196,14 @@ class TreeTraining:
                 rng=self._noise_rng.fork("noise" if is_last else "noise on first trees"),
             )
         counts = cycle(turns)
-        rule = RandomRule(axes, columns=lambda: self._learnt.draw(next(counts)), uniforms=self._uniforms)
+        drawn = np.arange(0)
+        rule = RandomRule(axes, columns=lambda: drawn, uniforms=self._uniforms)
         strength = max(1.0, _LAMBDAS[task.is_numbers] * std / task.sensitivity * task.clipping.max_hess)
         for number in range(n_trees):
             holder.start_tree(0)
-            shape = grow_complete_shape(holder, rule=rule, axes=axes, depth=depth)
+            drawn = self._learnt.draw(next(counts))
+            levels = SCREEN_DEPTHS[bool(axes.is_categorical[drawn].any())] if depth is None else depth
+            shape = grow_complete_shape(holder, rule=rule, axes=axes, depth=levels)
             totals = holder.totals(shape.leaves)
             grad, hess = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
             self._learnt.learn(grad, std)

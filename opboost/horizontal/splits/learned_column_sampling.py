@@ -67,7 +67,7 @@ class LearntColumns:
         self._drawn = order[self._is_open[order]][:n_drawn]
         return self._drawn
 
-    def keep_best(self, *, std: float, energy: float, n_sums: int) -> int:
+    def keep_best(self, *, std: float, energy: float, n_sums: NDArray[np.int64]) -> int:
         """Draw no more columns whose sums did not stand out; returns how many are left, at least a root of all.
 
         Parameters
@@ -76,13 +76,13 @@ class LearntColumns:
             Deviation of the noise on each sum that was learned from.
         energy : float
             Sum of the squared gradients of all records, about: so large are the squares of sums of chance.
-        n_sums : int
-            Per tree.
+        n_sums : ndarray of int64, shape (n_columns,)
+            Of a tree of each.
         """
         variance = std**2 + energy / n_sums
-        if variance == 0:
+        if not np.all(variance):
             return len(self._merits)
-        stands_out = (self._merits - energy) / (variance * math.sqrt(2 * n_sums))
+        stands_out = (self._merits - energy) / (variance * np.sqrt(2 * n_sums))
         least = np.sort(stands_out)[-math.ceil(math.sqrt(len(stands_out)))]
         self._is_open = stands_out >= min(_LEAST_DEVIATIONS, float(least))
         return int(self._is_open.sum())

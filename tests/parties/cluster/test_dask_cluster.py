@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with cluster(DaskSection(workers=1)) as found:
+    import dask
+
+    # As outside of tests.
+    method = {"distributed.worker.multiprocessing-method": "spawn"}
+    with dask.config.set(method), cluster(DaskSection(workers=1)) as found:
         yield found
 
 

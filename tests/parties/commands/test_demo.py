@@ -177,7 +177,16 @@ def test_two_parties_predict_clearly_better_than_the_bank_alone(summary: dict[st
 
 @pytest.mark.usefixtures("summary")
 def test_both_run_folders_are_complete(out: Path) -> None:
-    common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "order.share"}
+    common = {
+        "config.yaml",
+        "guarantee.json",
+        "log.jsonl",
+        "log.txt",
+        "meta.json",
+        "model.json",
+        "order.share",
+        "schema.yaml",
+    }
     common |= {"order.copy", "report.html", "report.json", "progress.json"}
     predictions = {"held_out.json", "fit.json", "metrics.json", "partners.json", "noise.json"}
     predictions |= {"predictions.csv", "predictions_desensitized.csv", "release.json", "received"}

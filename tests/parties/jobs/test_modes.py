@@ -79,13 +79,13 @@ def test_partitions_and_what_dask_puts_aside_are_exposed_to_nobody(
     from parties.config.cluster_section import DaskSection
 
     bank, shop = parties.bank, parties.shop
-    # As outside of tests, where workers take over the umask.
-    method = {"distributed.worker.multiprocessing-method": "spawn"}
     with (
-        dask.config.set({"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6, **method}),
+        dask.config.set({"distributed.worker.memory.target": 1e-6, "distributed.worker.memory.spill": 1e-6}),
         Watch(bank.path, shop.path, temporary) as watch,
         cluster(DaskSection(workers=2)) as client,
     ):
+        # Outside of tests workers have the umask of whoever starts them.
+        client.run(os.umask, 0)
         for site, n_parts in ((bank, 3), (shop, 2)):
             divide(site, n_parts)
             for path in (site.path / "parts", *(site.path / "parts").iterdir()):

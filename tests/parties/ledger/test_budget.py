@@ -20,10 +20,11 @@ from opboost.schema import ColumnSchema
 from parties.errors import LedgerError, OverBudget
 from parties.ledger.budget import Balances, Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
+from tests.support.numbered_names import names
 
 
 def keys(*numbers: int) -> Any:
-    return np.array(sorted(numbers), dtype=np.uint64)
+    return names(sorted(numbers))
 
 
 def cost(

@@ -19,7 +19,8 @@ from parties.ledger.cell_store import NOT_DRAWN, CellStore
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import NAME, Block
+from parties.tables.blocks import Block
+from parties.tables.key_sets import NAME
 from tests.support.released_cells import SPRING, mechanisms
 
 (RELEASE,) = (unpriced(one, is_secure=True) for one in mechanisms()[:1])

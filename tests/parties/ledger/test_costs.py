@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.errors import LedgerError
 from parties.ledger.costs import Cells, Charge, Spent, Unit
+from tests.support.numbered_names import names
 
 COSTS = st.floats(0, 1e6)
-RECORDS = np.arange(3, dtype=np.uint64)
+RECORDS = names(range(3))
 
 
 @given(st.integers(1, 20))

@@ -9,7 +9,7 @@ import pytest
 from opboost.arrays import KeptCodes
 from parties.ledger.cell_store import NOT_DRAWN, Found
 from parties.ledger.due_cells import DRAWN, NEW, ORDER, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.tables.blocks import Block, exact_codes, named_records, record_keys
+from parties.tables.blocks import Block, exact_codes, named_records
 from tests.support.released_cells import encoded, mechanisms, table
 
 IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
@@ -69,7 +69,7 @@ def test_a_column_without_orders_is_left_alone() -> None:
 
 def test_a_cell_is_due_to_an_earlier_charge_of_its_record_unless_drawn_under_it() -> None:
     block = block_of()
-    keys = np.sort(record_keys(block["names"]))
+    keys = block["names"]
     codes = np.full(8, NOT_DRAWN)
     codes[0] = 3
     known = Found(codes, (), {4: [np.array([1])]})

@@ -21,7 +21,8 @@ from parties.ledger.costs import Cells, Cost, Unit
 from parties.ledger.hash_chain import SealedLines
 from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import NAME
+from parties.tables.key_sets import NAME
+from tests.support.numbered_names import names
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
 N_TIMES = 12
@@ -38,7 +39,7 @@ def release(column: str, mechanism: str, *, epsilon: float = 0.1, n: int = 3) ->
         cells=Cells(3, 40) if column == "age" else None,
         point=2.0,
         unit=Unit(2.0, "2 original units"),
-        records=np.arange(n, dtype=np.uint64),
+        records=names(range(n)),
     )
     return ChargedColumn(schema="s", mechanism=mechanism, terms={"mechanism": "global"}, cost=cost)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from parties.errors import LedgerError
 from parties.ledger import name_sets
 from parties.ledger.name_sets import NAME_TABLES, NameSets
-from parties.tables.blocks import NAME, Names
+from parties.tables.key_sets import NAME, Names
 
 
 @pytest.fixture(params=[4, 1000], ids=["large", "small"], scope="module")

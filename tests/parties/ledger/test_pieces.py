@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -20,14 +21,14 @@ from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn, encode
 from opboost.schema import ColumnSchema
-from parties.errors import LedgerError
+from parties.errors import LedgerError, OverBudget
 from parties.ledger import cell_store
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account
-from parties.ledger.ledger_lines import packed, records_digest
 from parties.ledger.name_sets import PIECE
 from parties.ledger.release_ledger import Ledger
-from parties.tables.blocks import NAME_BYTES, record_keys, record_names
+from parties.tables.blocks import record_names
+from parties.tables.key_sets import NAME_BYTES
 from tests.support.released_cells import SPRING, kinds
 
 N_ROWS = 4200
@@ -44,12 +45,12 @@ def path(tmp_path: Path) -> Path:
     found = tmp_path / "ledger.sqlite"
     found.chmod(0o600)
     names = np.sort(record_names(IDS))
-    keys = record_keys(names)
-    keys.sort()
+    # Records were known by half names, in the order of little-endian numbers.
+    keys = np.sort(names.view("<u8")[::2]).tobytes()
     with closing(sqlite3.connect(found)) as database, database:
         pieces = [names[i : i + PIECE].tobytes() for i in range(0, N_ROWS, PIECE)]
         database.executemany("INSERT INTO pieces VALUES (?, ?)", [(hashlib.sha256(p).digest(), p) for p in pieces])
-        database.execute("INSERT INTO record_sets VALUES (?, ?)", (records_digest(keys), bytes(packed(keys))))
+        database.execute("INSERT INTO record_sets VALUES (?, ?)", (hashlib.sha256(keys).hexdigest(), keys))
     return found
 
 
@@ -73,6 +74,21 @@ def test_codes_of_an_earlier_version_are_read_and_not_charged_again(path: Path) 
     for rows in (slice(7, 8), slice(3900, None, 11)):
         assert asked(path, rows) == drawn[rows]
     assert kinds(path)["charge"] == 1
+
+
+def test_records_that_an_earlier_version_charged_are_the_same_records(path: Path) -> None:
+    """Their budget is spent, by whatever half of a name they were known; and nobody is counted twice."""
+    changed = replace(encoded(slice(None)), codes=encoded(slice(None)).codes[::-1].copy())
+    for budget in (Budget(Limit(0.15)), Budget(Limit(0.2))):
+        with Ledger(path) as ledger:
+            account = Account(ledger=ledger, budget=budget, occasion=SPRING, rng=rng.secure())
+            is_enough = budget.default.epsilon == 0.2
+            with nullcontext() if is_enough else pytest.raises(OverBudget):
+                account.records([MECHANISM], [changed], IDS)
+    for _ in range(2):
+        with Ledger(path) as ledger:
+            assert ledger.balances.n_records == ledger.balances.n_charged("spend") == N_ROWS
+            assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)
 
 
 def test_a_version_that_knows_pieces_of_4096_alone_refuses_larger_ones(

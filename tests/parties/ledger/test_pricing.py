@@ -14,10 +14,11 @@ from opboost.schema import ColumnSchema
 from parties.ledger import pricing
 from parties.ledger.costs import Cells
 from parties.ledger.pricing import exact_bytes, exact_pieces, planned, priced, unpriced
+from tests.support.numbered_names import names
 from tests.support.released_cells import SCHEMAS, mechanisms
 
 SPEND, VISITS, TOWN = mechanisms()
-RECORDS = np.arange(5, dtype=np.uint64)
+RECORDS = names(range(5))
 
 
 @pytest.mark.parametrize("mechanism", [SPEND, VISITS, TOWN], ids=lambda one: one.schema.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterator
 
@@ -10,10 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parties.ledger.record_sets import SET_TABLES, StoredKeys, keep_records
+from parties.ledger.ledger_lines import records_digest
+from parties.ledger.record_sets import SET_TABLES, StoredNames, keep_records, stored_records
 from parties.tables import key_sets
+from parties.tables.key_sets import HALF_NAME, NAME
+from tests.support.numbered_names import names
 
-KEYS = np.array([0, 3, 7, 2**63, 2**64 - 1], np.uint64)
+KEYS = names([0, 3, 7, 2**63, 2**64 - 1])
 
 
 @pytest.fixture
@@ -29,7 +33,7 @@ def database() -> Iterator[sqlite3.Connection]:
 @given(start=st.integers(-7, 7), stop=st.one_of(st.none(), st.integers(-7, 7)))
 def test_slices_are_those_of_the_array(database: sqlite3.Connection, start: int, stop: int | None) -> None:
     keep_records(database, "d", KEYS)
-    stored = StoredKeys(database, 1, len(KEYS))
+    stored = StoredNames(database, 1, len(KEYS))
     assert len(stored) == len(KEYS)
     np.testing.assert_array_equal(stored[start:stop], KEYS[start:stop])
 
@@ -40,7 +44,38 @@ def test_a_set_is_kept_once_and_in_windows_of_any_size(
     monkeypatch.setattr(key_sets, "WINDOW_ROWS", 2)
     for _ in range(2):
         keep_records(database, "d", KEYS)
-    assert database.execute("SELECT records FROM record_sets").fetchall() == [(KEYS.astype("<u8").tobytes(),)]
+    assert database.execute("SELECT records FROM record_sets").fetchall() == [(KEYS.tobytes(),)]
+
+
+@pytest.mark.parametrize("window", [1, 1 << 16])
+def test_sets_are_read_as_they_were_written_also_by_an_earlier_version(
+    database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, window: int
+) -> None:
+    """That wrote half names, as little-endian numbers in their order."""
+    for module in ("ledger.record_sets", "tables.key_sets"):
+        monkeypatch.setattr(f"parties.{module}.WINDOW_ROWS", window)
+    keep_records(database, records_digest(KEYS), KEYS)
+    numbers = np.sort(np.random.default_rng(0).integers(0, 2**64, 4, np.uint64)).astype("<u8").tobytes()
+    earlier = hashlib.sha256(numbers).hexdigest()
+    database.execute("INSERT INTO record_sets VALUES (?, ?)", (earlier, numbers))
+    for digest, expected in (records_digest(KEYS), KEYS), (earlier, np.sort(np.frombuffer(numbers, HALF_NAME))):
+        found = stored_records(database, digest)
+        assert found is not None
+        assert found.dtype == expected.dtype
+        np.testing.assert_array_equal(found[:], expected)
+    assert stored_records(database, "unknown") is None
+    database.execute("INSERT INTO record_sets VALUES ('changed', ?)", (numbers,))
+    assert stored_records(database, "changed") is None
+
+
+def test_half_names_are_never_read_as_half_as_many_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digests differ, though the bytes are the same; were they the same, two halves would be taken for a name."""
+    halves = np.frombuffer(KEYS.tobytes(), HALF_NAME)
+    with pytest.raises(KeyError):
+        records_digest(np.arange(3))
+    assert records_digest(KEYS) != records_digest(halves)
+    monkeypatch.setattr("parties.ledger.ledger_lines._SET_MARKS", {NAME: b"", HALF_NAME: b""})
+    assert records_digest(KEYS) == records_digest(halves)
 
 
 @pytest.mark.parametrize("statement", ["UPDATE record_sets SET records = x'00'", "DELETE FROM record_sets"])

@@ -23,7 +23,8 @@ from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse, canonica
 from parties.ledger.record_sets import keep_records
 from parties.ledger.release_ledger import Ledger
 from parties.session.termination import termination_message
-from parties.tables.blocks import NAME
+from parties.tables.key_sets import NAME
+from tests.support.numbered_names import names
 from tests.support.processes import at_once
 
 SPRING = Occasion(run_id="spring", task="train", peer="bank")
@@ -31,7 +32,7 @@ NO_LIMIT = Budget()
 
 
 def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.0, n: int = 3) -> ChargedColumn:
-    records = np.arange(n, dtype=np.uint64)
+    records = names(range(n))
     cost = Cost(
         column=column,
         loss=lambda points: points * epsilon,
@@ -45,9 +46,8 @@ def release(column: str = "spend", *, epsilon: float = 0.1, category: float = 0.
 
 def store(ledger: Ledger, charge: int, family: str = "") -> None:
     """Three records' cells."""
-    names = np.array([b"a", b"b", b"c"], NAME)
     with ledger.changing():
-        cells = ledger.cells.names.put(names), np.arange(3), np.arange(3)
+        cells = ledger.cells.names.put(np.array([b"a", b"b", b"c"], NAME)), np.arange(3), np.arange(3)
         ledger.cells.put(charge, family or release().family, *cells)
 
 
@@ -135,14 +135,14 @@ def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> Non
 def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
     path: Path, monkeypatch: pytest.MonkeyPatch, window_rows: int
 ) -> None:
-    for module in ("ledger.release_ledger", "tables.key_sets"):
+    for module in ("ledger.record_sets", "tables.key_sets"):
         monkeypatch.setattr(f"parties.{module}.WINDOW_ROWS", window_rows)
     sizes = {"spend": 7, "visits": 7, "age": 0}
     with Ledger(path) as ledger:
         ledger.charge([release(column, n=n) for column, n in sizes.items()], {}, SPRING, NO_LIMIT)
     with sqlite3.connect(path) as database:
         kept = {bytes(keys) for (keys,) in database.execute("SELECT records FROM record_sets")}
-    assert kept == {np.arange(n, dtype="<u8").tobytes() for n in sizes.values()}
+    assert kept == {names(range(n)).tobytes() for n in sizes.values()}
     with Ledger(path) as ledger:
         assert ledger.balances.n_records == 7
         with pytest.raises(OverBudget):

@@ -15,7 +15,7 @@ import pytest
 
 from parties.errors import Disagreement, RunFolderError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from parties.runs.journal import Journal
+from parties.runs.journal import Journal, Records
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session import handshake
@@ -345,6 +345,19 @@ def test_half_written_files_of_a_kill_are_swept_up(interrupted: Any, outcomes: O
     (interrupted.bank.run_folder / ".model.json.partial").write_text("{")
     start_both(interrupted, outcomes)
     assert_over(interrupted)
+
+
+def test_common_records_of_a_cluster_are_kept_by_their_rows(tmp_path: Path) -> None:
+    journal, rows = Journal(tmp_path, seed=3), np.array([0, 2, 7])
+    assert journal.common_rows(9) is None
+    journal.begin(Records(3, "digest"), {}, rows)
+    found = Journal(tmp_path, seed=3).common_rows(9)
+    assert found is not None
+    assert found.tolist() == rows.tolist()
+    for n_rows, damaged in ((7, rows), (9, rows[[0, 0]])):
+        np.save(journal.path / "common.npy", damaged)
+        with pytest.raises(RunFolderError, match=r"common\.npy is damaged"):
+            journal.common_rows(n_rows)
 
 
 def test_what_was_received_is_kept_when_a_run_is_over_everywhere(tmp_path: Path) -> None:

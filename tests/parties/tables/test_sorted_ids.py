@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from parties.tables import record_ids, sorted_ids
 from parties.tables.record_ids import each_id, ids_to_keep, rows_to_keep
+from parties.tables.sorted_ids import EncodedIds, StoredIds
 
 FILE = Path("data.csv")
 
@@ -46,6 +47,25 @@ def test_ids_that_are_sorted_on_disk_are_those_of_texts_one_by_one(window: int, 
             assert list(found.ids[1:3]) == kept[1:3]
             assert found.ids[np.array([len(rows) - 1, 0])].tolist() == [kept[-1], kept[0]]
             assert found.ids.get_indexer(pd.Index([kept[-1], "other"], dtype=object)).tolist() == [len(rows) - 1, -1]
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.sets(st.integers(0, 9)), st.integers(-12, 12), st.integers(-12, 12), st.sampled_from([2, 99]))
+def test_chosen_ids_are_on_disk_again_and_their_bytes_are_read_by_slices(
+    chosen: set[int], start: int, end: int, window: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sorted_ids, "WINDOW_ROWS", window)
+        patch.setattr(sorted_ids, "STEP", 1)
+        texts = sorted(f"\u00e9{number}" for number in range(10))
+        ids = sorted_ids.sort_ids([pd.Index(texts, dtype=object)], "refuse").ids
+        rows, encoded = np.array(sorted(chosen), np.int64), EncodedIds(ids)
+        taken = ids.taken(rows)
+        assert isinstance(taken, StoredIds)
+        assert list(taken) == [texts[row] for row in rows]
+        assert list(ids.taken(np.array([3, 1]))) == [texts[3], texts[1]]
+        assert encoded[start:end] == [text.encode() for text in texts][start:end]
+        assert [encoded[at] for at in (0, 9)] == list(encoded)[::9]
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])

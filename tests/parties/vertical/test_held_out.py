@@ -25,7 +25,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.reports.held_out_section import load_uplift
-from parties.tables.blocks import id_keys
+from parties.tables.blocks import record_set
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable
 from parties.vertical import held_out
@@ -134,7 +134,7 @@ def stores(sites: Any) -> set[int]:
 
 
 def keys_of(ids: Any) -> set[int]:
-    return set(id_keys(pd.Index(sorted(ids), dtype=object)).tolist())
+    return set(record_set(pd.Index(sorted(ids), dtype=object))[:].tolist())
 
 
 def test_over_three_runs_with_added_records_the_set_stays_and_new_records_join(sites: Any, outcomes: Outcomes) -> None:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.alignment import id_chunks, private_set_intersection
+from protocols.alignment import id_chunks, private_set_intersection, transfer_prf
 from protocols.alignment.blinding import POINT_BYTES, Cipher
 from protocols.alignment.private_set_intersection import (
     AlignmentTerms,
@@ -134,6 +134,35 @@ CASES = {
 def test_exactly_the_common_ids_are_found_on_both_sides(ends: Ends, case: str, method: SetMethod) -> None:
     sets = dict(zip(("a", "b"), CASES[case], strict=True))
     check(sets, align(sets, method=method, ends=ends))
+
+
+class Noted(Sequence[bytes]):
+    """Ids that are read by slices, and how many were asked for at once."""
+
+    def __init__(self, ids: Sequence[bytes]) -> None:
+        self.ids, self.most = ids, 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __getitem__(self, at: Any) -> Any:
+        found = self.ids[at]
+        self.most = max(self.most, len(found) if isinstance(at, slice) else len(self.ids))
+        return found
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_ids_are_asked_for_in_slices_and_never_all_at_once(monkeypatch: pytest.MonkeyPatch, method: SetMethod) -> None:
+    """Ids on disk stay there."""
+    monkeypatch.setattr(id_chunks, "CHUNK_IDS", 8)
+    monkeypatch.setattr(transfer_prf, "BUCKET_BITS", 4)
+    sets = {"a": named(*map(str, range(60))), "b": named(*map(str, range(30, 110)))}
+    noted = {party: Noted(ids) for party, ids in sets.items()}
+    check(sets, align(noted, method=method))
+    assert all(0 < one.most <= 16 for one in noted.values())
+    # Who copies them first would be found out.
+    list(noted["a"])
+    assert noted["a"].most == 60
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -262,8 +291,8 @@ def test_a_keyed_order_is_one_of_the_set_and_not_of_the_file() -> None:
     key = b"k" * 32
     expected = sorted(ids, key=lambda record_id: hmac.digest(key, record_id, "sha256"))
     for file_order in (ids, ids[::-1], ids[20:] + ids[:20]):
-        assert [file_order[i] for i in keyed_order(file_order, key)] == expected
-    assert [ids[i] for i in keyed_order(ids, b"l" * 32)] != expected
+        assert [file_order[i] for i in keyed_order(file_order, np.arange(40), key)] == expected
+    assert [ids[i] for i in keyed_order(ids, np.arange(40), b"l" * 32)] != expected
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -107,11 +107,15 @@ def test_who_announces_a_single_id_does_not_make_the_other_side_work_id_by_id(mo
 def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer_prf, "BUCKET_BITS", 5)
     rooms = transfer_prf._Rooms(len(IDS))
-    buckets = rooms.buckets(IDS, SEED)
-    assert len(buckets) == rooms.n_buckets == 8
-    assert sorted(np.concatenate(buckets).tolist()) == list(range(len(IDS)))
-    assert max(map(len, buckets)) <= rooms.capacity
-    monkeypatch.setattr(transfer_prf._Rooms, "buckets", lambda self, ids, seed: [np.arange(len(ids))] * 8)
+    buckets = transfer_prf._Buckets(IDS, SEED, rooms.n_bits)
+    assert rooms.n_buckets == 8
+    pieces = [piece for number in range(8) for piece in buckets.pieces(number)]
+    for positions, digests in pieces:
+        assert (digests == transfer_prf._digests([IDS[at] for at in positions.tolist()], SEED)).all()
+    assert sorted(at for positions, _ in pieces for at in positions.tolist()) == list(range(len(IDS)))
+    assert sum(map(buckets.count, range(8))) == len(IDS)
+    assert max(map(buckets.count, range(8))) <= rooms.capacity
+    monkeypatch.setattr(transfer_prf._Buckets, "count", lambda self, number: len(IDS))
     assert isinstance(sent_to_a([POINTS], IDS), ProtocolError)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,9 @@ from protocols.messages.horizontal import (
 from protocols.messages.message import Message
 from protocols.messages.registry import VOCABULARY
 from protocols.messages.vertical import MESSAGES
-from protocols.secure_aggregation.epochs import MAX_WORKERS
+from protocols.secure_aggregation.epochs import MAX_WORKERS, SEALED_BYTES
+from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.sharing import SECRET_BYTES
 from protocols.transport.codec import decode, encode
 
 FLAGS = np.array([True, False, True])
@@ -111,6 +114,25 @@ def test_what_one_side_encodes_the_other_decodes(message: Message) -> None:
     assert type(found) is type(message)
     for name in type(message).model_fields:
         np.testing.assert_array_equal(getattr(found, name), getattr(message, name))
+
+
+@pytest.mark.parametrize("n", [2, MAX_WORKERS])
+def test_what_workers_say_in_a_sum_of_the_most_workers_has_room(n: int) -> None:
+    sealed = np.zeros((n, SEALED_BYTES), np.uint8)
+    parcel: dict[str, Any] = {"sealed": sealed, "seeds": bytes(n * SEED_BYTES + TAG_BYTES)}
+    flags, confirmations = np.ones(n, np.bool_), np.zeros((n, CONFIRMATION_BYTES), np.uint8)
+    of_round: dict[str, Any] = {"epoch": 1, "round": 0}
+    for message in (
+        ParcelFor(**of_round, **parcel, mark=bytes(32)),
+        Masked(**of_round, **parcel, mark=bytes(32), vector=np.zeros(1, np.uint64)),
+        Survivors(**of_round, survivors=flags),
+        Confirmed(**of_round, rows=confirmations),
+        Unmask(**of_round, sealed=sealed, confirmations=confirmations),
+        Shares(**of_round, rows=np.zeros((n, SECRET_BYTES), np.uint8), confirmed=flags),
+    ):
+        assert type(decode([bytes(frame) for frame in encode(message)])) is type(message)
+    with pytest.raises(ValidationError, match="seeds"):
+        ParcelFor(**of_round, **{**parcel, "seeds": bytes(MAX_WORKERS * SEED_BYTES + TAG_BYTES + 1)}, mark=bytes(32))
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,17 @@ def test_without_noise_there_are_no_releases() -> None:
     assert plan.sums_std(1.0, 30) == plan.cells_std == plan.labels_std == plan.score_std == 0.0
 
 
-@pytest.mark.parametrize(("n_columns", "n_records"), [(3, 1e6), (40, 1e6), (41, 1e6), (200, 1e6), (200, 100.0)])
-def test_first_trees_of_many_columns_and_all_others_spend_the_budget(n_columns: int, n_records: float) -> None:
-    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0).screening(n_columns, n_records)
-    assert (plan.n_screened > 0) == (n_columns > 40 and n_records > 100)
+@pytest.mark.parametrize(
+    ("n_columns", "n_records", "is_of_two", "is_screened"),
+    [(3, 1e6, False, False), (40, 1e6, True, False), (41, 1e6, True, True), (200, 1e6, True, True)]
+    + [(200, 4000.0, True, False), (200, 4000.0, False, True), (200, 100.0, False, False)],
+)
+def test_first_trees_of_many_columns_and_all_others_spend_the_budget(
+    n_columns: int, n_records: float, is_of_two: bool, is_screened: bool
+) -> None:
+    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0)
+    plan = plan.screening(n_columns, n_records, is_of_two=is_of_two)
+    assert (plan.n_screened > 0) == is_screened
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
 
 

@@ -89,7 +89,9 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(60, 1e9)
+    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(
+        60, 1e9, is_of_two=True
+    )
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
     assert stds == pytest.approx([plan.screen_std(norm)] * 60 + [plan.sums_std(norm, 4)] * 4)
