@@ -37,7 +37,7 @@ def to_sql(
     ------
     ParameterError
         If the loss has no link function here, a category no name, or a name a backslash or a control character, or if a
-        column has the name of an owner's test.
+        column has the name of an owner's test, or one to keep that of another one in the query.
 
     Notes
     -----
@@ -59,9 +59,16 @@ def to_sql(
         _sum([repr(float(base)), *(_case(tree, 0, columns, labels) for tree in ensemble.trees[output::n_outputs])])
         for output, base in enumerate(ensemble.base_scores)
     ]
-    kept = [_quoted(name) for name in keep]
     scores = [f"score_{output}" for output in range(n_outputs)]
     outputs = ["prediction"] if n_outputs == 1 else [f"prediction_{output}" for output in range(n_outputs)]
+    # Some databases take a name in any case, and the first of two columns of one name.
+    named = [name.casefold() for name in (*keep, *scores, *outputs)]
+    if len(set(named)) < len(named):
+        raise ParameterError(
+            f"columns to keep are named once each, and none of them {', '.join((*scores, *outputs))}, which are the "
+            "query's own. No query was written"
+        )
+    kept = [_quoted(name) for name in keep]
     inner = ",\n".join([*kept, *(f"{total} AS {score}" for total, score in zip(sums, scores, strict=True))])
     predictions = (f"{_prediction(link, score, scores)} AS {name}" for name, score in zip(outputs, scores, strict=True))
     outer = ", ".join([*kept, *predictions])

@@ -82,11 +82,13 @@ def load_model(path: Path | str) -> Ensemble:
     Raises
     ------
     ModelFileError
-        If the file is not JSON, of another format or version, has another digest than it says, or describes trees that
-        could not be walked.
+        If the file cannot be read, is not JSON, of another format or version, has another digest than it says, or
+        describes trees that could not be walked.
     """
     try:
         document = json.loads(Path(path).read_text())
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise ModelFileError(f"{path} is not a JSON file") from None
     if not isinstance(document, dict) or document.get("format") != MODEL_FORMAT:

@@ -60,12 +60,14 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
     import pandas as pd
 
     from parties.runs.run_folder import RunFolder
-    from parties.storage.atomic_files import write_json, write_text
+    from parties.storage.atomic_files import odd_kind, write_json, write_text
     from parties.storage.csv_cells import as_text, without_mark
     from parties.vertical.reasons import OwnWords
 
     words = OwnWords(run.party, RunFolder(run.run_folder).load_router(), run.opaque_names)
     try:
+        if (kind := odd_kind(of)) is not None:
+            raise ConfigError(f"{of} is {kind}, where a file is needed. Nothing was written")
         if of.suffix == ".csv":
             table = pd.read_csv(of, dtype=str, keep_default_na=False)
             own = words.reasons(table.map(without_mark)).map(as_text).rename(columns=as_text)

@@ -37,12 +37,15 @@ def export(
 ) -> None:
     """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
     from opboost.trees.model_file import load_model
-    from parties.storage.atomic_files import replacing
+    from parties.storage.atomic_files import odd_kind, replacing
 
     with terminal_of_command():
         if out.exists():
             raise ConfigError(f"{out} exists; name another file with --out. No model was exported")
-        ensemble = load_model(model / "model.json" if model.is_dir() else model)
+        path = model / "model.json" if model.is_dir() else model
+        if path.exists() and (kind := odd_kind(path)) is not None:
+            raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
+        ensemble = load_model(path)
         try:
             written = _query(ensemble, table, keep or [], schema) if to is System.SQL else _exported(ensemble, to)
         except ImportError as error:

@@ -25,6 +25,7 @@ from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
 from parties.storage.csv_cells import without_mark
+from parties.tables.data_files import reporting_faults
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.tuning.kept_release import read_kept
 
@@ -223,14 +224,16 @@ def read_scores(path: Path) -> pd.Series:
         If the file is no table of ids and probabilities.
     """
     try:
-        if path.suffix == ".parquet":
-            frame = pd.read_parquet(path)
+        with reporting_faults(path):
+            is_stored = path.suffix == ".parquet"
+            frame = pd.read_parquet(path) if is_stored else pd.read_csv(path, dtype=str, keep_default_na=False)
+        if is_stored:
             ids = pd.Index(frame["id"].astype(str), dtype=object)
         else:
-            frame = pd.read_csv(path, dtype=str, keep_default_na=False).replace({"prediction": {"": np.nan}})
+            frame = frame.replace({"prediction": {"": np.nan}})
             ids = pd.Index(frame["id"].map(without_mark), dtype=object)
         values = pd.to_numeric(frame["prediction"]).to_numpy(np.float64)
-    except (OSError, KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise TableError(f"{path} holds no predictions: {type(error).__name__}. Nothing was computed") from None
     if not ids.is_unique:
         raise TableError(f"{path} has an id twice. Nothing was computed")

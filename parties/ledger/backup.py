@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from parties.errors import LedgerError
+from parties.ledger.ledger_lines import read_head
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import make_folder, replacing, write_text
 from parties.storage.sqlite import reporting
@@ -64,7 +65,7 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     n_lines = _verified(source)
     if path.exists() and _is_sound(path):
         raise LedgerError(f"{path} is sound: a copy would forget what was released since. Nothing was restored")
-    n_known = _lines_of(_head(path))
+    n_known = _lines_known(path, source)
     if not older and (n_known is None or n_known > n_lines):
         known = f"nothing tells how many lines {path} had" if n_known is None else f"{path} had {n_known} lines"
         raise LedgerError(
@@ -117,8 +118,12 @@ def _head(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def _lines_of(head: Path) -> int | None:
+def _lines_known(path: Path, copy: Path) -> int | None:
+    """The number of lines that a ledger had; None where its head is lost, damaged or of another ledger."""
     try:
-        return int(json.loads(head.read_text())["lines"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        head = read_head(_head(path))
+    except (OSError, ValueError):
         return None
+    with closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as lines, reporting(copy):
+        found = lines.execute("SELECT digest FROM lines WHERE number = ?", (head.lines,)).fetchone()
+    return head.lines if found in (None, (head.digest,)) and head.lines > 0 else None

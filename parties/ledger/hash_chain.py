@@ -22,7 +22,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ from typing import Any
 from Crypto.Random import get_random_bytes
 
 from parties.errors import LedgerError
-from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
+from parties.ledger.ledger_lines import BEGINNING, Fields, Head, Verified, canonical, opened_fields, read_head, seal
 from parties.storage.sqlite import connect, reporting, transaction
 from protocols.private_files import private_opener
 
@@ -44,23 +44,6 @@ LINES_PER_SUMS = 2000
 _LINES_AT_ONCE = 1000
 
 _TABLES = ("CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, fields TEXT NOT NULL, digest TEXT NOT NULL)",)
-
-
-@dataclass(frozen=True, slots=True)
-class _Verified:
-    """Lines that were verified one by one: how many, the last one's digest, that of their bytes, that of their sums."""
-
-    lines: int
-    digest: str
-    content: str
-    sums: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Head:
-    lines: int
-    digest: str
-    verified: _Verified | None = None
 
 
 class SealedLines:
@@ -107,7 +90,7 @@ class SealedLines:
         self._count, self._sums, self._take_up = count, sums, take_up
         self._may_begin = create
         self._digest = BEGINNING
-        self._verified: _Verified | None = None
+        self._verified: Verified | None = None
         self.database = connect(path, (*_TABLES, *only_added("lines"), *tables))
 
     def close(self) -> None:
@@ -127,7 +110,7 @@ class SealedLines:
             if is_opening and self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
                 with suppress(OSError):
                     self._verified = self._keep_sums(self._sums())
-            wanted = _Head(self.n_lines, self._digest, self._verified)
+            wanted = Head(self.n_lines, self._digest, self._verified)
             if head != wanted:
                 self._write_head(wanted)
 
@@ -178,7 +161,7 @@ class SealedLines:
         if not self._may_begin:
             raise LedgerError(f"{self.path} holds no ledger")
         text = canonical({"number": 1, **opened_fields(get_random_bytes(16).hex())})
-        self._write_head(_Head(1, seal(BEGINNING, text)))
+        self._write_head(Head(1, seal(BEGINNING, text)))
         self.database.execute("INSERT INTO lines VALUES (1, ?, ?)", (text, seal(BEGINNING, text)))
         self._read_new_lines()
 
@@ -228,11 +211,11 @@ class SealedLines:
         self._take_up(document["sums"])
         self.name, self.n_lines, self._digest, self._verified = document["name"], known.lines, known.digest, known
 
-    def _keep_sums(self, sums: dict[str, Any]) -> _Verified:
+    def _keep_sums(self, sums: dict[str, Any]) -> Verified:
         """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
         kept = json.dumps({"format": _SUMS_FORMAT, "name": self.name, "sums": sums}).encode()
         _write_private(self.sums_path, kept)
-        return _Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
+        return Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
 
     def _content(self, n_lines: int) -> str:
         """One digest of the bytes of all lines up to this one, with their own digests; none if not all are there."""
@@ -261,18 +244,15 @@ class SealedLines:
         row = self.database.execute("SELECT digest FROM lines WHERE number = ?", (number,)).fetchone()
         return None if row is None else str(row[0])
 
-    def _head(self) -> _Head | None:
+    def _head(self) -> Head | None:
         try:
-            head = json.loads(self.head_path.read_text())
-            verified = head.get("verified")
-            known = None if verified is None else _Verified(**verified)
-            return _Head(int(head["lines"]), str(head["digest"]), known)
+            return read_head(self.head_path)
         except FileNotFoundError:
             return None
-        except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
+        except ValueError:
             raise self.tampered(f"{self.head_path.name} cannot be read as the head of a ledger") from None
 
-    def _write_head(self, head: _Head) -> None:
+    def _write_head(self, head: Head) -> None:
         _write_private(self.head_path, json.dumps(asdict(head)).encode())
 
 

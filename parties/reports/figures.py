@@ -119,10 +119,10 @@ def intervals(
 ) -> str:
     """Points with horizontal error bars, the first on top, and a line at zero."""
     drawing = _Drawing(x, Axis(label=""), rows=len(names))
-    errors = [(value - low, high - value) for value, (low, high) in zip(values, ends, strict=True)]
-    drawing.axes.errorbar(
-        values, range(len(names)), xerr=list(zip(*errors, strict=True)), fmt="o", color=_SERIES[0], capsize=3
-    )
+    # The interval of a bootstrap need not hold the value itself, as error bars must.
+    for place, (value, interval) in enumerate(zip(values, ends, strict=True)):
+        drawing.axes.plot(interval, (place, place), color=_SERIES[0], marker="|")
+        drawing.axes.plot(value, place, "o", color=_SERIES[0])
     drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
     drawing.name("y", range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
@@ -203,7 +203,8 @@ class _Drawing:
             if is_long:
                 self.axes.legend(loc="upper left", bbox_to_anchor=(0.0, -0.2), borderaxespad=0.0)
             elif legend:
-                self.axes.legend()
+                # Without a place that is named, matplotlib warns on a busy machine that it took long to choose one.
+                self.axes.legend(loc="best")
             self._figure.savefig(
                 text,
                 format="svg",

@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from parties.config.horizontal import HorizontalRun
 from parties.config.vertical import ActiveRun, PassiveRun
@@ -23,9 +25,43 @@ _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 
 
 # Steps of the log that are prediction jobs: of A, answered by B, and served by B.
-_COUNTS = ("n_rows", "n_rounds", "received_bytes", "seed", "sent_bytes")
-
 _PREDICTIONS = ("predicted", "answered", "session")
+
+
+class _MessageLine(BaseModel):
+    time: str
+    event: Literal["sent", "received"]
+    peer: str
+    kind: str
+    bytes: int
+    sha256: str
+
+
+class _StepLine(BaseModel):
+    time: str
+    seconds: float
+    event: str
+    message: str
+    records: int = 0
+    answered: int | None = None
+    routed_bits: int | None = None
+
+
+class _Meta(BaseModel):
+    started: str
+    finished: str
+    resumed: list[str] = []
+    n_rows: int = 0
+    n_rounds: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    seed: int = 0
+    protocol_version: int
+    python: str
+    packages: dict[str, str]
+
+
+_LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepLine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,13 +157,16 @@ def meta_of(folder: RunFolder) -> dict[str, Any]:
     Raises
     ------
     RunFolderError
-        If the run is not finished.
+        If the run is not finished, or they are not what a run writes.
     """
     meta: dict[str, Any] = folder.read_json("meta.json")
     if meta.get("finished") is None:
         raise RunFolderError(f"{folder.path} holds no finished run; there is nothing to report yet")
-    if not all(isinstance(meta.get(name, 0), int) for name in _COUNTS):
-        raise RunFolderError(f"{folder.path / 'meta.json'} is malformed: {', '.join(_COUNTS)} are whole numbers")
+    try:
+        _Meta.model_validate(meta, strict=True)
+    except ValidationError as error:
+        wrong = dict.fromkeys(str(one["loc"][0]) for one in error.errors())
+        raise RunFolderError(f"{folder.path / 'meta.json'} is malformed at {', '.join(wrong)}") from None
     return meta
 
 
@@ -142,26 +181,23 @@ def run_history(
         If the run is not finished, or its folder is damaged.
     """
     meta, lines = meta_of(folder), log_lines(folder)
-    try:
-        return RunHistory(
-            party=run.party,
-            run_id=run.run_id,
-            peers=peers,
-            started=meta["started"],
-            finished=meta["finished"],
-            resumed=tuple(meta.get("resumed", ())),
-            n_records=meta.get("n_rows", 0),
-            sent_bytes=meta.get("sent_bytes", 0),
-            received_bytes=meta.get("received_bytes", 0),
-            versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
-            randomness=randomness,
-            steps=tuple(_step(line, run) for line in lines if "message" in line),
-            outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
-            n_trained=_sent_in_training(lines),
-            predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
-        )
-    except (KeyError, TypeError):
-        raise RunFolderError(f"the log or the meta data in {folder.path} are malformed") from None
+    return RunHistory(
+        party=run.party,
+        run_id=run.run_id,
+        peers=peers,
+        started=meta["started"],
+        finished=meta["finished"],
+        resumed=tuple(meta.get("resumed", ())),
+        n_records=meta.get("n_rows", 0),
+        sent_bytes=meta.get("sent_bytes", 0),
+        received_bytes=meta.get("received_bytes", 0),
+        versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
+        randomness=randomness,
+        steps=tuple(_step(line, run) for line in lines if "message" in line),
+        outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
+        n_trained=_sent_in_training(lines),
+        predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
+    )
 
 
 def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
@@ -174,8 +210,7 @@ def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
     path = folder.path / "log.jsonl"
     found = list(folder.path.glob("log.jsonl*")) or [path]
     parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
-    # A part that begins with something else is told by whoever reads its lines.
-    parts.sort(key=lambda lines: str(lines[0].get("time")) if lines and isinstance(lines[0], dict) else "")
+    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
     return list(chain.from_iterable(parts))
 
 
@@ -185,6 +220,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     Raises
     ------
     RunFolderError
+        If it cannot be read, or a line is not one that a run writes.
     """
     found: list[dict[str, Any]] = []
     try:
@@ -194,11 +230,21 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
     except (EOFError, ValueError, zlib.error):
         raise RunFolderError(f"{path} cannot be read: it is damaged") from None
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), start=1):
         # A crash may have cut a line short.
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             found.append(json.loads(line))
+            if not _is_of_a_run(found[-1]):
+                raise RunFolderError(f"{path}: line {number} is not one that a run writes")
     return found
+
+
+def _is_of_a_run(line: object) -> bool:
+    try:
+        _LINE.validate_python(line, strict=True)
+    except ValidationError:
+        return False
+    return True
 
 
 def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:

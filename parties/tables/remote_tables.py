@@ -63,7 +63,11 @@ def check_uri(uri: str, schemes: Sequence[str]) -> None:
     scheme = scheme_of(uri)
     if scheme not in schemes:
         raise ConfigError(f"a URI begins with {', '.join(schemes)}{nearest(scheme, schemes)}. Nothing was sent")
-    if holds_secret(uri):
+    try:
+        is_secret = holds_secret(uri)
+    except ValueError:
+        raise ConfigError("this is no URI: its host is malformed. Nothing was sent") from None
+    if is_secret:
         raise ConfigError(
             "a URI must hold no password or key: run files name `password_env` or `password_file`, and drivers read "
             "their own, such as PGPASSWORD, PGPASSFILE or AWS_PROFILE. Nothing was sent"

@@ -51,6 +51,14 @@ def test_a_table_may_hold_the_names_of_categories() -> None:
         to_sql(ensemble, table="records", categories={"colour": KINDS})
 
 
+@pytest.mark.parametrize("keep", [["score_0"], ["id", "Score_0"], ["PREDICTION"], ["id", "id"]])
+def test_a_column_to_keep_has_a_name_of_its_own(keep: list[str]) -> None:
+    """SQLite would predict from the table's `score_0`."""
+    ensemble, _ = trained(Logistic(), n_rounds=1)
+    with pytest.raises(ParameterError, match=r"score_0, prediction, which are the query's own\. No query"):
+        to_sql(ensemble, table="records", keep=keep)
+
+
 def test_more_trees_than_a_database_nests() -> None:
     ensemble, _ = trained(Logistic())
     many = replace(ensemble, trees=ensemble.trees * 200)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 from pathlib import Path
@@ -75,5 +76,11 @@ def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch:
     assert code == 1
     assert "needs the package onnx" in err
     code, _, err = _export(folder / "none", "--to", "sql", "--out", folder / "new")
-    assert code == 1
+    assert (code, err) == (1, f"error: {folder / 'none'} cannot be read: No such file or directory\n")
+    os.mkfifo(folder / "pipe")
+    code, _, err = _export(folder / "pipe", "--to", "sql", "--out", folder / "new")
+    assert (code, err) == (
+        1,
+        f"error: {folder / 'pipe'} is a named pipe, where a model is needed. No model was exported\n",
+    )
     assert not (folder / "new").exists()

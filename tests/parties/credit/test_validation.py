@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,12 @@ def test_what_is_no_table_of_probabilities_is_refused(tmp_path: Path, text: str,
     path.write_text(text)
     with pytest.raises(TableError, match=words):
         read_scores(path)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "scores.csv")
+    with pytest.raises(TableError, match="is a named pipe"):
+        read_scores(tmp_path / "scores.csv")
 
 
 def test_ids_are_read_as_predictions_are_written(tmp_path: Path) -> None:

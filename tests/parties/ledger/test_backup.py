@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,26 @@ def test_an_older_copy_is_not_put_back_unasked_nor_over_a_sound_ledger(path: Pat
     with pytest.raises(LedgerError, match=r"had 12 lines, and the copy has 7: .*--older.*\. Nothing was restored"):
         restore(tmp_path / "copy", path)
     assert not path.exists()
+    assert restore(tmp_path / "copy", path, older=True) == 7
+
+
+@pytest.mark.parametrize(
+    "known",
+    [{"lines": 1e999}, {"lines": True}, {"lines": "5"}, {"lines": 5}, {"lines": -1}, {"verified": {"lines": 1}}],
+)
+def test_a_head_that_is_damaged_does_not_tell_how_many_lines_there_were(
+    path: Path, tmp_path: Path, known: dict[str, Any]
+) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    on_account(path, train(epsilon=0.2))
+    head = path.with_suffix(".head.json")
+    head.write_text(json.dumps(json.loads(head.read_text()) | known))
+    with pytest.raises(LedgerError, match=r"head\.json"):
+        Ledger(path)
+    lose(path)
+    with pytest.raises(LedgerError, match=r"nothing tells how many lines .*--older.*\. Nothing was restored"):
+        restore(tmp_path / "copy", path)
     assert restore(tmp_path / "copy", path, older=True) == 7
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
-from parties.reports.figures import Axis, Series, bars, lines, ranking, standalone
+from parties.reports.figures import Axis, Series, bars, intervals, lines, ranking, standalone
 
 X = Axis(label="x & y")
 
@@ -59,3 +61,14 @@ def test_a_drawing_alone_brings_its_colours_along() -> None:
     assert ET.fromstring(text.split("?>", 1)[1]).tag.endswith("svg")
     assert "--s1:" in text
     assert "prefers-color-scheme:dark" in text
+
+
+@pytest.mark.parametrize("ends", [(0.1, 0.3), (0.3, 0.4), (0.0, 0.1), (float("inf"), 0.1)])
+def test_an_interval_need_not_hold_its_value(ends: tuple[float, float]) -> None:
+    assert "<path" in intervals(["uplift"], [0.2], [ends], x=X, alt="intervals")
+
+
+def test_a_busy_machine_draws_a_legend_without_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = count(0, 3600)
+    monkeypatch.setattr("matplotlib.legend.time", SimpleNamespace(perf_counter=lambda: next(hours)))
+    assert ">two</text>" in drawing()

@@ -12,6 +12,7 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import RunFolderError
 from parties.reports.run_history import log_lines, meta_of, run_history
+from parties.reports.run_status import run_status
 from parties.runs.run_folder import RunFolder
 from tests.support.sites import Sites
 
@@ -59,16 +60,41 @@ def test_a_step_names_files_without_their_folders(run: ActiveRun, said: str, sho
     assert str(run.run_folder.parent) not in step.message
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        7,
+        "x",
+        None,
+        [],
+        {},
+        {**SENT, "bytes": "9"},
+        {**SENT, "peer": 3},
+        {**AT, "event": "x", "message": "y", "seconds": []},
+    ],
+)
+def test_a_line_of_another_form_is_refused_in_words(run: ActiveRun, line: Any) -> None:
+    with pytest.raises(RunFolderError, match=r"log\.jsonl: line 2 is not one that a run writes"):
+        history(run, SENT, line)
+    with pytest.raises(RunFolderError, match=r"log\.jsonl: line 2 is not one that a run writes"):
+        run_status(run.run_folder.parent.parent / "run.yaml")
+
+
 def test_a_run_that_is_not_finished_or_whose_log_is_damaged_is_refused(run: ActiveRun, tmp_path: Path) -> None:
     folder = RunFolder(run.run_folder)
     with pytest.raises(RunFolderError, match="holds no finished run"):
         meta_of(folder)
-    with pytest.raises(RunFolderError, match="are malformed"):
+    with pytest.raises(RunFolderError, match="line 1 is not one that a run writes"):
         history(run, {"event": "sent"})
     meta = folder.read_json("meta.json")
     folder.write_json("meta.json", {**meta, "n_rows": "x"})
-    with pytest.raises(RunFolderError, match=r"n_rows, .* are whole numbers"):
+    with pytest.raises(RunFolderError, match="malformed at n_rows"):
         meta_of(folder)
+    folder.write_json("meta.json", meta)
+    for name, wrong in {"resumed": [1], "started": 5, "packages": {"numpy": []}}.items():
+        folder.write_json("meta.json", {**folder.read_json("meta.json"), name: wrong})
+        with pytest.raises(RunFolderError, match=f"meta.json is malformed at .*{name}"):
+            meta_of(folder)
     folder.write_json("meta.json", meta)
     (folder.path / "log.jsonl").unlink()
     with pytest.raises(RunFolderError, match=r"log\.jsonl cannot be read"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import traceback
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -15,7 +16,7 @@ import pytest
 
 from parties.errors import ConfigError, TableError, notes_on
 from parties.tables.parquet_files import read_stored, stored_length
-from parties.tables.remote_tables import STORE_RETRY_S, connect, fetch, holds_secret, reaching, readable_uri
+from parties.tables.remote_tables import STORE_RETRY_S, check_uri, connect, fetch, holds_secret, reaching, readable_uri
 from tests.support.modes import exposed, open_umask
 from tests.support.parquet_folders import in_a_folder
 from tests.support.remote_places import PASSWORD
@@ -142,6 +143,13 @@ def test_a_password_is_found_wherever_it_stands_and_never_shown(uri: str, holds:
     assert "s3cret" not in readable_uri(uri)
 
 
+@pytest.mark.parametrize("uri", ["postgresql://me:s3cret@[host/crm", "s3://s3cret\u2100/lake.csv"])
+def test_what_is_no_uri_is_refused_without_showing_it(uri: str) -> None:
+    with pytest.raises(ConfigError, match="its host is malformed") as found:
+        check_uri(uri, ("postgresql", "s3"))
+    assert "s3cret" not in "".join(traceback.format_exception(found.value))
+
+
 def test_a_query_of_duckdb_is_a_parquet_file(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect(str(tmp_path / "crm.duckdb")) as database:
@@ -219,6 +227,7 @@ def test_each_scheme_asks_for_its_own_driver(
 # In a process of its own: the driver brings a runtime that handles signals.
 FLIGHT = """
 import sys
+import traceback
 from pathlib import Path
 import pyarrow as pa
 import pyarrow.flight as flight
