@@ -113,4 +113,5 @@ def place_in(keys: KeySet, bound: bytes) -> int:
     """How many names of a set lie before the bound."""
     if isinstance(keys, np.ndarray):
         return int(np.searchsorted(keys, bound))
-    return bisect_left(range(len(keys)), bound, key=lambda i: keys[i : i + 1][0])
+    # Numpy shows names without zero bytes at their end.
+    return bisect_left(range(len(keys)), bound.rstrip(b"\0"), key=lambda i: keys[i : i + 1][0])

@@ -7,7 +7,7 @@ import pytest
 
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
-from opboost.fitting.imputing import _own_scores, impute
+from opboost.fitting.imputing import FOLDS, OwnScores, impute
 from opboost.fitting.noised_table import Noised
 from opboost.fitting.recipe import Recipe
 from opboost.privacy.domain import IntegerDomain
@@ -33,7 +33,9 @@ def noised(n_own: int) -> Noised:
 
 def own_scores(labels: np.ndarray, loss: Loss, n_own: int = 2) -> np.ndarray:
     recipe = Recipe(BoostingParameters(), loss, Constraints.none(n_own + 1), 0)
-    return _own_scores(noised(n_own), labels, np.arange(N_ROWS), recipe, rng=np.random.default_rng(1))
+    rng, of = np.random.default_rng(1), noised(n_own)
+    fold = rng.integers(FOLDS, size=N_ROWS)
+    return OwnScores.fit(of, labels, np.arange(N_ROWS), fold, recipe, rng=rng).of(of.table, fold)
 
 
 def test_no_score_of_a_row_depends_on_its_own_label() -> None:

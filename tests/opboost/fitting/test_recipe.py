@@ -50,7 +50,7 @@ def test_what_is_left_open_is_calmed_and_rounds_only_with_their_rate(
     ],
 )
 def test_trials_are_brief_flat_and_learn_as_much_faster(given: dict[str, Any], brief: tuple[int, float, int]) -> None:
-    found = recipe(SquaredError(), **given).brief().parameters
+    found = recipe(SquaredError(), **given).brief(60).parameters
     assert (found.n_estimators, found.learning_rate, found.max_depth) == pytest.approx(brief)
     assert found.max_leaves == 0
 

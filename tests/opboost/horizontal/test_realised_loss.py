@@ -29,6 +29,7 @@ from opboost import (
 )
 from opboost.horizontal.federated import query_holder
 from opboost.horizontal.recommended import training as recommended
+from opboost.horizontal.recommended import tree_training
 from opboost.privacy.additive import DiscreteLaplace, RoundedGaussian
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.gaussian import gaussian_delta
@@ -287,10 +288,13 @@ def test_what_other_labels_lose_is_covered(estimator, outcome):
     assert all(is_covered(one, estimator.guarantee_) for one in losses(estimator, outcome, n_removed=1, is_label=True))
 
 
-@pytest.mark.parametrize(("name", "too_small"), [("counts_sensitivity", lambda n_columns: 0.5), ("SOFTMAX_NORM", 0.7)])
-def test_a_sensitivity_that_is_too_small_would_not_cover_it(name, too_small, outcome, monkeypatch):
+@pytest.mark.parametrize(
+    ("module", "name", "too_small"),
+    [(recommended, "counts_sensitivity", lambda n_columns: 0.5), (tree_training, "SOFTMAX_NORM", 0.7)],
+)
+def test_a_sensitivity_that_is_too_small_would_not_cover_it(module, name, too_small, outcome, monkeypatch):
     """A broken twin for each of two kinds of release."""
-    monkeypatch.setattr(recommended, name, too_small)
+    monkeypatch.setattr(module, name, too_small)
     estimator = ESTIMATORS[1]
     assert not all(is_covered(one, estimator.guarantee_) for one in losses(estimator, outcome))
 

@@ -165,6 +165,8 @@ def test_a_sender_whose_peer_aborted_and_left_learns_why(ends: Ends, within: Wit
     def send_on() -> None:
         while True:
             out.send(chunk(0, 1 << 14))
+            # Without a pause it is cut off for what it sends ahead of its turn, and may come back too late.
+            time.sleep(0.002)
 
     stopping = threading.Thread(target=stop_reading, daemon=True)
     stopping.start()
