@@ -337,7 +337,7 @@ def test_the_same_run_started_twice_is_refused_the_second_time(sites: Any, start
     assert 0 in [running.code for running in shops]
     for running in shops:
         if running.code:
-            assert_told(running, "another process works on the run")
+            assert_told(running, "another process ")
     assert_sound(sites)
 
 
