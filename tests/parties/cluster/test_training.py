@@ -179,7 +179,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     assert len(trained.trees) == PARAMETERS.n_estimators
     assert {path: path.read_bytes() for path in case.ranks.paths} == before
     # Nobody waits for the one that is gone any more.
-    deadline = time.monotonic() + 2 * WAIT_S
+    deadline = time.monotonic() + 4 * WAIT_S
     while any(client.processing().values()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
