@@ -20,7 +20,7 @@ from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
 from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
-from opboost.trees.binning import BinnedColumn, BinnedTable
+from opboost.trees.binning import BinnedColumn
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
 
@@ -76,12 +76,10 @@ def fill(
     choice : NoiseChoice, optional
         Of a model that these trees continue, in place of what the comparison finds.
     """
-    nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
-    table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
+    noised = Noised.of(binned, sources, n_rows=len(labels), n_columns=n_columns)
+    table, max_bin = noised.table, recipe.parameters.max_bin
     if not sources:
         return Filled(None, table)
-    noised = Noised(table, tuple(sources), tuple(sources.values()))
-    max_bin = recipe.parameters.max_bin
     if choice in _UNDRAWN:
         return _undrawn(noised, choice, max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)

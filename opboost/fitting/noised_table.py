@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -69,6 +69,15 @@ class Noised:
     table: BinnedTable
     numbers: tuple[int, ...]
     columns: tuple[RankSource, ...]
+
+    @classmethod
+    def of(
+        cls, binned: Iterable[BinnedColumn | None], sources: Mapping[int, RankSource], *, n_rows: int, n_columns: int
+    ) -> Noised:
+        """The table of these columns, each of which is let go of before the next one is asked for; None is noised."""
+        nothing = BinnedColumn(np.zeros(n_rows, np.uint8), np.empty(0))
+        table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
+        return cls(table, tuple(sources), tuple(sources.values()))
 
     def filled(self, binned: Sequence[BinnedColumn]) -> BinnedTable:
         """A table with these bins for the noised columns."""

@@ -110,12 +110,10 @@ def fit_sample(
     recipe : Recipe
     n_columns : int
     """
-    nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
-    table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
-    noised, every = Noised(table, tuple(sources), tuple(sources.values())), np.arange(len(labels))
+    noised, every = Noised.of(binned, sources, n_rows=len(labels), n_columns=n_columns), np.arange(len(labels))
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     own = OwnScores.fit(noised, labels, every, rows % FOLDS, recipe, rng=rng)
-    scores = own.of(table, rows % FOLDS)
+    scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
     behind, seed = imputed(noised, evidence, every, rng=rng), int(rng.integers(2**62))
     states = behind.draw(evidence, MOST_DRAWS, seed=seed)
@@ -123,5 +121,5 @@ def fit_sample(
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
     drawn = noised, behind.sources, states, blind, labels, weights
     choice, share = choose(*drawn, recipe.brief(FEW_ROUNDS), None, rng=comparing)
-    fit = choice, share, behind, own, table, noised.numbers, labels, scores, recipe.n_classes
+    fit = choice, share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
     return SampleFit(*fit, seed)
