@@ -27,13 +27,15 @@ class SmallSets:
     def __init__(self, kind: np.dtype[Any]) -> None:
         self._names, self._set_of = np.empty(0, kind), np.empty(0, np.int64)
         self._new: list[tuple[Names, int]] = []
+        self._n_new = 0
         self._full: list[tuple[KeySet, KeptNumbers]] = []
         self._spool = ArraySpool()
 
     def add(self, records: Names, number: int) -> None:
         """Keep a set under a number."""
         self._new.append((records, number))
-        if sum(len(names) for names, _ in self._new) >= RUN_NAMES:
+        self._n_new += len(records)
+        if self._n_new >= RUN_NAMES:
             self._merge()
 
     def runs(self) -> list[KeySet]:
@@ -66,7 +68,7 @@ class SmallSets:
         places = np.searchsorted(self._names, names[order])
         self._names = np.insert(self._names, places, names[order])
         self._set_of = np.insert(self._set_of, places, set_of[order])
-        self._new = []
+        self._new, self._n_new = [], 0
         if len(self._names) >= RUN_NAMES:
             parts = self._names, self._set_of
             names_kept, sets_kept = (self._spool.view(self._spool.put(part)) for part in parts)
