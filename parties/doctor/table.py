@@ -16,7 +16,7 @@ from parties.config.align_section import AlignSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
-from parties.tables.keyed_table import with_keys
+from parties.tables.keyed_table import read_keyed
 from parties.tables.labels import read_labels
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
@@ -123,8 +123,7 @@ def _check_keys(use: TableUse, found: list[str], frame: pd.DataFrame, schema: Ta
         select(read_table(path, known, ignore=others, needs_label=False, duplicates=duplicates), use.ids, path)
     if use.align.keys:
         bare = TableSchema(columns=(), id=schema.id, format=schema.format)
-        whole = read_table(path, bare, ignore=found, needs_label=False, duplicates=duplicates)
-        with_keys(whole, use.align.keys, path, bare, duplicates=duplicates)
+        read_keyed(path, bare, use.align.keys, ignore=found, duplicates=duplicates)
     repeated = "none twice" if n_kept == len(frame) else f"rows of repeated ones left out (`duplicates: {duplicates}`)"
     checks.add("ids", Status.OK, f"{n_kept} in column {named}, {repeated}")
 

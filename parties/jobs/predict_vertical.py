@@ -144,8 +144,7 @@ def _predict_table(
 ) -> Path | str:
     """Score the records of a file; returns where the predictions are."""
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
-    table = _records(request)
-    own = model_inputs(table, schema)
+    table, own = _records(request)
     # What an earlier process of the same request wrote before it was killed is written again.
     overwrite = overwrite or (not append and _is_noted(folder, request.note))
     target = Destination.of(request.out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
@@ -217,17 +216,15 @@ def _ask(
     return with_restarts(channels, ask, log)
 
 
-def _records(request: _Request) -> PartyTable:
-    """The records to score: all of a file, or those that a list names."""
+def _records(request: _Request) -> tuple[PartyTable, dict[str, Values]]:
+    """The records to score, all of a file or those that a list names, and what a model reads of them by name."""
     schema, source, align = request.schema, request.source, request.run.align
     if request.mode == "local":
         schema = _with_passive_columns(schema, request.model)
     with showing_misfits(source, schema):
         table = read_keyed(source, schema, align.keys, ignore=request.ignore, duplicates=align.duplicates)
         table = table if request.ids is None else select(table, request.ids, source)
-        # Cells that do not fit are found here.
-        model_inputs(table, request.schema)
-    return table
+        return table, model_inputs(table, request.schema)
 
 
 def _predict_partitions(request: _Request) -> Path | str:
