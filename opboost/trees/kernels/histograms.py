@@ -17,6 +17,9 @@ IN_ORDER = np.empty(0, dtype=np.uint32)
 # table: the bins of four columns take at most 512 KB.
 _NEAR_BITS = 18
 
+# Rows that are taken for near each other if the last one is near the piece's first.
+_STRIDE = 32
+
 # Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
 _PACKED_SUMS = 1 << 15
 
@@ -115,9 +118,12 @@ def _pieces(rows, firsts, lasts, near_bits):
 
 @njit(**OPTIONS)
 def _end_of_piece(rows, begin, last, near_bits):
+    """Where the rows leave the area of the first one; they rise but at few places, so one of `_STRIDE` is looked at."""
     if len(rows) == 0:
         return last
     area, end = rows[begin] >> near_bits, begin + 1
+    while end + _STRIDE <= last and rows[end + _STRIDE - 1] >> near_bits == area:
+        end += _STRIDE
     while end < last and rows[end] >> near_bits == area:
         end += 1
     return end
