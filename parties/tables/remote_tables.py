@@ -37,7 +37,7 @@ COPIED_BYTES = 1 << 23
 STORE_RETRY_S = 20
 
 # How names of secrets end, in small letters and digits alone: ClientSecret, access_key, Auth_AccessToken.
-_SECRETS = ("password", "passwd", "pwd", "passphrase", "secret", "token", "accesskey", "secretkey", "accountkey", "apikey")
+_SECRETS = ("password", "passwd", "pwd", "passphrase", "secret", "token", "accesskey", "secretkey", "accountkey")
 
 
 def scheme_of(uri: str) -> str:
