@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from parties.config.party_run import PartyRun
-from parties.config.reading import HORIZONTAL_ROLES, KEPT_SCHEMA, read_schema
+from parties.config.party_run import HORIZONTAL_ROLES, PartyRun
+from parties.config.reading import KEPT_SCHEMA, read_schema
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
