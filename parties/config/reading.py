@@ -11,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from opboost.errors import nearest, shown
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
-from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
+from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES, PartyRun
 from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, RunFolderError, naming
 from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
@@ -123,6 +123,21 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
             if both := sorted({name for name in names if name in left_out}):
                 raise ConfigError(f"{', '.join(both)} stand under `{key}` and under `ignore`; name each once")
     return schema, left_out
+
+
+def check_schema_of_run(run: PartyRun) -> None:
+    """Refuse to resume a run on divided rows by another schema: answers, their noise and trees are in its cells.
+
+    Raises
+    ------
+    ConfigError, RunFolderError
+    """
+    kept, now = run.run_folder / KEPT_SCHEMA, run.table_schema
+    if run.role in HORIZONTAL_ROLES and kept.exists() and read_schema(kept) != read_schema(now):
+        raise RunFolderError(
+            f"{kept.parent} holds the beginning of a run by another schema than {now}; bring it back or choose another "
+            "run_id. Nothing was sent"
+        )
 
 
 def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:

@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from parties.config.party_run import HORIZONTAL_ROLES, PartyRun
-from parties.config.reading import KEPT_SCHEMA, read_schema
+from parties.config.party_run import PartyRun
+from parties.config.reading import KEPT_SCHEMA, check_schema_of_run
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
@@ -92,7 +92,7 @@ class TrainingRun:
                 with writing(kept := folder.path / KEPT_SCHEMA):
                     copy(run.table_schema, kept)
             else:
-                self._check_schema()
+                check_schema_of_run(run)
             with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")
@@ -102,15 +102,6 @@ class TrainingRun:
                     if not resuming or not (folder.has_released or Journal.has_received(folder.path)):
                         raise
                     raise type(error)(f"{error}. {resuming}") from None
-
-    def _check_schema(self) -> None:
-        """Refuse to resume a run on divided rows by another schema: answers, noise and trees are in its cells."""
-        kept, now = self.folder.path / KEPT_SCHEMA, self.run.table_schema
-        if self.run.role in HORIZONTAL_ROLES and kept.exists() and read_schema(kept) != read_schema(now):
-            raise RunFolderError(
-                f"{kept.parent} holds the beginning of a run by another schema than {now}; bring it back or choose "
-                "another run_id. Nothing was sent"
-            )
 
     def finish(self, log: RunLog, channels: Sequence[Channel], *, n_rows: int, **facts: object) -> None:
         """Note the end of the run, and what it took."""

@@ -16,9 +16,11 @@ import pytest
 from opboost.trees.holder import SummedHolders
 from opboost.trees.losses import Softmax
 from opboost.trees.model_file import load_model
-from parties.config.horizontal import WorkerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
+from parties.doctor.check_result import Checklist
+from parties.doctor.run_files import check_folder
 from parties.errors import ConfigError
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.worker_checkpoint import WorkerCheckpoint
@@ -262,8 +264,11 @@ def test_a_run_that_was_stopped_is_not_taken_up_by_another_schema(tmp_path: Path
             WorkerCheckpoint(RunFolder(clinics.folder(name))).note_answer(Answered(n_trees=1))
         RunFolder(clinics.folder(name)).mark_release()
     clinics.schema["columns"]["age"]["upper"] = 2
-    for name in ("hub", "w2"):
+    for name, kind in (("hub", CoordinatorRun), ("w2", WorkerRun)):
         assert "the beginning of a run by another schema" in str(clinics.in_thread(name).get(timeout=60))
+        checks, path = Checklist(), clinics.write(name)
+        check_folder(read_run(path, kind), path, checks)
+        assert "by another schema" in checks.findings[0].sentence
 
 
 def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:
