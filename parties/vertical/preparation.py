@@ -30,9 +30,10 @@ from parties.runs.journal import Journal, Records
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.keyed_table import named_rows, read_keyed
+from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
