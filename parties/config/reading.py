@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -151,8 +152,18 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
         raise ConfigError(
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
+    check_numbers_of_categories(schema, folder, needed)
+
+
+def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
+    """Refuse a schema that numbers the categories of some own columns otherwise than in training.
+
+    Raises
+    ------
+    ConfigError
+    """
     kept = folder / KEPT_SCHEMA
-    now = {column.name: column for column in schema.columns if column.name in needed}
+    now = {column.name: column for column in schema.columns if column.name in names}
     before = [column for column in read_schema(kept)[0].columns if column.name in now] if kept.exists() else []
     for column in before:
         found = now[column.name]
