@@ -95,22 +95,28 @@ def fill(
         compared = states[:, :, some]
         if len(states) < MOST_DRAWS:
             compared = behind.draw(of_rows, MOST_DRAWS, seed=int(comparing.integers(2**63)))
-        drawn = noised.of_rows(some), imputation.sources, compared, blind
+        drawn = noised.of_rows(some), behind.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
         choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
-    own_trees: list[Tree] = []
+    # What all rows were released as is needed no more.
+    sources_alone, own_trees = imputation.of_rows(trained[:0]).sources, list[Tree]()
+    del imputation, evidence
     if share != 1.0:
-        own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
+        rows = table, labels, weights
+        if not is_trained.all():
+            rows = table.of_rows(trained), labels[trained], weights[trained]
+        own_trees, _ = (brief if is_large else recipe).grow(*rows)
     if choice in _UNDRAWN:
         return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
-    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
-    return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
+    del trained
+    binned, alternates = versions_of(noised, sources_alone, states, choice, max_bin=most)
+    return Filled(choice, noised.filled(binned, is_copied=False), alternates, share, tuple(own_trees))
 
 
 def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:
     """A table without the noised columns, or with the released ranks."""
     is_plain = choice is NoiseChoice.PLAIN
-    return Filled(choice, noised.filled(plain_bins(noised, max_bin)) if is_plain else noised.table)
+    return Filled(choice, noised.filled(plain_bins(noised, max_bin), is_copied=False) if is_plain else noised.table)
 
 
 def _draws(

@@ -83,3 +83,20 @@ def test_many_sorted_pieces_are_merged(order: str, monkeypatch: pytest.MonkeyPat
     found = sorted_ids.sort_ids((pd.Index(texts[i : i + 50], dtype=object) for i in range(0, 3000, 50)), "refuse")
     assert list(found.ids) == sorted(texts)
     np.testing.assert_array_equal(found.rows[:], np.argsort(numbers))
+
+
+def test_rows_of_ids_are_found_with_few_of_them_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory all at once they take 100 bytes each, which is 10 GB of 100,000,000."""
+    monkeypatch.setattr(sorted_ids, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(sorted_ids, "STEP", 1)
+    texts, read, most = [f"{number:02d}" for number in range(60)], StoredIds.texts, [0]
+
+    def noted(self: StoredIds, start: int, end: int) -> object:
+        most.append(end - start)
+        return read(self, start, end)
+
+    ids, some = (sorted_ids.sort_ids([pd.Index(own, dtype=object)], "refuse").ids for own in (texts, texts[1::7]))
+    monkeypatch.setattr(StoredIds, "texts", noted)
+    assert rows_of(ids, some).tolist() == list(range(60))[1::7]
+    assert rows_of(ids, ids).tolist() == list(range(60))
+    assert max(most) <= 4
