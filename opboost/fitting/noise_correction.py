@@ -132,13 +132,14 @@ def _draws(
     rng: np.random.Generator,
 ) -> States:
     """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
-    seed, trained, held_out = int(rng.integers(2**63)), np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
+    seed, held_out = int(rng.integers(2**63)), np.flatnonzero(~is_trained)
     most = n_draws(len(labels))
     states = imputation.draw(evidence, most, seed=seed)
     if len(held_out):
         hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), most, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
-    if can_refine(recipe, len(trained)):
+    if can_refine(recipe, len(labels) - len(held_out)):
+        trained = np.flatnonzero(is_trained)
         behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)
         first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
         states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
