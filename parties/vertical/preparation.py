@@ -273,8 +273,7 @@ def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
     """Read a run's data file."""
-    align = run.align
-    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, run.align.keys, ignore=ignore, duplicates=run.align.duplicates)
     return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 
