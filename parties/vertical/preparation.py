@@ -229,7 +229,8 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
-    for labels in [whole.labels] + [np.resize(one, whole.n_rows) for one in (run.label_bounds,) if one is not None]:
+    noised = () if run.label_bounds is None else (np.resize(run.label_bounds, whole.n_rows),)
+    for labels in (whole.labels, *noised):
         check_own_rows(own, labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
