@@ -229,7 +229,9 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
-    check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
+    noised = () if run.label_bounds is None else (np.resize(run.label_bounds, whole.n_rows),)
+    for labels in (whole.labels, *noised):
+        check_own_rows(own, labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))
@@ -272,8 +274,7 @@ def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
     """Read a run's data file."""
-    align = run.align
-    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, run.align.keys, ignore=ignore, duplicates=run.align.duplicates)
     return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 

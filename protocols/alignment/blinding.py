@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.alignment.id_chunks import sorted_digests
-from protocols.alignment.sorted_rows import Ascending, IdPositions, SortedRows, as_words, temporary_file
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, as_words, temporary_file
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 
@@ -113,7 +113,7 @@ class Cipher:
         return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
 
 
-def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> SortedRows:
+def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ExternalSort:
     """Keyed hashes of ids: useless without the secret, a list to try ids on with it."""
     key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
     return sorted_digests(ids, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)

@@ -16,7 +16,7 @@ import numpy as np
 
 from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher
 from protocols.alignment.id_chunks import CHUNK_IDS, OnStep, chunks, comparing, receive
-from protocols.alignment.sorted_rows import Ascending, IdPositions, SortedRows
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, ReblindedIds
 from protocols.transport.channel import Channel
@@ -56,9 +56,9 @@ class PreparedIds:
         return cls(cipher.key, values, order)
 
 
-def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -> list[SortedRows]:
+def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -> list[ExternalSort]:
     """A's side: every peer's function of the ids. One chunk is in transit while the next is computed."""
-    values = [SortedRows(len(ids), VALUE_BYTES) for _ in channels]
+    values = [ExternalSort(len(ids), VALUE_BYTES) for _ in channels]
     with Cipher() as cipher:
         answers = [receive(channel, len(ids), POINT_BYTES, ReblindedIds) for channel in channels]
 
@@ -93,9 +93,9 @@ def evaluate(
         return _own_values(cipher, ids, progress) if prepared is None else prepared
 
 
-def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> SortedRows:
+def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ExternalSort:
     """The function of ids for whoever has the key."""
-    values = SortedRows(len(ids), VALUE_BYTES)
+    values = ExternalSort(len(ids), VALUE_BYTES)
     for start, some in chunks(ids):
         values.put(start + np.arange(len(some)), _values(cipher.blind(some), some))
         progress("blinding ids", start + len(some), len(ids))

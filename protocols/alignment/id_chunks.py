@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from protocols.alignment.sorted_rows import SortedRows
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, MoreIds, ReblindedIds
@@ -44,9 +44,9 @@ def digest_rows(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes:
     return np.frombuffer(joined, np.uint8).reshape(-1, n_bytes)
 
 
-def sorted_digests(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes: int) -> SortedRows:
+def sorted_digests(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes: int) -> ExternalSort:
     """The first bytes of every id's digest, sorted on disk."""
-    found = SortedRows(len(ids), n_bytes)
+    found = ExternalSort(len(ids), n_bytes)
     for start, some in chunks(ids):
         found.put(start + np.arange(len(some)), digest_rows(some, digest, n_bytes))
     return found

@@ -41,7 +41,7 @@ from protocols.alignment import curve_prf, transfer_prf
 from protocols.alignment.blinding import VALUE_BYTES, MatchedIds, hashed, match_ascending
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.id_chunks import OnStep, chunks, digest_rows, receive_on_demand, send_on_demand
-from protocols.alignment.sorted_rows import Ascending, IdPositions, SortedRows
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
 from protocols.errors import NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import CommonIds, OrderShare
 from protocols.transport.channel import Channel, expect
@@ -200,7 +200,7 @@ def keyed_order(ids: Sequence[bytes], positions: IdPositions, key: bytes) -> IdP
 
     It is that of their keyed hashes.
     """
-    rows = SortedRows(len(positions), VALUE_BYTES)
+    rows = ExternalSort(len(positions), VALUE_BYTES)
     for start, some in chunks(ids):
         first, end = np.searchsorted(positions, [start, start + len(some)])
         chosen = [some[at] for at in (positions[first:end] - start).tolist()]

@@ -35,7 +35,7 @@ class Ascending(Protocol):
     def ascending(self) -> Iterator[tuple[IdPositions, ByteRows]]: ...
 
 
-class SortedRows:
+class ExternalSort:
     """Rows of one width on disk, with the positions of their ids.
 
     Parameters

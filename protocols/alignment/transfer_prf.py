@@ -34,7 +34,7 @@ from protocols.alignment.key_value_store import (
     values_of,
 )
 from protocols.alignment.random_transfers import ELEMENT_BYTES, Chooser, answer_points
-from protocols.alignment.sorted_rows import IdPositions, SortedRows, first_bits
+from protocols.alignment.sorted_rows import ExternalSort, IdPositions, first_bits
 from protocols.alignment.transfer_extension import (
     CHECK_BYTES,
     N_TRANSFERS,
@@ -63,7 +63,7 @@ _SESSION_BYTES = 32
 
 def query(
     channels: Sequence[Channel], ids: Sequence[bytes], seeds: Sequence[bytes], progress: OnStep
-) -> list[SortedRows]:
+) -> list[ExternalSort]:
     """A's side: every peer's function of the ids; `seeds` are those of the peers' hashes."""
     rooms = _Rooms(len(ids))
     asked = [_Query(channel, ids, seed, rooms) for channel, seed in zip(channels, seeds, strict=True)]
@@ -74,7 +74,7 @@ def query(
     return [one.values for one in asked]
 
 
-def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> SortedRows:
+def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> ExternalSort:
     """B's side: takes as many tables as A's announced number of ids makes, and returns the function of its own ids.
 
     Raises
@@ -89,7 +89,7 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     session = _session(seed, chooser.points, answer)
     with comparing(channel):
         keeper = Keeper(chooser.choices, chooser.keys(answer))
-    values = SortedRows(len(ids), VALUE_BYTES)
+    values = ExternalSort(len(ids), VALUE_BYTES)
     buckets = _Buckets(ids, seed, rooms.n_bits)
     for number in range(rooms.n_buckets):
         hidden = rooms.receive(channel, number)
@@ -131,7 +131,7 @@ class _Buckets:
     """Digests of ids by buckets, on disk where they are many; ids are read once, some at a time."""
 
     def __init__(self, ids: Sequence[bytes], seed: bytes, n_bits: int) -> None:
-        self._n_bits, self._rows = n_bits, SortedRows(len(ids), _DIGEST_BYTES, key=_BUCKET)
+        self._n_bits, self._rows = n_bits, ExternalSort(len(ids), _DIGEST_BYTES, key=_BUCKET)
         for start, some in chunks(ids):
             self._rows.put(start + np.arange(len(some)), _digests(some, seed))
         self._range: tuple[int, IdPositions, BitMatrix] | None = None
@@ -165,7 +165,7 @@ class _Query:
         self._session = _session(seed, points, answer)
         self._encoder = Encoder(keys)
         self._buckets = _Buckets(ids, seed, rooms.n_bits)
-        self.values = SortedRows(len(ids), VALUE_BYTES)
+        self.values = ExternalSort(len(ids), VALUE_BYTES)
 
     def hide(self, number: int) -> None:
         """Send a bucket's ids, and keep their values."""

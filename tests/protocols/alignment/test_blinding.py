@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, MatchedIds, hashed, match_ascending
-from protocols.alignment.sorted_rows import SortedRows
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.errors import DecodeError, UnexpectedMessage
 from tests.support.sorted import by_id
 
@@ -56,7 +56,7 @@ def test_every_own_id_is_found_where_it_stands_in_the_peers_list(
         return np.array([[n, 7, 0] for n in numbers], np.uint8)
 
     theirs = sorted(theirs)
-    own = SortedRows(len(mine), 3)
+    own = ExternalSort(len(mine), 3)
     own.put(np.arange(len(mine)), rows(mine))
     chunks = [(start, rows(theirs[start : start + n_each])) for start in range(0, len(theirs), n_each)]
     matched = MatchedIds(match_ascending(own, chunks, "shop"))
@@ -71,7 +71,7 @@ def test_every_own_id_is_found_where_it_stands_in_the_peers_list(
 @pytest.mark.parametrize("theirs", [[[3, 3]], [[4, 3]], [[3], [3]], [[3, 5], [4, 6]]])
 def test_a_peer_whose_values_do_not_ascend_is_refused(theirs: list[list[int]]) -> None:
     chunks = [(0, np.array([chunk], np.uint8).T) for chunk in theirs]
-    own = SortedRows(2, 2)
+    own = ExternalSort(2, 2)
     own.put(np.arange(2), np.array([[1, 0], [2, 0]], np.uint8))
     with pytest.raises(UnexpectedMessage, match="shop sent an id more than once, or ids out of order"):
         list(match_ascending(own, chunks, "shop"))

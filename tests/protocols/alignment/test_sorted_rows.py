@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.alignment import sorted_rows
-from protocols.alignment.sorted_rows import SortedRows, as_words, first_bits
+from protocols.alignment.sorted_rows import ExternalSort, as_words, first_bits
 
 RNG = np.random.default_rng(1)
 
@@ -18,7 +18,7 @@ def test_rows_ascend_by_their_key_and_keep_their_positions(
 ) -> None:
     monkeypatch.setattr(sorted_rows, "RUN_BITS", 4)
     rows = RNG.integers(0, 256, (n_rows, 5), np.uint8)
-    found = SortedRows(n_rows, 5, key=key)
+    found = ExternalSort(n_rows, 5, key=key)
     for positions in np.array_split(RNG.permutation(n_rows), 7):
         found.put(positions, rows[positions])
     for _ in range(2):
@@ -36,7 +36,7 @@ def test_rows_ascend_by_their_key_and_keep_their_positions(
 def test_runs_and_ranges_are_few_enough_to_note_where_each_range_of_each_run_begins(
     n_rows: int, n_range_bits: int
 ) -> None:
-    assert SortedRows(n_rows, 2).n_range_bits == n_range_bits
+    assert ExternalSort(n_rows, 2).n_range_bits == n_range_bits
     assert (n_rows >> n_range_bits) <= 1 << 18
 
 

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from protocols.alignment import sorted_rows, transfer_prf
 from protocols.alignment.random_transfers import Chooser
-from protocols.alignment.sorted_rows import SortedRows
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.alignment.transfer_prf import evaluate, query
 from protocols.errors import DecodeError, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import HiddenIds, MoreIds, TransferAnswer, TransferPoints
@@ -33,7 +33,7 @@ def quiet(step: str, done: int, total: int) -> None:
 def both(mine: Sequence[bytes], theirs: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """The function of ids at A and at B."""
     near, far = memory_pair("a", "b")
-    found: list[SortedRows] = []
+    found: list[ExternalSort] = []
     thread = threading.Thread(
         target=lambda: found.append(evaluate(far, theirs, SEED, size=len(mine), progress=quiet)), daemon=True
     )
