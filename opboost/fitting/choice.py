@@ -40,7 +40,7 @@ _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
 # Held-out rows see little of effects that are narrower than the noise, but all harm: unless trees on draws are behind
 # those on the own columns by so much, relatively, no more rows than these speak for a share below what is expected.
-_HARM, _COUNTED_ROWS = 0.005, 300
+_HARM, _COUNTED_ROWS = 0.0125, 300
 
 # Share below which the passive columns are left out.
 LEAST_BLEND = 0.15
