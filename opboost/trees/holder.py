@@ -32,7 +32,7 @@ class RowHolder(Protocol):
         """
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        """Add the sums of g and h per bin to `out`, shape ``(n_nodes, 2, n_bins)``."""
+        """Write the sums of g and h per bin to `out`, shape ``(n_nodes, 2, n_bins)``."""
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""
@@ -193,8 +193,11 @@ class SummedHolders:
             holder.start_tree(output)
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+        out[:] = 0
         for holder in self._holders:
-            holder.add_histograms(nodes, out)
+            part = np.zeros_like(out)
+            holder.add_histograms(nodes, part)
+            out += part
 
     def totals(self, nodes: Nodes) -> Sums:
         return np.sum([holder.totals(nodes) for holder in self._holders], axis=0)

@@ -275,7 +275,7 @@ class PartedRows:
         return self._ask(methodcaller("totals", nodes))
 
     def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        out += self._ask(methodcaller("histograms", nodes, self._n_bins))
+        out[:] = self._ask(methodcaller("histograms", nodes, self._n_bins))
 
     def _ask(self, question: Call) -> Sums:
         calls, self._told = [*self._told, question], []
