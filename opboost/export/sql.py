@@ -49,7 +49,7 @@ def to_sql(
     names = [feature.name if feature.owner is None else question for feature, question in asked]
     if len(set(names)) < len(names):
         raise ParameterError("a column has the name of an owner's test. No query was written")
-    columns = [_quoted(name) for name in names]
+    columns = [_of_record(name) for name in names]
     labels = {}
     for name, of in (categories or {}).items():
         if name not in names:
@@ -69,10 +69,11 @@ def to_sql(
             "query's own. No query was written"
         )
     kept = [_quoted(name) for name in keep]
-    inner = ",\n".join([*kept, *(f"{total} AS {score}" for total, score in zip(sums, scores, strict=True))])
+    copies = (f"{_of_record(name)} AS {_quoted(name)}" for name in keep)
+    inner = ",\n".join([*copies, *(f"{total} AS {score}" for total, score in zip(sums, scores, strict=True))])
     predictions = (f"{_prediction(link, score, scores)} AS {name}" for name, score in zip(outputs, scores, strict=True))
     outer = ", ".join([*kept, *predictions])
-    return f"SELECT {outer}\nFROM (\nSELECT {inner}\nFROM {_quoted(table)}\n) AS scores\n"
+    return f"SELECT {outer}\nFROM (\nSELECT {inner}\nFROM {_quoted(table)} t\n) AS scores\n"
 
 
 def _case(tree: Tree, node: int, columns: Sequence[str], labels: Mapping[int, Sequence[str]]) -> str:
@@ -115,6 +116,11 @@ def _prediction(link: LinkFunction, score: str, scores: Sequence[str]) -> str:
             return f"1.0 / (1.0 + EXP(-{score}))"
         case "softmax":
             return f"1.0 / ({' + '.join(f'EXP({other} - {score})' for other in scores)})"
+
+
+def _of_record(name: str) -> str:
+    """A column of the table; to SQLite, a quoted name alone that the table lacks is a text, and no error."""
+    return f"t.{_quoted(name)}"
 
 
 def _quoted(name: str) -> str:

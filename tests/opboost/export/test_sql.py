@@ -59,6 +59,18 @@ def test_a_column_to_keep_has_a_name_of_its_own(keep: list[str]) -> None:
         to_sql(ensemble, table="records", keep=keep)
 
 
+@pytest.mark.parametrize("lacking", ["id", "width", "kind"])
+def test_a_table_that_lacks_a_column_is_not_scored(lacking: str) -> None:
+    """SQLite would take the quoted name for a text, and score every record by it."""
+    ensemble, _ = trained(Logistic())
+    database = sqlite3.connect(":memory:")
+    columns = [name for name in ("id", "width", '"the ""height"""', "kind") if name != lacking]
+    query = to_sql(ensemble, table="records", keep=["id"])
+    database.execute(f"CREATE TABLE records ({', '.join(columns)})")
+    with pytest.raises(sqlite3.OperationalError, match=f"no such column: t.{lacking}"):
+        database.execute(query)
+
+
 def test_more_trees_than_a_database_nests() -> None:
     ensemble, _ = trained(Logistic())
     many = replace(ensemble, trees=ensemble.trees * 200)
