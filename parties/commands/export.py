@@ -36,7 +36,9 @@ def export(
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
+    from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
+    from parties.config.reading import kept_fills
     from parties.storage.atomic_files import odd_kind, replacing
 
     with terminal_of_command():
@@ -45,7 +47,7 @@ def export(
         path = model / "model.json" if model.is_dir() else model
         if path.exists() and (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
-        ensemble = load_model(path)
+        ensemble = imputed(load_model(path), kept_fills(path.parent))
         try:
             is_sql = to is System.SQL
             written = _query(path, ensemble, table, keep or [], schema) if is_sql else _exported(ensemble, to)

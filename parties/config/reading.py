@@ -174,6 +174,13 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
             )
 
 
+def kept_fills(folder: Path) -> dict[str, float]:
+    """What empty cells of a run's imputed columns were read as in training, as numbers; none where no schema is kept."""
+    kept = folder / KEPT_SCHEMA
+    columns = read_schema(kept)[0].columns if kept.exists() else ()
+    return {column.name: column.fill_value for column in columns if column.fill is not None}
+
+
 def _names(found: object, what: str) -> tuple[str, ...]:
     """No name, one, or a list of them."""
     return tuple(_name(one, what) for one in (found if isinstance(found, list) else [found]) if found is not None)

@@ -72,6 +72,24 @@ def test_a_schema_names_the_categories_of_a_query(folder: Path) -> None:
     assert not (folder / "new.sql").exists()
 
 
+def test_an_empty_cell_is_what_training_read_it_as(folder: Path) -> None:
+    """The schema of the training lies beside the model; queries sent NULL another way than `opboost predict`."""
+    (folder / "schema.yaml").write_text(
+        "columns:\n  width: {lower: -5, upper: 5, missing: impute, fill: 1}\n"
+        "  kind: {kind: unordered, categories: [red, blue, green, grey, black], missing: impute, fill: grey}\n"
+    )
+    ensemble, _ = trained(Logistic(), n_rounds=3)
+    code, _, err = _export(folder, "--to", "sql", "--out", folder / "q.sql", "--keep", "id")
+    assert code == 0, err
+    database = sqlite3.connect(":memory:")
+    database.execute('CREATE TABLE records (id, "width" REAL, "the ""height""" REAL, "kind")')
+    heights = np.arange(-4, 4) / 2
+    database.executemany("INSERT INTO records VALUES (?, NULL, ?, NULL)", enumerate(heights.tolist()))
+    found = [prediction for _, prediction in sorted(database.execute((folder / "q.sql").read_text()))]
+    filled = np.stack([np.ones(8), heights, np.full(8, 3.0)], axis=1)
+    np.testing.assert_allclose(found, ensemble.predict(filled), rtol=1e-12)
+
+
 def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = folder / "out"
     out.write_text("mine")
