@@ -175,7 +175,7 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
 
 
 def kept_fills(folder: Path) -> dict[str, float]:
-    """What empty cells of a run's imputed columns were read as in training, as numbers; none where no schema is kept."""
+    """The numbers that empty cells of imputed columns were read as in training; none where no schema is kept."""
     kept = folder / KEPT_SCHEMA
     columns = read_schema(kept)[0].columns if kept.exists() else ()
     return {column.name: column.fill_value for column in columns if column.fill is not None}
