@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.errors import RunFolderError
+from protocols.alignment.sorted_rows import temporary_file
 
 # Up to this size everything stays in memory.
 MEMORY_BYTES = 4 << 20
@@ -26,6 +27,23 @@ WINDOW_ROWS = 1 << 16
 BLOCK_ROWS = 1 << 20
 
 
+@contextmanager
+def on_disk(what: str) -> Iterator[None]:
+    """Turn errors of temporary files into one sentence.
+
+    Raises
+    ------
+    RunFolderError
+        If the disk is full, or there is no folder for them.
+    """
+    try:
+        yield
+    except OSError as error:
+        # Not `gettempdir`, which raises where there is none.
+        place = tempfile.tempdir or "a temporary folder"
+        raise RunFolderError(f"{what} cannot be written to {place}: {error.strerror}. No ranks were sent") from None
+
+
 class KeptNumbers(Protocol):
     """Interface of integers that are read by slices; an array is one."""
 
@@ -38,9 +56,8 @@ class ArraySpool:
     """Append-only store of one-dimensional arrays in an anonymous temporary file."""
 
     def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed by `close`
         # What reads from a spool may outlive the function that made it.
-        weakref.finalize(self, self._file.close)
+        self._file = temporary_file(self, MEMORY_BYTES)
         self._places: list[tuple[int, int, np.dtype[Any]]] = []
 
     def __len__(self) -> int:
@@ -67,14 +84,10 @@ class ArraySpool:
             If the disk is full.
         """
         start, length, kind = self._places[-1]
-        self._file.seek(0, 2)
-        try:
+        with on_disk("columns that wait for their turn"):
+            self._file.seek(0, 2)
             self._file.write(np.ascontiguousarray(piece, kind).view(np.uint8))
-        except OSError as error:
-            raise RunFolderError(
-                f"columns that wait for their turn cannot be written to {tempfile.gettempdir()}: {error.strerror}. "
-                "No ranks were sent"
-            ) from None
+            self._file.flush()
         self._places[-1] = start, length + len(piece), kind
 
     def joined(self, kind: np.dtype[Any]) -> SpooledArray:
@@ -127,16 +140,11 @@ def mapped(columns: Iterable[NDArray[np.float64]], *, n_bytes: int) -> Iterable[
     if n_bytes <= MAPPED_BYTES:
         return columns
     lengths = []
-    with tempfile.TemporaryFile() as file:
-        try:
-            for column in columns:
-                file.write(np.ascontiguousarray(column).view(np.uint8))
-                lengths.append(len(column))
-            file.flush()
-        except OSError as error:
-            raise RunFolderError(
-                f"own columns cannot be written to {tempfile.gettempdir()}: {error.strerror}. Nothing was sent"
-            ) from None
+    with on_disk("own columns"), tempfile.TemporaryFile() as file:
+        for column in columns:
+            file.write(np.ascontiguousarray(column).view(np.uint8))
+            lengths.append(len(column))
+        file.flush()
         # Whoever writes to them does so in memory.
         found = np.memmap(file, np.float64, mode="c").view(np.ndarray)
     return np.split(found, np.cumsum(lengths)[:-1])

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from parties.storage.atomic_files import replacing
+from parties.storage.spool import on_disk
 from parties.tables.party_table import PartyTable, id_keys
 from protocols.alignment.curve_prf import PreparedIds
 
@@ -23,7 +24,8 @@ def prepared_ids(path: Path, table: PartyTable) -> PreparedIds:
     with suppress(Exception), path.open("rb") as file, np.load(file) as kept:
         if str(kept["digest"]) == table.id_digest:
             return PreparedIds(kept["key"].tobytes(), kept["values"], kept["order"])
-    made = PreparedIds.of(id_keys(table), lambda step, done, total: None)
+    with on_disk("ids that are compared"):
+        made = PreparedIds.of(id_keys(table), lambda step, done, total: None)
     key = np.frombuffer(made.key, np.uint8)
     with replacing(path) as partial, partial.open("wb") as target:
         np.savez(target, digest=np.array(table.id_digest), key=key, values=made.values, order=made.order)

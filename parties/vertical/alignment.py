@@ -28,6 +28,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
+from parties.storage.spool import on_disk
 from parties.storage.twice_kept import is_kept, read_either, write_twice
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable, id_keys
@@ -198,16 +199,16 @@ class Aligner:
         phase.enter("aligning the records")
         share = _own_share(place.folder / SHARE_FILE)
         assert self.method != "prealigned"
-        found = find(
-            AlignmentTerms(
-                run_id=self.run_id,
-                method=self.method,
-                secret=self.secret,
-                share=share,
-                prepared=self.prepared,
-                progress=place.progress,
-            )
+        terms = AlignmentTerms(
+            run_id=self.run_id,
+            method=self.method,
+            secret=self.secret,
+            share=share,
+            prepared=self.prepared,
+            progress=place.progress,
         )
+        with on_disk("ids that are compared"):
+            found = find(terms)
         phase.enter("checking the common records")
         if isinstance(found, Common):
             return Aligned(table.take(found.positions), found.orders)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -95,11 +96,17 @@ class ExternalSort:
         self._cuts.append(start + np.searchsorted(ranges[order], np.arange((1 << self.n_range_bits) + 1)))
 
 
-def temporary_file(owner: object) -> tempfile.SpooledTemporaryFile[bytes]:
+def temporary_file(owner: object, memory_bytes: int | None = None) -> tempfile.SpooledTemporaryFile[bytes]:
     """A file without a name, in memory while it is small, that is closed with its owner."""
-    file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed with its owner
-    weakref.finalize(owner, file.close)
+    file = tempfile.SpooledTemporaryFile(max_size=memory_bytes or _MEMORY_BYTES)  # noqa: SIM115 - closed with its owner
+    weakref.finalize(owner, _closed, file)
     return file
+
+
+def _closed(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
+    # What no disk had room for is written once more, and raised about once more.
+    with suppress(OSError):
+        file.close()
 
 
 def first_bits(keys: ByteRows, n_bits: int) -> NDArray[np.uint16]:

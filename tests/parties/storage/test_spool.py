@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import tempfile
 from contextlib import closing, nullcontext
 
@@ -60,8 +61,28 @@ def test_a_full_disk_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
             return full(data)
 
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: nullcontext(Full()))
-    with pytest.raises(RunFolderError, match=r"No space left on device\. Nothing was sent"):
+    with pytest.raises(RunFolderError, match=r"No space left on device\. No ranks were sent"):
         mapped([np.arange(3.0)], n_bytes=MAPPED_BYTES + 1)
+
+
+def test_a_full_disk_is_noticed_when_something_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a buffer still held was written when something else was read, whose error was taken for a defect."""
+
+    class Full(io.BytesIO):
+        def flush(self) -> None:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "SpooledTemporaryFile", lambda max_size: Full())
+    with pytest.raises(RunFolderError, match="No space left on device"):
+        ArraySpool().put(np.arange(3))
+
+
+def test_no_folder_for_temporary_files_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
+    monkeypatch.setattr(module, "MEMORY_BYTES", 8)
+    with pytest.raises(RunFolderError, match=r"written to a temporary folder: No usable temporary directory"):
+        ArraySpool().put(np.arange(3))
 
 
 def test_columns_beyond_a_size_are_read_from_a_file_and_are_the_same() -> None:

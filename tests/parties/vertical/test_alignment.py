@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,12 +19,13 @@ from opboost.trees.model_file import save_model
 from parties.config.align_section import AlignSection
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import Disagreement, TableError
+from parties.errors import Disagreement, RunFolderError, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
+from protocols.alignment import sorted_rows
 from protocols.errors import KeyFileError, NothingInCommon, PeerAborted
 from protocols.messages.vertical import RankChunk
 from protocols.transport.keys import generate_shared, read_shared
@@ -338,6 +341,24 @@ def test_sets_that_do_not_meet_are_refused_on_both_sides_in_a_sentence(sites: An
     assert str(found["bank"]) == sentence
     assert str(found["shop"]) == f"bank ended the run while aligning the records: {sentence}"
     assert not events(sites.shop, "released")
+
+
+@pytest.mark.parametrize("align", [None, HASHED], ids=["psi", "hashed"])
+def test_no_room_for_ids_that_are_compared_is_one_sentence(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, align: Any
+) -> None:
+    unaligned(sites, align)
+
+    class Full(io.BytesIO):
+        def write(self, data: Any) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sorted_rows, "temporary_file", lambda owner: Full())
+    found = train_both(sites, outcomes)
+    sentence = r"ids that are compared cannot be written to .*: No space left on device\. No ranks were sent"
+    for error in found.values():
+        assert isinstance(error, PeerAborted) or (isinstance(error, RunFolderError) and re.match(sentence, str(error)))
+    assert any(isinstance(error, RunFolderError) for error in found.values())
 
 
 @pytest.mark.parametrize("engine", ["native", "xgboost"])
