@@ -12,7 +12,7 @@ from parties.config.reading import check_schema_of_run
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import ConfigError
 from parties.runs.run_folder import RunFolder, RunState
-from parties.session.connections import own_keys, peer_key
+from parties.session.connections import own_keys, peer_keys
 from protocols.transport.keys import KeyPair, check_loopback
 
 AskPeers = Callable[[KeyPair | None], None]
@@ -32,11 +32,7 @@ def check_keys(run: PartyRun, checks: Checklist, *, insecure: bool) -> tuple[boo
         keys = own_keys(run, insecure)
         for address in run.wiring.addresses:
             check_loopback(address, keys)
-        publics = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in run.wiring.peers}
-        if keys is not None and keys.public in publics.values():
-            raise ConfigError("a peer's public key is this party's own")
-        if keys is not None and len(set(publics.values())) < len(publics):
-            raise ConfigError("two peers have the same public key")
+        publics = peer_keys(run, keys)
         if keys is None:
             checks.add("keys", Status.WARNING, "none: the run is in plain text, on this machine alone")
         else:

@@ -46,7 +46,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
     A worker's channel is to its coordinator alone; the other workers' keys are for what it says through that one.
     """
     keys, wiring = own_keys(run, insecure), run.wiring
-    public = {peer.name: peer_key(peer.public_key, peer.name, insecure) for peer in wiring.peers}
+    public = peer_keys(run, keys)
     with ExitStack() as stack:
 
         def listening(log: RunLog, address: str) -> dict[str, Channel]:
@@ -90,6 +90,16 @@ def own_keys(run: PartyRun, insecure: bool) -> KeyPair | None:
             "loopback. Nothing was sent"
         )
     return read_secret(run.secret_key)
+
+
+def peer_keys(run: PartyRun, keys: KeyPair | None) -> dict[str, bytes | None]:
+    """The peers' public keys by name, all different where there are any: one party is not taken for several."""
+    found = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.wiring.peers}
+    if keys is not None and keys.public in found.values():
+        raise KeyFileError("a peer's public key is this party's own. Nothing was sent")
+    if keys is not None and len(set(found.values())) < len(found):
+        raise KeyFileError("two peers have the same public key. Nothing was sent")
+    return found
 
 
 def peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:

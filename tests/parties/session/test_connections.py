@@ -43,6 +43,21 @@ def test_another_partys_key_does_not_serve_as_a_secret_one(sites: Sites) -> None
         pass
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ([{"name": "again", "public_key": "keys/shop.public"}], "two peers have the same public key"),
+        ([{"name": "again", "public_key": "keys/bank.public"}], "a peer's public key is this party's own"),
+    ],
+)
+def test_one_party_is_not_taken_for_several(sites: Sites, more: list[dict[str, str]], words: str) -> None:
+    """The doctor alone said so: with keys for workers' names, one worker counted as two of those that add noise."""
+    sites.bank.run["passive"] += more
+    run = read_run(sites.bank.write(), ActiveRun)
+    with pytest.raises(KeyFileError, match=rf"{words}\. Nothing was sent"), open_connections(run, insecure=False):
+        pass
+
+
 def test_two_parties_meet_and_every_message_is_a_line_of_both_logs(sites: Sites, tmp_path: Path) -> None:
     runs = (read_run(sites.bank.write(), ActiveRun), read_run(sites.shop.write(), PassiveRun))
     folders = [tmp_path / "log-bank", tmp_path / "log-shop"]
