@@ -35,7 +35,7 @@ from parties.commands.scorecard import scorecard
 from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.commands.tune import tune
-from parties.errors import Stopped
+from parties.errors import Stopped, as_told
 
 if TYPE_CHECKING:
     from parties.runs.run_folder import RunFolder
@@ -267,6 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         A command and its options; by default those of the process.
     """
+    Stopped.told = None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.
@@ -274,10 +275,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(GARBAGE_OBJECTS)
     try:
         app(arguments, prog_name="opboost")
-    except Stopped as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        told = as_told(error)
+        if isinstance(told, Stopped):
+            stderr.print(f"error: {told}", style="red", highlight=False, markup=False, soft_wrap=True)
+            raise told from None
+        if isinstance(error, SystemExit):
+            raise
         stderr.print(
             f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
             "whoever mends it; it may hold values of your data, so read it before you pass it on",
@@ -293,6 +297,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _stop(number: int, frame: object) -> None:
+    Stopped.told = number
     raise Stopped(number)
 
 
