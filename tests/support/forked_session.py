@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import warnings
 from collections.abc import Iterator
 from multiprocessing import connection, forkserver
@@ -52,10 +53,19 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
     try:
         _report(session, workers)
     finally:
-        for worker in workers.values():
-            worker.kill()
-            worker.join()
+        _end(list(workers.values()))
     return True
+
+
+def _end(workers: list[Any]) -> None:
+    """Interrupt workers that still test, so that they end what their tests have started, and kill those that do not."""
+    for worker in workers:
+        if worker.is_alive():
+            os.kill(worker.pid, signal.SIGINT)
+    for worker in workers:
+        worker.join(10)
+        worker.kill()
+        worker.join()
 
 
 def _pieces(items: list[pytest.Item]) -> Iterator[list[pytest.Item]]:
@@ -137,9 +147,12 @@ def _work(session: pytest.Session, number: int, pieces: list[list[pytest.Item]],
         ticket = os.read(tickets, 2)
         return pieces[int.from_bytes(ticket, "big")] if ticket else []
 
-    here = taken()
-    while here:
-        further = taken()
-        for item, following in zip(here, [*here[1:], further[0] if further else None], strict=True):
-            config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-        here = further
+    try:
+        here = taken()
+        while here:
+            further = taken()
+            for item, following in zip(here, [*here[1:], further[0] if further else None], strict=True):
+                config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            here = further
+    except KeyboardInterrupt:
+        session._setupstate.teardown_exact(None)
