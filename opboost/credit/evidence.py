@@ -107,9 +107,9 @@ def own_characteristic(column: OwnColumn, labels: Values, *, most_bins: int = MO
         ordered = np.argsort((events / np.maximum(events + others, 1))[ordered], kind="stable")
     groups = monotone_groups(events[ordered], others[ordered], most_bins=most_bins)
     if column.is_categorical:
-        words = tuple(", ".join(number_word(fine.cuts[c]) for c in ordered[group]) for group in groups)
+        words = tuple(", ".join(_word_of(column, fine.cuts[c]) for c in ordered[group]) for group in groups)
     else:
-        words = interval_words([float(fine.cuts[group[-1]]) for group in groups[:-1]])
+        words = _interval_words([_word_of(column, float(fine.cuts[group[-1]])) for group in groups[:-1]])
     return in_bins(
         Characteristic(column.name, words, events, others, np.eye(n_cells), fine.bins.astype(np.int64)),
         [ordered[group] for group in groups],
@@ -162,11 +162,19 @@ def monotone_groups(events: Values, others: Values, *, most_bins: int = MOST_SCO
 
 def interval_words(edges: Sequence[float], *, what: str = "") -> tuple[str, ...]:
     """Names of bins between ascending edges, each of which belongs to the bin below it."""
-    if not edges:
+    return _interval_words([number_word(edge) for edge in edges], what=what)
+
+
+def _interval_words(told: Sequence[str], *, what: str = "") -> tuple[str, ...]:
+    if not told:
         return (f"{what}all",)
-    told = [number_word(edge) for edge in edges]
     inner = [f"{what}over {low} up to {high}" for low, high in pairwise(told)]
     return (f"{what}up to {told[0]}", *inner, f"{what}over {told[-1]}")
+
+
+def _word_of(column: OwnColumn, number: float) -> str:
+    """A value of a column, or a cut behind it: the category that it is the number of, where there are any."""
+    return column.categories[int(number)] if column.categories else number_word(number)
 
 
 def number_word(number: float) -> str:

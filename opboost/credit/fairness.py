@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,18 +56,23 @@ class Fairness:
     equalized_odds: float
 
 
-def group_names(values: Values) -> NDArray[np.str_]:
-    """The group of every record: its value, or which fifth of many values it lies in; NaN is a group of its own."""
+def group_names(values: Values, categories: Sequence[str] = ()) -> NDArray[np.str_]:
+    """The group of every record: its category or value, or which fifth of many numbers it lies in; NaN is its own."""
     known = values[~np.isnan(values)]
-    if len(np.unique(known)) <= MOST_GROUPS:
-        return np.array(["missing" if np.isnan(one) else number_word(one) for one in values.tolist()])
+    if categories or len(np.unique(known)) <= MOST_GROUPS:
+        numbered = [categories[int(one)] if categories else number_word(one) for one in known.tolist()]
+        names = np.full(len(values), "missing", dtype=object)
+        names[~np.isnan(values)] = numbered
+        return names.astype(np.str_)
     edges = np.unique(np.quantile(known, [0.2, 0.4, 0.6, 0.8]))
     words = np.array([*interval_words(edges.tolist()), "missing"])
     return words[np.where(np.isnan(values), len(words) - 1, np.searchsorted(edges, values))]
 
 
-def fairness(column: str, groups: Values, labels: Values, scores: Values, *, share: float) -> Fairness:
-    """How rejecting the riskiest share of the records falls on groups.
+def fairness(
+    column: str, groups: Values, labels: Values, scores: Values, *, share: float, categories: Sequence[str] = ()
+) -> Fairness:
+    """How rejecting the riskiest share of the records falls on groups, which may be numbers of categories.
 
     Raises
     ------
@@ -89,7 +95,7 @@ def fairness(column: str, groups: Values, labels: Values, scores: Values, *, sha
     check_events(labels)
     rejected = np.zeros(len(labels))
     rejected[riskiest_first(scores)[: max(round(share * len(labels)), 1)]] = 1
-    names = group_names(groups)
+    names = group_names(groups, categories)
     metrics: dict[str, Any] = {
         "n": count,
         "rejected": selection_rate,

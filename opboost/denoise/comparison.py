@@ -10,7 +10,6 @@ them for exact ones scores best.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import DataError
@@ -31,9 +30,3 @@ def squared_errors(targets: Values, predictions: Values) -> Values:
     residuals = targets - predictions
     products = residuals.sum(axis=0) ** 2 - (residuals**2).sum(axis=0)
     return np.asarray(products.sum(axis=-1) / (n_draws * (n_draws - 1)))
-
-
-def is_worse(errors: Values, others: Values, *, z: float) -> bool:
-    """Whether the mean of `errors` exceeds that of `others` by more than `z` standard errors of the difference."""
-    gaps: NDArray[np.float64] = errors - others
-    return bool(gaps.mean() > z * gaps.std() / np.sqrt(len(gaps)))

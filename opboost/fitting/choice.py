@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.denoise.comparison import is_worse, squared_errors
+from opboost.denoise.comparison import squared_errors
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import Source
 from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
@@ -25,16 +26,15 @@ _DRAWN_ROWS = 3_000_000
 # Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
 MOST_BINS = 64
 
-# Parts of the rows, each of which is held out once to compare candidates on.
-N_PARTS = 3
+# Parts of the rows. Each is held out once to compare candidates on, until so many rows were.
+N_PARTS, _SCORED_ROWS = 3, 5_000
 
-# Shares of the columns' variance that draws leave open: up to the first one, trees on draws by turns with the released
-# codes serve better than draws alone; above the second one, worse. Between them held-out rows decide, by so many
-# standard errors (`docs/architecture/noise.md`).
-OPEN_SHARES, _AHEAD = (0.1, 0.25), 0.5
+# Shares of the columns' variance that draws leave open: up to the second one, trees look at draws and at the released
+# codes by turns; above the first one, they may look at draws alone (`docs/architecture/noise.md`).
+OPEN_SHARES = (0.1, 0.25)
 
-# Shares of the trees on draws that are compared, what is expected of them before, and how surely (a deviation): chosen
-# inside training rows of nine tables together; `docs/architecture/noise.md` has what leaving one out says.
+# Shares of the candidates in the scores, what is expected of them before, and how surely (a deviation)
+# (`docs/architecture/noise.md`).
 SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
@@ -42,14 +42,34 @@ _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 # those on the own columns by so much, relatively, no more rows than these speak for a share below what is expected.
 _HARM, _COUNTED_ROWS = 0.005, 300
 
-# Share below which the passive columns are left out, and how much more of trees on released codes exact ones bear than
-# held-out released ones (`docs/architecture/noise.md`).
-LEAST_BLEND, _OF_EXACT = 0.15, 2.0
+# Share below which the passive columns are left out.
+LEAST_BLEND = 0.15
 
 
 def n_draws(n_rows: int) -> int:
     """Draws of a table of so many rows that trees are grown on by turns."""
     return min(MOST_DRAWS, max(FEWEST_DRAWS, _DRAWN_ROWS // n_rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Draws of the exact codes of some rows and of others.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+    states : ndarray of uint8, shape (n_draws, n_sources, n_rows)
+        Of rows that candidates are grown on, given their labels.
+    blind : ndarray of uint8, shape (n_draws, n_sources, n_others)
+        Of rows that they are scored on, without their labels.
+    """
+
+    sources: tuple[Source, ...]
+    states: States
+    blind: States
+
+
+DrawnFor = Callable[[NDArray[np.int64], NDArray[np.int64]], Drawn]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +81,7 @@ class ScoredRows:
     table : BinnedTable
         The own columns, in bins.
     versions : Alternates
-        Of the noised columns: draws, and the released codes last; or what is known of them alone.
+        Of the noised columns: draws, or what is known of them.
     targets : ndarray of float64, shape (n_rows, n_outputs)
     weights : ndarray of float64, shape (n_rows,)
     """
@@ -71,11 +91,11 @@ class ScoredRows:
     targets: Values
     weights: Values
 
-    def errors(self, predictions: Values) -> tuple[Values, Values]:
-        """Of each row's prediction from its exact codes, drawn or known, and from the released ones or known."""
-        draws, last = predictions[:-1], ((self.targets - predictions[-1]) ** 2).sum(axis=1)
-        exact = squared_errors(self.targets, draws) if len(draws) else last
-        return self.weights * exact, self.weights * last
+    def errors(self, predictions: Values) -> Values:
+        """Of each row's predictions from its versions, shape ``(n_versions, n_rows, n_outputs)``."""
+        if len(predictions) == 1:
+            return self.weights * ((self.targets - predictions[0]) ** 2).sum(axis=1)
+        return self.weights * squared_errors(self.targets, predictions)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +125,7 @@ class Trial:
         trees, base_scores = self.recipe.grow(self.table, self.labels, self.weights, turns)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
-    def errors(self, scores: Values) -> tuple[Values, Values]:
+    def errors(self, scores: Values) -> Values:
         """Of the scored rows, as `ScoredRows.errors`."""
         of = self.scored
         return of.errors(np.stack([self.recipe.loss.predictions(one.T).reshape(len(of.targets), -1) for one in scores]))
@@ -113,13 +133,11 @@ class Trial:
 
 def choose(
     noised: Noised,
-    sources: Sequence[Source],
-    states: States,
-    blind: States,
     labels: Values,
     weights: Values,
     recipe: Recipe,
     known: KnownRows | None,
+    drawn_for: DrawnFor,
     *,
     rng: np.random.Generator,
 ) -> tuple[NoiseChoice, float]:
@@ -128,12 +146,12 @@ def choose(
     Parameters
     ----------
     noised : Noised
-    sources : sequence of Source
-    states, blind : ndarray of uint8, shape (n_draws, n_sources, n_rows)
-        Draws given the labels, to grow on, and without them, to score on.
     labels, weights : ndarray of float64, shape (n_rows,)
     recipe : Recipe
     known : KnownRows, optional
+    drawn_for : callable
+        Draws for some rows to grow on and others to score on, given both. Where what it has of the former depends on
+        labels of the latter, trees on draws seem better than they are.
     rng : numpy Generator
         For the parts.
 
@@ -143,81 +161,74 @@ def choose(
     share : float
         Of the trees of this choice in the scores; those on the own columns have the rest.
     """
-    trials = _trials(noised, sources, states, blind, labels, weights, recipe, known, rng=rng)
-    is_open = _open_share(states)
-    usual = NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
-    learned = [trial.scores(usual) for trial in trials]
-    if OPEN_SHARES[0] < is_open <= OPEN_SHARES[1]:
-        draws = [trial.scores(NoiseChoice.CORRECTED) for trial in trials]
-        if is_worse(_errors(trials, learned)[0], _errors(trials, draws)[0], z=_AHEAD):
-            usual, learned = NoiseChoice.CORRECTED, draws
+    trials, is_open = _trials(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    blends = ([a + share * (b - a) for a, b in zip(own, learned, strict=True)] for share in shares)
-    errors = np.stack([_errors(trials, blend)[0] for blend in blends])
-    share = float(shares[_most_likely(shares, errors)])
-    if share >= LEAST_BLEND:
-        return usual, share
-    # Whether released codes help to predict from released codes needs no model of what lies behind them; of exact ones
-    # they say about twice as much.
-    plain = [trial.scores(NoiseChoice.PLAIN) for trial in trials]
-    blends = ([a + part * (b - a) for a, b in zip(own, plain, strict=True)] for part in SHARES)
-    parts = np.array([_errors(trials, blend)[1].mean() for blend in blends])
-    share = min(1.0, (1.0 if known else _OF_EXACT) * float(SHARES[parts.argmin()]))
-    return (NoiseChoice.PLAIN, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
+    candidates = [by_turns(is_open), NoiseChoice.PLAIN]
+    if candidates[0] is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
+        candidates.append(NoiseChoice.CORRECTED)
+    n_scored, found = sum(len(trial.scored.targets) for trial in trials), []
+    for choice in candidates:
+        learned, errors = [trial.scores(choice) for trial in trials], np.empty(len(shares))
+        for s, share in enumerate(shares):
+            parts = zip(trials, own, learned, strict=True)
+            errors[s] = np.concatenate([trial.errors(a + share * (b - a)) for trial, a, b in parts]).mean()
+        best = _most_likely(shares, errors, n_scored)
+        found.append((float(errors[best]), choice, float(shares[best])))
+    _, choice, share = min(found)
+    return (choice, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
 
 
-def _errors(trials: Sequence[Trial], scores: Sequence[Values]) -> list[Values]:
-    """Of all scored rows, as `ScoredRows.errors`."""
-    parts = [trial.errors(one) for trial, one in zip(trials, scores, strict=True)]
-    return [np.concatenate(part) for part in zip(*parts, strict=True)]
+def by_turns(is_open: float) -> NoiseChoice:
+    """What trees on draws look at, where these leave so much of the columns' variance open."""
+    return NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
 
 
-def _most_likely(shares: Values, errors: Values) -> int:
-    """Which share, of 0 and others, is most likely, given each row's errors and what is expected of shares."""
-    means = errors.mean(axis=1)
+def _most_likely(shares: Values, errors: Values, n_rows: int) -> int:
+    """Which share, of 0 and others, is most likely, given mean errors of some rows and what is expected before."""
 
-    def best(n_rows: int) -> int:
-        misfits = n_rows * means / max(means.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
+    def best(counted: int) -> int:
+        misfits = counted * errors / max(errors.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2
         return int(misfits.argmin())
 
-    if means[np.abs(shares - 1).argmin()] > (1 + _HARM) * means[0]:
-        return best(errors.shape[1])
-    return max(best(errors.shape[1]), best(min(errors.shape[1], _COUNTED_ROWS)))
+    if errors[np.abs(shares - 1).argmin()] > (1 + _HARM) * errors[0]:
+        return best(n_rows)
+    return max(best(n_rows), best(min(n_rows, _COUNTED_ROWS)))
 
 
-def _open_share(states: States) -> float:
+def open_share(states: States) -> float:
     """Mean share of the variance of a source's states that lies between the draws of the same row."""
     return float(np.mean([one.var(axis=0, ddof=1).mean() / max(one.var(), 1e-12) for one in np.swapaxes(states, 0, 1)]))
 
 
 def _trials(
     noised: Noised,
-    sources: Sequence[Source],
-    states: States,
-    blind: States,
     labels: Values,
     weights: Values,
     recipe: Recipe,
     known: KnownRows | None,
+    drawn_for: DrawnFor,
     *,
     rng: np.random.Generator,
-) -> list[Trial]:
-    """One for each part of the rows, or one whose scored rows are known."""
-    most = min(recipe.parameters.max_bin, MOST_BINS)
-    binned, alternates = versions_of(noised, sources, states, None, max_bin=most)
-    table, targets = noised.filled(binned), recipe.targets(labels)
+) -> tuple[list[Trial], float]:
+    """One for each part of the rows, or one whose scored rows are known; and what draws leave open."""
+    most, targets, every = min(recipe.parameters.max_bin, MOST_BINS), recipe.targets(labels), np.arange(len(labels))
     if known is not None:
-        return [Trial(table, alternates, labels, weights, _known_rows(known, noised, binned, recipe), recipe)]
-    seen = np.concatenate([in_bins(noised, sources, binned, blind), alternates.versions[[-2]]])
-    versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
-    part, trials = rng.permutation(len(labels)) % N_PARTS, []
-    for k in range(N_PARTS):
+        drawn = drawn_for(every, every[:0])
+        binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
+        scored = _known_rows(known, noised, binned, recipe)
+        return [Trial(noised.filled(binned), alternates, labels, weights, scored, recipe)], open_share(drawn.states)
+    part, trials, opens = rng.permutation(len(labels)) % N_PARTS, [], []
+    for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (len(labels) + 1))):
         kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
-        scored = ScoredRows(table.of_rows(held), versions.of_rows(held), targets[held], weights[held])
-        inside = table.of_rows(kept), alternates.of_rows(kept)
-        trials.append(Trial(*inside, labels[kept], weights[kept], scored, recipe))
-    return trials
+        inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), drawn_for(kept, held)
+        binned, alternates = versions_of(inside, drawn.sources, drawn.states, None, max_bin=most)
+        seen = in_bins(outside, drawn.sources, binned, drawn.blind)
+        versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
+        scored = ScoredRows(outside.table, versions, targets[held], weights[held])
+        trials.append(Trial(inside.filled(binned), alternates, labels[kept], weights[kept], scored, recipe))
+        opens.append(open_share(drawn.states))
+    return trials, float(np.mean(opens))
 
 
 def _known_rows(known: KnownRows, noised: Noised, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:

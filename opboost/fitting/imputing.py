@@ -75,10 +75,10 @@ class OwnScores:
 def impute(
     noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> tuple[Imputation, Evidence]:
-    """Fit what lies behind the noised columns on some of the rows."""
+    """Fit what lies behind the noised columns on some of the rows; no other label has part in it."""
     fold = rng.integers(FOLDS, size=len(labels))
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
-    evidence = Evidence.of(labels, own, n_classes=recipe.n_classes)
+    evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
     return imputed(noised, evidence, rows, rng=rng), evidence
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, choose, n_draws
+from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe
@@ -90,14 +92,14 @@ def fill(
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
     if choice is None:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
-        behind, of_rows = imputation.of_rows(some), evidence.rows(some)
-        blind = behind.draw(of_rows, N_SCORED, with_label=False, seed=int(comparing.integers(2**63)))
-        compared = states[:, :, some]
-        if len(states) < MOST_DRAWS:
-            compared = behind.draw(of_rows, MOST_DRAWS, seed=int(comparing.integers(2**63)))
-        drawn = noised.of_rows(some), imputation.sources, compared, blind
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        choice, share = choose(*drawn, labels[some], weights[some], brief, known, rng=comparing)
+        compared = noised.of_rows(some), labels[some], weights[some]
+        if known is None and not is_large:
+            drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
+        else:
+            first = imputation.of_rows(some), evidence.rows(some), states[:, :, some]
+            drawn_for = partial(_drawn_before, *first, rng=comparing)
+        choice, share = choose(*compared, brief, known, drawn_for, rng=comparing)
     own_trees: list[Tree] = []
     if share != 1.0:
         own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
@@ -111,6 +113,43 @@ def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:
     """A table without the noised columns, or with the released ranks."""
     is_plain = choice is NoiseChoice.PLAIN
     return Filled(choice, noised.filled(plain_bins(noised, max_bin)) if is_plain else noised.table)
+
+
+def _drawn_apart(
+    noised: Noised,
+    labels: Values,
+    weights: Values,
+    recipe: Recipe,
+    kept: NDArray[np.int64],
+    held: NDArray[np.int64],
+    *,
+    max_bin: int,
+    rng: np.random.Generator,
+) -> Drawn:
+    """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
+    imputation, evidence = impute(noised, labels, kept, recipe, rng=rng)
+    is_kept = np.isin(np.arange(len(labels)), kept)
+    states = _draws(noised, labels, weights, is_kept, imputation, evidence, recipe, max_bin=max_bin, rng=rng)
+    seed, behind = int(rng.integers(2**63)), imputation.of_rows(held)
+    blind = behind.draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
+    return Drawn(imputation.sources, states[:, :, kept], blind)
+
+
+def _drawn_before(
+    imputation: Imputation,
+    evidence: Evidence,
+    states: States,
+    kept: NDArray[np.int64],
+    held: NDArray[np.int64],
+    *,
+    rng: np.random.Generator,
+) -> Drawn:
+    """Draws of a fit to all rows: of so many rows, or for rows that are known, one label hardly matters."""
+    if len(states) < MOST_DRAWS:
+        states = imputation.draw(evidence, MOST_DRAWS, seed=int(rng.integers(2**63)))
+    behind, seed = imputation.of_rows(held), int(rng.integers(2**63))
+    blind = behind.draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
+    return Drawn(imputation.sources, states[:, :, kept], blind)
 
 
 def _draws(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Ranks, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_DRAWS, N_SCORED, choose, n_draws
+from opboost.fitting.choice import MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
 from opboost.fitting.imputing import FOLDS, OwnScores, imputed
 from opboost.fitting.noise_correction import FEW_ROUNDS
 from opboost.fitting.noised_table import NoiseChoice, Noised, places
@@ -119,7 +119,10 @@ def fit_sample(
     states = behind.draw(evidence, MOST_DRAWS, seed=seed)
     blind = behind.draw(evidence, N_SCORED, with_label=False, seed=seed + 1)
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
-    drawn = noised, behind.sources, states, blind, labels, weights
-    choice, share = choose(*drawn, recipe.brief(FEW_ROUNDS), None, rng=comparing)
+
+    def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:
+        return Drawn(behind.sources, states[:, :, kept], blind[:, :, held])
+
+    choice, share = choose(noised, labels, weights, recipe.brief(FEW_ROUNDS), None, drawn_for, rng=comparing)
     fit = choice, share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
     return SampleFit(*fit, seed)

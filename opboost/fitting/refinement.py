@@ -15,7 +15,8 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.mixture import States
-from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
+from opboost.fitting.choice import by_turns, open_share
+from opboost.fitting.noised_table import Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.boosting import BoostingParameters
@@ -57,7 +58,8 @@ def refined(
 ) -> States:
     """Draws in place of `states`; all rows are trained on, and `imputation` and `evidence` are about them."""
     found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
-    binned, alternates = versions_of(noised, imputation.sources, states, NoiseChoice.CORRECTED, max_bin=max_bin)
+    # Where draws leave little open, released codes keep what the mixture loses.
+    binned, alternates = versions_of(noised, imputation.sources, states, by_turns(open_share(states)), max_bin=max_bin)
     table = noised.filled(binned)
     # The same for a model and one that goes on from it, whatever their numbers of rounds.
     weighing = replace(recipe, parameters=_TREES)

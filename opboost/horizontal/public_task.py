@@ -29,6 +29,11 @@ class PublicTask:
     epsilon : float
     bounds_are_public : bool
     is_classification : bool
+
+    Raises
+    ------
+    ParameterError
+        If labels cannot be scaled: their middle is infinite, or half of the way between their bounds is 0.
     """
 
     names: tuple[str, ...]
@@ -39,9 +44,16 @@ class PublicTask:
     bounds_are_public: bool
     is_classification: bool
 
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.centre) and self.spread > 0):
+            raise ParameterError(
+                f"bounds of labels need a finite middle and a distance to it above 0; got {self.centre} and "
+                f"{self.spread}. Nothing was released"
+            )
+
     def scaled(self, labels: Values) -> Values:
         """Labels in [-1, 1]; classes stay 0 and 1."""
-        return labels if self.is_classification else np.clip((labels - self.centre) / self.spread, -1.0, 1.0)
+        return labels if self.is_classification else scaled_between(labels, self.centre, self.spread)
 
     def check_scores(self, n_trees: int, max_value: float) -> None:
         """Refuse trees whose scores, on the scale of training or of labels, could be infinite.
@@ -97,3 +109,9 @@ class PublicTask:
             Logistic() if self.is_classification else SquaredError(),
             tuple(Feature(name) for name in self.names),
         )
+
+
+def scaled_between(numbers: Values, centre: float, spread: float) -> Values:
+    """Numbers in [-1, 1] for those at most `spread` from the centre; others count as the ends, with no word of it."""
+    with np.errstate(over="ignore"):
+        return np.clip((numbers - centre) / spread, -1.0, 1.0)

@@ -28,8 +28,9 @@ from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.cells import read_cells
 from parties.tables.labels import read_labels
+from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
-from parties.tables.party_table import PartyTable, select
+from parties.tables.party_table import PartyTable
 from parties.tables.record_ids import Ids, ids_to_keep, read_ids, split
 
 if TYPE_CHECKING:

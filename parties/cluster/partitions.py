@@ -34,8 +34,9 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder, replacing
 from parties.tables.data_files import Stamp, parts, stamp_of
 from parties.tables.labels import read_labels
+from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
-from parties.tables.party_table import PartyTable, check_columns, read_table, select
+from parties.tables.party_table import PartyTable, check_columns, read_table
 from parties.tables.record_ids import encoded_ids, read_ids
 from parties.tables.sorted_ids import sort_ids
 from protocols.private_files import private_folder

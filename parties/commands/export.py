@@ -47,7 +47,8 @@ def export(
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
         ensemble = load_model(path)
         try:
-            written = _query(ensemble, table, keep or [], schema) if to is System.SQL else _exported(ensemble, to)
+            is_sql = to is System.SQL
+            written = _query(path, ensemble, table, keep or [], schema) if is_sql else _exported(ensemble, to)
         except ImportError as error:
             raise ConfigError(str(error)) from None
         with replacing(out) as partial:
@@ -55,13 +56,16 @@ def export(
         print_result(form, model=str(out), inputs=len(ensemble.features))
 
 
-def _query(ensemble: Ensemble, table: str, keep: list[str], schema: Path | None) -> bytes:
+def _query(path: Path, ensemble: Ensemble, table: str, keep: list[str], schema: Path | None) -> bytes:
     from opboost.export.sql import to_sql
-    from parties.config.reading import read_schema
+    from parties.config.reading import check_numbers_of_categories, read_schema
 
-    own = {feature.name for feature in ensemble.features if feature.owner is None}
-    columns = read_schema(schema)[0].columns if schema else ()
-    categories = {one.name: one.categories for one in columns if one.categories and one.name in own}
+    categories = {}
+    if schema is not None:
+        own = {feature.name for feature in ensemble.features if feature.owner is None}
+        described = read_schema(schema)[0]
+        check_numbers_of_categories(described, path.parent, own)
+        categories = {one.name: one.categories for one in described.columns if one.categories and one.name in own}
     return to_sql(ensemble, table=table, keep=keep, categories=categories).encode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,11 +11,11 @@ from pydantic import BaseModel, ValidationError
 from opboost.errors import nearest, shown
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
-from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES
+from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES, PartyRun
 from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, naming
+from parties.errors import ConfigError, RunFolderError, naming
 from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
@@ -124,6 +125,21 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     return schema, left_out
 
 
+def check_schema_of_run(run: PartyRun) -> None:
+    """Refuse to resume a run on divided rows by another schema: answers, their noise and trees are in its cells.
+
+    Raises
+    ------
+    ConfigError, RunFolderError
+    """
+    kept, now = run.run_folder / KEPT_SCHEMA, run.table_schema
+    if run.role in HORIZONTAL_ROLES and kept.exists() and read_schema(kept) != read_schema(now):
+        raise RunFolderError(
+            f"{kept.parent} holds the beginning of a run by another schema than {now}; bring it back or choose another "
+            "run_id. Nothing was sent"
+        )
+
+
 def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:
     """Refuse a schema that lacks one of a model's own columns, or numbers its categories otherwise than in training.
 
@@ -136,8 +152,18 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
         raise ConfigError(
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
+    check_numbers_of_categories(schema, folder, needed)
+
+
+def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
+    """Refuse a schema that numbers the categories of some own columns otherwise than in training.
+
+    Raises
+    ------
+    ConfigError
+    """
     kept = folder / KEPT_SCHEMA
-    now = {column.name: column for column in schema.columns if column.name in needed}
+    now = {column.name: column for column in schema.columns if column.name in names}
     before = [column for column in read_schema(kept)[0].columns if column.name in now] if kept.exists() else []
     for column in before:
         found = now[column.name]

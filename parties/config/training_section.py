@@ -21,6 +21,8 @@ from parties.config.section import PositiveCount, Section
 from parties.config.sgbdt_section import SGBDTSection
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
+_RECIPES = {"recommended", "sgbdt", "federated"}
+
 _WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
 
 
@@ -98,7 +100,9 @@ class TrainingSection(TaskSection):
     workers. In ``paper`` mode every worker draws noise of its own.
     """
 
-    recipe: Literal["sgbdt", "federated", "recommended"] = Field("sgbdt", description="The training algorithm.")
+    recipe: Literal["recommended", "sgbdt", "federated"] = Field(
+        "recommended", description="The training algorithm; left out, that of the section there is, or `recommended`."
+    )
     mode: Literal["certified", "paper"] = Field(
         "certified", description="The certified recipe, or the letter of its paper."
     )
@@ -121,6 +125,14 @@ class TrainingSection(TaskSection):
         None, description="Number of classes of `multi:softprob`, which the labels number 0, 1, 2, ..."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _take_recipe_of_section(cls, given: object) -> object:
+        if isinstance(given, Mapping) and "recipe" not in given:
+            named = _RECIPES & given.keys()
+            return {**given, "recipe": min(named)} if len(named) == 1 else given
+        return given
+
     @field_validator("recipe", mode="before")
     @classmethod
     def _check_recipe(cls, recipe: object) -> object:
@@ -138,7 +150,7 @@ class TrainingSection(TaskSection):
         if others := self._other_sections & self.model_fields_set:
             raise ValueError(f"there is a section `{min(others)}`, but the recipe is {self.recipe}")
         if self.mode == "paper" and self.recipe != "sgbdt":
-            raise ValueError("`mode: paper` of this recipe is for comparison in one process: leave it out")
+            raise ValueError("`mode: paper` of this recipe is for comparison in one process: name sgbdt, or no mode")
         if self.mode == "paper" and self.noise != "workers":
             raise ValueError("in `mode: paper` every worker draws its own noise: say `noise: workers`")
         if self.mode == "paper" and math.isinf(self.epsilon):
@@ -155,7 +167,10 @@ class TrainingSection(TaskSection):
     @model_validator(mode="after")
     def _check_recommended(self) -> Self:
         if self.recipe == "recommended" and self.recommended.records is None:
-            raise ValueError("the recommended recipe needs `recommended: {records: ...}`, about how many all have")
+            raise ValueError(
+                "the recommended recipe needs `recommended: {records: ...}`, about how many all have; a run file that "
+                "named no recipe meant `recipe: sgbdt` in earlier builds"
+            )
         if (self.objective == "multi:softprob") != (self.classes is not None):
             raise ValueError("`classes`, how many there are, goes with `multi:softprob` alone")
         if self.classes is not None and self.recipe != "recommended":
@@ -179,7 +194,7 @@ class TrainingSection(TaskSection):
     @property
     def _other_sections(self) -> set[str]:
         """Sections of the recipes that are not trained."""
-        return {"sgbdt", "federated", "recommended"} - {self.recipe}
+        return _RECIPES - {self.recipe}
 
 
 def flat(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -108,7 +108,7 @@ class Validation:
     card : Scorecard
         Of the columns that tell enough, on the records that the run was trained on.
     left_out : dict of str to float
-        Information values of the others.
+        Information values of the others; a passive party's column has its party's name before its own.
     card_gini : float
     model : ModelScores or None
         None without predictions.
@@ -145,7 +145,11 @@ def validate(asked: Asked) -> Validation:
     return Validation(
         run_id=run.run_id,
         card=card,
-        left_out={one.name: one.information_value for one in found if one not in told},
+        left_out={
+            one.name if one.owner is None else f"{one.owner}: {one.name}": one.information_value
+            for one in found
+            if one not in told
+        },
         card_gini=gini(labels, -card.scores()),
         model=_model_scores(run, asked),
         drifts=_drifts(run, asked),
@@ -176,7 +180,7 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
         q = other.to_numpy(np.float64)[rows]
         swapped = swap_set(labels, p, q, share=asked.share)
         uplift = measure_uplift(Logistic(), labels, p, q, is_scored=np.ones(len(rows), np.bool_), seed=0)
-    own = {column.name: column.values[rows] for column in own_columns(table, read_schema(run.table_schema)[0])}
+    own = {column.name: column for column in own_columns(table, read_schema(run.table_schema)[0])}
     if unknown := [name for name in asked.groups if name not in own]:
         raise ConfigError(f"no own column {', '.join(unknown)} to group by{nearest(unknown, own)}")
     return ModelScores(
@@ -190,7 +194,10 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
         slope=slope,
         intercept=intercept,
         points=asked.scale.of_probabilities(p),
-        fairness=tuple(fairness(name, own[name], labels, p, share=asked.share) for name in asked.groups),
+        fairness=tuple(
+            fairness(name, own[name].values[rows], labels, p, share=asked.share, categories=own[name].categories)
+            for name in asked.groups
+        ),
         swapped=swapped,
         uplift=uplift,
     )

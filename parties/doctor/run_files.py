@@ -8,6 +8,7 @@ from pathlib import Path
 
 from parties.config.party_run import PartyRun
 from parties.config.protection import MOST_DELTA, MOST_EPSILON
+from parties.config.reading import check_schema_of_run
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import ConfigError
 from parties.runs.run_folder import RunFolder, RunState
@@ -60,6 +61,8 @@ def check_folder(run: PartyRun, path: Path, checks: Checklist) -> None:
     with checks.checking("run folder"):
         state = folder.state(path, party=run.party, role=run.role)
         there = next(one for one in (folder.path, *folder.path.parents) if one.exists())
+        if state is RunState.UNFINISHED:
+            check_schema_of_run(run)
         if not os.access(there, os.W_OK | os.X_OK):
             raise ConfigError(f"{there} cannot be written")
         sentences = {

@@ -18,9 +18,10 @@ from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
 from parties.tables.keyed_table import read_keyed
 from parties.tables.labels import read_labels
+from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, is_constant, read_frame, read_table, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, is_constant, read_frame, read_table
 from parties.tables.record_ids import read_ids, rows_to_keep
 
 # A column of whole numbers that differ in nearly all of at least so many records is taken for an id.

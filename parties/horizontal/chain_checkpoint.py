@@ -99,13 +99,21 @@ class ChainCheckpoint:
             make_folder(self._folder.path / "turns")
             write_twice(path, asdict(fresh))
             self._folder.mark_release()
-        kept = read_either(path, _COINS)
-        if kept.rows != rows:
+        if read_either(path, _COINS).rows != rows:
             raise RunFolderError(
                 f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
                 "run_id. Nothing was sent"
             )
+        return self._coins()
+
+    def _coins(self) -> BitSource:
+        kept = read_either(self._folder.path / "coins.json", _COINS)
         return BitSource(bytes.fromhex(kept.coins), is_secure=kept.is_secure)
+
+    @property
+    def holder(self) -> str:
+        """Tells the turns of this run folder from those of any other: words from the coins, which must be there."""
+        return self._coins().fork("holder").words(4).tobytes().hex()
 
     @property
     def confirmed(self) -> frozenset[str]:

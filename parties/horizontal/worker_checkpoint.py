@@ -87,6 +87,11 @@ class WorkerCheckpoint:
             self._rows, self.answered = before.table, before.answered
             self._key = bytes.fromhex(before.key) or self._key
 
+    @property
+    def holder(self) -> str:
+        """Tells the answers of this run folder from those of any other: words from the key of their noise."""
+        return self.bits().fork("holder").words(4).tobytes().hex()
+
     def bits(self) -> BitSource:
         """Bits of coins and noise: those of earlier processes of the run, once one of them has answered."""
         return BitSource(self._key, is_secure=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parties.config.party_run import PartyRun
-from parties.config.reading import KEPT_SCHEMA
+from parties.config.reading import KEPT_SCHEMA, check_schema_of_run
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
@@ -91,6 +91,8 @@ class TrainingRun:
             if state is RunState.NEW:
                 with writing(kept := folder.path / KEPT_SCHEMA):
                     copy(run.table_schema, kept)
+            else:
+                check_schema_of_run(run)
             with logged(folder, self.terminal, path=self.path, run=run) as log:
                 if state is not RunState.NEW:
                     log.step("resumed", f"{run.party} takes up run {run.run_id!r} where it stopped")

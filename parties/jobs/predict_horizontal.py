@@ -15,7 +15,8 @@ from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
-from parties.tables.party_table import own_columns, read_table, select
+from parties.tables.listed_ids import select
+from parties.tables.party_table import own_columns, read_table
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_output import prediction_table, score

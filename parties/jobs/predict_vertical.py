@@ -26,8 +26,9 @@ from parties.session.reconnection import with_restarts
 from parties.storage.atomic_files import is_folder, writing
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
+from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import PartyTable, model_inputs, select
+from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,

@@ -59,7 +59,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             checkpoint=checkpoint,
             make_owner=make_owner,
             calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
-            before_turn=lambda: ledger.charge(charge),
+            before_turn=lambda: ledger.charge(charge, checkpoint.holder),
             wait_s=run.wait,
         )
         channels = open_channels(log)

@@ -101,7 +101,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         channels: list[Channel] = []
 
         def work() -> int:
-            checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge))
+            checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge, checkpoint.holder))
             bits = checkpoint.bits() if run.seed is None else run.bits
             with worker_rows(run, recipe, rng=bits.fork("rows")) as rows:
                 checkpoint.check_rows(rows.digest)

@@ -170,10 +170,12 @@ def records_fields(kind: str, records: KeySet, occasion: Occasion) -> Fields:
     return {"kind": kind, **_when_and_why(occasion), "records": records_digest(records), "n_records": len(records)}
 
 
-def run_fields(*, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None) -> Fields:
+def run_fields(
+    *, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None, holder: str = ""
+) -> Fields:
     """The line of a horizontal run; `at` is when it was charged, by default now."""
     costs = {"epsilon": plain(epsilon), "delta": plain(delta)}
-    return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, **costs}
+    return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, "holder": holder, **costs}
 
 
 def opened_fields(name: str) -> Fields:

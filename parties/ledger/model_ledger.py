@@ -101,6 +101,7 @@ class WorkerLedger:
         self._path = path
         self._budget = budget
         self._runs: dict[tuple[str, str], tuple[float, float]] = {}
+        self._holders: dict[tuple[str, str], str] = {}
         self._lines = SealedLines(path, count=self._count)
         try:
             self._lines.refresh()
@@ -120,16 +121,28 @@ class WorkerLedger:
         self._lines.refresh()
         self._check(charge)
 
-    def charge(self, charge: RunCharge) -> None:
+    def charge(self, charge: RunCharge, holder: str = "") -> None:
         """Enter a run, once; or refuse it.
+
+        Parameters
+        ----------
+        charge : RunCharge
+        holder : str
+            Tells the noise that is paid for from all other. Of runs of earlier versions it is not known.
 
         Raises
         ------
         OverBudget
+            Also if the run was charged for other noise: by another process, from another run folder.
         """
         with self._lines.adding() as add:
             if not self._check(charge):
-                add(run_fields(**asdict(charge)))
+                add(run_fields(**asdict(charge), holder=holder))
+            elif self._holders[charge.run, charge.coordinator] not in ("", holder):
+                raise OverBudget(
+                    f"{self._path}: run {charge.run!r} was charged for answers from another run folder, and the same "
+                    "charge does not pay for other ones; choose another run_id. Nothing was sent"
+                )
 
     def knows(self, charge: RunCharge) -> bool:
         """Whether the run was charged before."""
@@ -157,6 +170,7 @@ class WorkerLedger:
         if line["kind"] != "run":
             raise ValueError("a kind of line that this version does not know")
         self._runs[line["run"], line["coordinator"]] = float(line["epsilon"]), float(line["delta"])
+        self._holders[line["run"], line["coordinator"]] = str(line.get("holder", ""))
 
     def _spent(self) -> tuple[float, float]:
         return sum(epsilon for epsilon, _ in self._runs.values()), sum(delta for _, delta in self._runs.values())

@@ -1,4 +1,7 @@
-"""Sets of records' names in the ledger's file: written in pieces, and read a slice at a time.
+"""Sets of records' names in the ledger's file: written in rows of `ROW_NAMES`, and read a slice at a time.
+
+A set's first row is named by its digest; a number follows in the names of the others. SQLite takes no value of 10^9
+bytes, and a slice at the end of a long one is found slowly.
 
 An earlier version wrote half names, ascending as little-endian numbers; they are read as ever, and no new ones written.
 """
@@ -6,7 +9,9 @@ An earlier version wrote half names, ascending as little-endian numbers; they ar
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,6 +21,8 @@ from parties.ledger.ledger_lines import packed, records_digest
 from parties.storage.spool import WINDOW_ROWS
 from parties.tables.key_sets import HALF_NAME, NAME, KeySet, Names, kept_set, windows
 
+ROW_NAMES = 1 << 20
+
 SET_TABLES = (
     "CREATE TABLE IF NOT EXISTS record_sets (digest TEXT PRIMARY KEY, records BLOB NOT NULL)",
     *only_added("record_sets"),
@@ -23,24 +30,24 @@ SET_TABLES = (
 
 
 def keep_records(database: sqlite3.Connection, digest: str, records: KeySet) -> None:
-    """Write a set of records in pieces, unless it is there: given as a whole, SQLite would copy it twice."""
+    """Write a set of records, row by row, unless it is there."""
     if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
         return
-    insert = "INSERT INTO record_sets VALUES (?, zeroblob(?))"
-    place = database.execute(insert, (digest, records.dtype.itemsize * len(records))).lastrowid
-    assert place is not None
-    with database.blobopen("record_sets", "records", place) as blob:
-        for window in windows(records):
-            blob.write(packed(window))
+    rows = (packed(records[first : first + ROW_NAMES]) for first in range(0, max(1, len(records)), ROW_NAMES))
+    names = (digest, *(f"{digest}.{number}" for number in range(1, -(-len(records) // ROW_NAMES))))
+    database.executemany("INSERT INTO record_sets VALUES (?, ?)", zip(names, rows, strict=True))
 
 
 def stored_records(database: sqlite3.Connection, digest: str) -> KeySet | None:
     """A set of records, verified; None if it is not there or was changed. A large one stays where it is."""
-    question = "SELECT rowid, length(records) FROM record_sets WHERE digest = ?"
-    place, n_bytes = database.execute(question, (digest,)).fetchone() or (0, 0)
+    question = "SELECT rowid, length(records) FROM record_sets WHERE digest >= ? AND digest < ? ORDER BY rowid"
+    rows = database.execute(question, (digest, f"{digest}/")).fetchall()
+    ends = tuple(accumulate(n_bytes for _, n_bytes in rows))
     for kind in (NAME, HALF_NAME):
-        found = StoredNames(database, place, n_bytes // kind.itemsize, kind)
-        if place and n_bytes % kind.itemsize == 0 and records_digest(found) == digest:
+        if not rows or any(end % kind.itemsize for end in ends):
+            continue
+        found = StoredNames(database, tuple(place for place, _ in rows), ends, kind)
+        if records_digest(found) == digest:
             if kind == HALF_NAME:
                 return kept_set(windows(found), len(found), kind=kind)
             return found if len(found) > WINDOW_ROWS else found[:]
@@ -49,19 +56,33 @@ def stored_records(database: sqlite3.Connection, digest: str) -> KeySet | None:
 
 @dataclass(frozen=True, slots=True)
 class StoredNames:
-    """A set of records in the ledger's file, of which slices are read; lines are only added, so it stays the same."""
+    """A set of records in the ledger's file, of which slices are read; lines are only added, so it stays the same.
+
+    Attributes
+    ----------
+    database : sqlite3.Connection
+    places : tuple of int
+        Row ids of the set's rows, in order.
+    ends : tuple of int
+        Bytes of the set up to the end of each row.
+    dtype : dtype
+    """
 
     database: sqlite3.Connection
-    place: int
-    length: int
+    places: tuple[int, ...]
+    ends: tuple[int, ...]
     dtype: np.dtype[Any] = NAME
 
     def __len__(self) -> int:
-        return self.length
+        return self.ends[-1] // self.dtype.itemsize
 
     def __getitem__(self, rows: slice, /) -> Names:
-        start, end, _ = rows.indices(self.length)
-        size = self.dtype.itemsize
-        with self.database.blobopen("record_sets", "records", self.place, readonly=True) as blob:
-            blob.seek(size * start)
-            return np.frombuffer(blob.read(size * max(0, end - start)), self.dtype)
+        start, end, _ = (self.dtype.itemsize * place for place in rows.indices(len(self)))
+        found, row = bytearray(), bisect_right(self.ends, start)
+        while start < end:
+            first = self.ends[row - 1] if row else 0
+            with self.database.blobopen("record_sets", "records", self.places[row], readonly=True) as blob:
+                blob.seek(start - first)
+                found += blob.read(min(end, self.ends[row]) - start)
+            start, row = self.ends[row], row + 1
+        return np.frombuffer(bytes(found), self.dtype)

@@ -182,8 +182,8 @@ def run_facts(path: Path) -> ActiveFacts | PassiveFacts:
 def _active_facts(run: ActiveRun) -> ActiveFacts:
     folder = RunFolder(run.run_folder)
     model, meta = folder.load_joint_model(), meta_of(folder)
-    seed = run.model.seed if run.model.seed is not None else meta.get("seed")
-    n_rows, promise = max(1, int(meta.get("n_rows", 1))), _label_promise(folder)
+    seed = run.model.seed if run.model.seed is not None else meta.seed
+    n_rows, promise = max(1, meta.n_rows), _label_promise(folder)
     by_cells = any(feature.n_cells is not None for feature in model.ensemble.features)
     return ActiveFacts(
         history=run_history(run, tuple(peer.name for peer in run.passive), folder, f"seed of sampling: {seed}"),

@@ -47,7 +47,9 @@ class _StepLine(BaseModel):
     routed_bits: int | None = None
 
 
-class _Meta(BaseModel):
+class RunMeta(BaseModel):
+    """Meta data of a finished run, as its folder keeps them."""
+
     started: str
     finished: str
     resumed: list[str] = []
@@ -55,7 +57,7 @@ class _Meta(BaseModel):
     n_rounds: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
-    seed: int = 0
+    seed: int | None = None
     protocol_version: int
     python: str
     packages: dict[str, str]
@@ -151,7 +153,7 @@ class RunHistory:
     predictions: tuple[PredictionJob, ...]
 
 
-def meta_of(folder: RunFolder) -> dict[str, Any]:
+def meta_of(folder: RunFolder) -> RunMeta:
     """Read a finished run's meta data.
 
     Raises
@@ -163,11 +165,10 @@ def meta_of(folder: RunFolder) -> dict[str, Any]:
     if meta.get("finished") is None:
         raise RunFolderError(f"{folder.path} holds no finished run; there is nothing to report yet")
     try:
-        _Meta.model_validate(meta, strict=True)
+        return RunMeta.model_validate(meta, strict=True)
     except ValidationError as error:
         wrong = dict.fromkeys(str(one["loc"][0]) for one in error.errors())
         raise RunFolderError(f"{folder.path / 'meta.json'} is malformed at {', '.join(wrong)}") from None
-    return meta
 
 
 def run_history(
@@ -185,13 +186,13 @@ def run_history(
         party=run.party,
         run_id=run.run_id,
         peers=peers,
-        started=meta["started"],
-        finished=meta["finished"],
-        resumed=tuple(meta.get("resumed", ())),
-        n_records=meta.get("n_rows", 0),
-        sent_bytes=meta.get("sent_bytes", 0),
-        received_bytes=meta.get("received_bytes", 0),
-        versions={"protocol": str(meta["protocol_version"]), "python": meta["python"], **meta["packages"]},
+        started=meta.started,
+        finished=meta.finished,
+        resumed=tuple(meta.resumed),
+        n_records=meta.n_rows,
+        sent_bytes=meta.sent_bytes,
+        received_bytes=meta.received_bytes,
+        versions={"protocol": str(meta.protocol_version), "python": meta.python, **meta.packages},
         randomness=randomness,
         steps=tuple(_step(line, run) for line in lines if "message" in line),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),

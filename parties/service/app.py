@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
 from fastapi_offline import FastAPIOffline
 from pydantic import BaseModel
 
@@ -35,6 +37,31 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     504: {"model": Refusal, "description": "No answer in time."},
 }
 
+
+class _DistinctKeys(Request):
+    """A request whose JSON has no key twice: of two values for a column, one would be scored without a word."""
+
+    async def json(self) -> Any:
+        return json.loads(await self.body(), object_pairs_hook=_distinct)
+
+
+class _Route(APIRoute):
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def handle_distinct(request: Request) -> Response:
+            return await handle(_DistinctKeys(request.scope, request.receive))
+
+        return handle_distinct
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise HTTPException(400, "an object of the body has a key twice. Nothing was asked")
+    return found
+
+
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -43,6 +70,7 @@ def make_app(
 ) -> FastAPI:
     """The application of a service; access to it is checked by `parties.service.access.Gate`, `note` logs defects."""
     app = FastAPIOffline(title="opboost", redoc_url=None, lifespan=lifespan, max_body_size=limits.max_body_bytes)
+    app.router.route_class = _Route
 
     @app.post("/v1/scores", response_model=ScoresAnswer, responses=REFUSALS)
     async def scores(body: ScoresBody) -> Response:

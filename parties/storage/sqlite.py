@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parties.errors import LedgerError
+from parties.storage.atomic_files import odd_kind
 from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.
@@ -26,6 +27,8 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
     """
     with reporting(path):
         private_folder(path.parent)
+        if path.exists() and (kind := odd_kind(path)):
+            raise LedgerError(f"{path} cannot be used: it is {kind}, and a database is a file. Nothing was released")
         open(path, "ab", opener=private_opener).close()
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & 0o077:

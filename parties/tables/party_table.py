@@ -25,7 +25,7 @@ from parties.tables.data_files import file_digest, is_stored, named, reporting_f
 from parties.tables.labels import all_labels, read_labels, read_weights
 from parties.tables.parquet import StoredColumns
 from parties.tables.parquet_files import read_stored, stored_frames, stored_names
-from parties.tables.record_ids import Ids, canonical, digest_of_ids, each_id, ids_to_keep, read_ids, rows_to_keep
+from parties.tables.record_ids import Ids, digest_of_ids, each_id, ids_to_keep, read_ids, rows_to_keep
 from parties.tables.record_keys import KeyTexts
 from parties.tables.sorted_ids import Duplicates, EncodedIds, SortedIds, StoredIds
 
@@ -220,30 +220,6 @@ def is_constant(pieces: Iterator[pd.Series]) -> bool:
     return all(
         bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
     )
-
-
-def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
-    """The records whose ids are listed, one per line, in a file both parties agreed on.
-
-    Raises
-    ------
-    TableError
-        If the list is empty, repeats an id, or names one that the table lacks.
-    """
-    with reporting_faults(ids_path):
-        lines = ids_path.read_text(encoding="utf-8-sig").splitlines()
-    wanted = pd.Index([canonical(line) for line in lines if line.strip()], dtype=object)
-    if len(wanted) == 0 or not wanted.is_unique:
-        raise TableError(f"{ids_path} must list at least one id and none twice; found {len(wanted)}")
-    positions = table.ids.get_indexer(wanted.sort_values())
-    n_absent = int((positions < 0).sum())
-    if n_absent:
-        is_first = n_absent == 1 and (wanted.sort_values()[positions < 0] == wanted[:1]).all()
-        header = ", the one in its first line: is that a header? An id stands in every line" if is_first else ""
-        raise TableError(
-            f"{path} lacks {n_absent} of the {len(wanted)} ids listed in {ids_path}{header}. Nothing was sent"
-        )
-    return table.take(positions)
 
 
 def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame]:

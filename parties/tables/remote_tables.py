@@ -36,7 +36,8 @@ COPIED_BYTES = 1 << 23
 # Arrow tries for a quarter of an hour to reach Google's store.
 STORE_RETRY_S = 20
 
-_SECRETS = {"password", "passwd", "pwd", "access_key", "secret_key", "session_token", "token", "sslpassword"}
+# How names of secrets end, in small letters and digits alone: ClientSecret, access_key, Auth_AccessToken.
+_SECRETS = ("password", "passwd", "pwd", "passphrase", "secret", "token", "accesskey", "secretkey", "accountkey")
 
 
 def scheme_of(uri: str) -> str:
@@ -47,10 +48,14 @@ def scheme_of(uri: str) -> str:
 def holds_secret(uri: str) -> bool:
     """Whether a URI, or a connection string of ODBC, names a password or a key."""
     if scheme_of(uri) == "odbc":
-        return any(part.partition("=")[0].strip().casefold() in _SECRETS for part in uri[len("odbc:") :].split(";"))
+        return any(_is_secret(part.partition("=")[0]) for part in uri[len("odbc:") :].split(";"))
     found = urlsplit(uri)
     has_password = found.password is not None or (scheme_of(uri) in STORES and "@" in found.netloc)
-    return has_password or any(key.casefold() in _SECRETS for key, _ in parse_qsl(found.query, keep_blank_values=True))
+    return has_password or any(_is_secret(key) for key, _ in parse_qsl(found.query, keep_blank_values=True))
+
+
+def _is_secret(name: str) -> bool:
+    return "".join(filter(str.isalnum, name.casefold())).endswith(_SECRETS)
 
 
 def check_uri(uri: str, schemes: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ whether an id comes twice is seen there.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -52,6 +52,20 @@ class StoredIds:
     def get_indexer(self, wanted: pd.Index) -> NDArray[np.intp]:
         """Rows of some ids, and -1 for one that is not here; all ids are in memory meanwhile."""
         return self[:].get_indexer(wanted)
+
+    def rows_of(self, wanted: StoredIds) -> NDArray[np.intp]:
+        """Rows of those of some ids that are here, of which few are in memory at a time."""
+        import pyarrow.compute as pc
+
+        rows, at = [np.empty(0, np.intp)], 0
+        for first in range(0, len(wanted), WINDOW_ROWS):
+            texts = wanted.texts(first, first + WINDOW_ROWS)
+            end = bisect_right(range(len(self)), texts[-1].as_py(), lo=at, key=lambda row: self[row : row + 1][0])
+            for start in range(at, end, WINDOW_ROWS):
+                is_wanted = pc.is_in(self.texts(start, min(start + WINDOW_ROWS, end)), value_set=texts)
+                rows.append(start + np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False)))
+            at = end
+        return np.concatenate(rows)
 
     def taken(self, rows: NDArray[np.integer]) -> pd.Index | StoredIds:
         """The ids of some rows; those of ascending ones are on disk again."""

@@ -48,7 +48,7 @@ def prediction_columns(predictions: Values, statuses: Statuses, *, loss: Loss | 
         return {"prediction": predictions, "status": status}
     if isinstance(loss, Quantiles):
         quantiles = zip(loss.quantile_alpha, predictions.T, strict=True)
-        return {**{f"quantile_{a:g}": column for a, column in quantiles}, "status": status}
+        return {**{f"quantile_{float(a)!r}": column for a, column in quantiles}, "status": status}
     if isinstance(loss, Several):
         return {**{f"prediction_{k}": column for k, column in enumerate(predictions.T)}, "status": status}
     is_scored = statuses == RecordStatus.ANSWERED

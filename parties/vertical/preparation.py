@@ -30,9 +30,10 @@ from parties.runs.journal import Journal, Records
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
 from parties.tables.keyed_table import named_rows, read_keyed
+from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns, select
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
@@ -227,7 +228,9 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
     check_learnable(whole, run, schema)
     own, engine, margins = own_columns(whole, schema), run.model.engine, tuple(whole.margins.values())
     weights = np.ones(whole.n_rows) if whole.weights is None else whole.weights
-    check_own_rows(own, whole.labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
+    noised = () if run.label_bounds is None else (np.resize(run.label_bounds, whole.n_rows),)
+    for labels in (whole.labels, *noised):
+        check_own_rows(own, labels, weights=weights, loss=loss, parameters=parameters, engine=engine, margins=margins)
     table = whole if run.ids is None else select(whole, run.ids, run.data)
     with naming(path):
         run.model.validation(n_trained(run.held_out, table.n_rows, run.most_records))

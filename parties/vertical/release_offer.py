@@ -182,8 +182,8 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
     except ValidationError as error:
         raise ParameterError(
             f"{error.error_count()} names of columns cannot travel as they are: at most 200 characters that can be "
-            "printed, and no blanks but the usual one, are allowed, with its category for an unordered column. Rename "
-            "them, or let them travel under numbers (`opaque_names`). Nothing was sent"
+            "printed, and no blanks but the usual one, are allowed, with its category for an unordered column, and no "
+            "two alike. Rename them, or let them travel under numbers (`opaque_names`). Nothing was sent"
         ) from None
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.alignment.id_chunks import digest_rows
+from protocols.alignment.id_chunks import sorted_digests
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, as_words, temporary_file
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 
@@ -27,13 +28,14 @@ POINT_BYTES = 33
 # Number of points of P-256.
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
-# What ids are compared by: two of 2^26 ids on each side are alike by chance with a probability below 2^-75.
+# What ids are compared by: two of 2^30 ids on each side are alike by chance with a probability below 2^-67.
 VALUE_BYTES = 16
+
+# Matches that are read from disk at a time.
+_MATCHES_BYTES = 1 << 20
 
 # Threads to multiply with: more than this has never been measured.
 MAX_THREADS = 8
-
-IdPositions = NDArray[np.int64]
 
 
 class Cipher:
@@ -111,48 +113,75 @@ class Cipher:
         return [list(items[start : start + n_each]) for start in range(0, len(items), n_each)]
 
 
-def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ByteRows:
-    """Keyed hashes of ids, in their order: useless without the secret, a list to try ids on with it."""
+def hashed(ids: Sequence[bytes], secret: bytes, seed: bytes) -> ExternalSort:
+    """Keyed hashes of ids: useless without the secret, a list to try ids on with it."""
     key = hmac.digest(secret, b"opboost hashed ids" + seed, "sha256")
-    return digest_rows(ids, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
+    return sorted_digests(ids, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
 
 
-def match_ascending(mine: ByteRows, chunks: Iterable[tuple[int, ByteRows]], peer: str) -> IdPositions:
-    """Match ids: position of each own value among the peer's, which ascend and come by chunks; -1 where it is not.
-
-    Sorts the own values in place.
+def match_ascending(
+    mine: Ascending, chunks: Iterable[tuple[int, ByteRows]], peer: str
+) -> Iterator[tuple[IdPositions, IdPositions]]:
+    """Match ids: positions of own ones that are among the peer's, and theirs, which ascend and come by chunks.
 
     Raises
     ------
     UnexpectedMessage
         If the peer's values do not ascend, as distinct ones that are sorted do.
     """
-    own = _as_words(mine)
-    order = np.argsort(own)
-    own.sort()
-    where, last = np.full(len(own), -1, np.int64), np.zeros(0, own.dtype)
+    own = mine.ascending()
+    positions, left, last = np.empty(0, np.int64), np.empty(0, "S1"), np.empty(0, "S1")
     for start, rows in chunks:
-        others = _as_words(rows)
+        others = as_words(rows)
         ascending = np.concatenate([last, others])
         if (ascending[1:] <= ascending[:-1]).any():
             raise UnexpectedMessage(f"{peer} sent an id more than once, or ids out of order")
         last = others[-1:]
-        here = slice(np.searchsorted(own, others[0]), np.searchsorted(own, last[0], "right"))
-        at = np.searchsorted(others, own[here])
-        is_met = others[at] == own[here]
-        where[order[here][is_met]] = start + at[is_met]
-    return where
+        while True:
+            n_here = int(np.searchsorted(left, others[-1], "right"))
+            at = np.searchsorted(others, left[:n_here])
+            is_met = others[at] == left[:n_here]
+            yield positions[:n_here][is_met], start + at[is_met]
+            positions, left = positions[n_here:], left[n_here:]
+            if len(left) or (piece := next(own, None)) is None:
+                break
+            positions, left = piece[0], as_words(piece[1])
 
 
-def ascending_order(rows: ByteRows) -> IdPositions:
-    """The order in which rows ascend."""
-    return np.argsort(_as_words(rows))
+class MatchedIds:
+    """Own ids that a peer knows, and which of its ids they are, on disk.
+
+    Parameters
+    ----------
+    matches : iterable of pair of ndarray of int64
+        As from `match_ascending`.
+    """
+
+    def __init__(self, matches: Iterable[tuple[IdPositions, IdPositions]]) -> None:
+        self._file = temporary_file(self)
+        for own, theirs in matches:
+            self._file.write(np.stack([own, theirs], axis=1).tobytes())
+
+    def __iter__(self) -> Iterator[tuple[IdPositions, IdPositions]]:
+        self._file.seek(0)
+        while content := self._file.read(_MATCHES_BYTES):
+            pairs = np.frombuffer(content, np.int64).reshape(-1, 2)
+            yield pairs[:, 0], pairs[:, 1]
+
+    def flags(self, is_common: NDArray[np.bool_], size: int, n_each: int) -> Iterator[NDArray[np.bool_]]:
+        """Which of the peer's ids, so many at a time, are own ones that are common."""
+        pieces, own, theirs = iter(self), np.empty(0, np.int64), np.empty(0, np.int64)
+        for start in range(0, size, n_each):
+            flags = np.zeros(min(n_each, size - start), np.bool_)
+            while True:
+                n_here = int(np.searchsorted(theirs, start + n_each))
+                flags[theirs[:n_here][is_common[own[:n_here]]] - start] = True
+                own, theirs = own[n_here:], theirs[n_here:]
+                if len(theirs) or (piece := next(pieces, None)) is None:
+                    break
+                own, theirs = piece
+            yield flags
 
 
 def _rows(elements: Sequence[bytes]) -> ByteRows:
     return np.frombuffer(b"".join(elements), np.uint8).reshape(-1, POINT_BYTES)
-
-
-def _as_words(rows: ByteRows) -> NDArray[np.bytes_]:
-    """Rows as words of one width, which are equal exactly if all their bytes are."""
-    return np.ascontiguousarray(rows).view(f"S{rows.shape[1]}").reshape(-1)

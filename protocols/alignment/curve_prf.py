@@ -9,13 +9,14 @@ against a side that deviates.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, IdPositions, ascending_order
-from protocols.alignment.id_chunks import OnStep, chunks, comparing, receive
+from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher
+from protocols.alignment.id_chunks import CHUNK_IDS, OnStep, chunks, comparing, receive
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, ReblindedIds
 from protocols.transport.channel import Channel
@@ -38,17 +39,26 @@ class PreparedIds:
     values: ByteRows
     order: IdPositions
 
+    def ascending(self) -> Iterator[tuple[IdPositions, ByteRows]]:
+        """The values in ascending order, some at a time, with the positions of their ids."""
+        for start in range(0, len(self.order), CHUNK_IDS):
+            positions = self.order[start : start + CHUNK_IDS]
+            yield positions, self.values[positions]
+
     @classmethod
     def of(cls, ids: Sequence[bytes], progress: OnStep) -> PreparedIds:
         """Evaluate the function of all ids under a fresh key, which is nearly all of B's work."""
         with Cipher() as cipher:
-            values = _own_values(cipher, ids, progress)
-            return cls(cipher.key, values, ascending_order(values))
+            own = list(_own_values(cipher, ids, progress).ascending())
+        order, rows = (np.concatenate(parts) for parts in zip(*own, strict=True))
+        values = np.empty_like(rows)
+        values[order] = rows
+        return cls(cipher.key, values, order)
 
 
-def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -> list[ByteRows]:
+def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -> list[ExternalSort]:
     """A's side: every peer's function of the ids. One chunk is in transit while the next is computed."""
-    values = [np.empty((len(ids), VALUE_BYTES), np.uint8) for _ in channels]
+    values = [ExternalSort(len(ids), VALUE_BYTES) for _ in channels]
     with Cipher() as cipher:
         answers = [receive(channel, len(ids), POINT_BYTES, ReblindedIds) for channel in channels]
 
@@ -57,7 +67,7 @@ def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -
                 start, rows = next(answer)
                 with comparing(channel):
                     points = cipher.unblind(rows)
-                found[start : start + len(rows)] = _values(points, ids[start : start + len(rows)])
+                found.put(start + np.arange(len(rows)), _values(points, ids[start : start + len(rows)]))
 
         for start, some in chunks(ids):
             rows = cipher.blind(some)
@@ -72,7 +82,7 @@ def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -
 
 def evaluate(
     channel: Channel, ids: Sequence[bytes], *, size: int, prepared: PreparedIds | None, progress: OnStep
-) -> ByteRows:
+) -> Ascending:
     """B's side: answers as many points as A announced to have ids, and returns the function of its own ids."""
     with Cipher(key=None if prepared is None else prepared.key) as cipher:
         for start, rows in receive(channel, size, POINT_BYTES):
@@ -80,14 +90,14 @@ def evaluate(
                 points = cipher.reblind(rows)
             channel.send(ReblindedIds(start=start, rows=points))
             progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
-        return _own_values(cipher, ids, progress) if prepared is None else prepared.values
+        return _own_values(cipher, ids, progress) if prepared is None else prepared
 
 
-def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ByteRows:
+def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ExternalSort:
     """The function of ids for whoever has the key."""
-    values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+    values = ExternalSort(len(ids), VALUE_BYTES)
     for start, some in chunks(ids):
-        values[start : start + len(some)] = _values(cipher.blind(some), some)
+        values.put(start + np.arange(len(some)), _values(cipher.blind(some), some))
         progress("blinding ids", start + len(some), len(ids))
     return values
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
-from numpy.typing import NDArray
 
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, MoreIds, ReblindedIds
@@ -40,21 +40,31 @@ def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
 
 def digest_rows(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes: int) -> ByteRows:
     """The first bytes of every id's digest."""
-    rows = np.empty((len(ids), n_bytes), np.uint8)
+    joined = b"".join([digest(record_id)[:n_bytes] for record_id in ids])
+    return np.frombuffer(joined, np.uint8).reshape(-1, n_bytes)
+
+
+def sorted_digests(ids: Sequence[bytes], digest: Callable[[bytes], bytes], n_bytes: int) -> ExternalSort:
+    """The first bytes of every id's digest, sorted on disk."""
+    found = ExternalSort(len(ids), n_bytes)
     for start, some in chunks(ids):
-        joined = b"".join([digest(record_id)[:n_bytes] for record_id in some])
-        rows[start : start + len(some)] = np.frombuffer(joined, np.uint8).reshape(-1, n_bytes)
-    return rows
+        found.put(start + np.arange(len(some)), digest_rows(some, digest, n_bytes))
+    return found
 
 
-def send_on_demand(channel: Channel, rows: ByteRows, order: NDArray[np.int64], progress: OnStep) -> None:
-    """Send rows in this order by chunks, no more of them than are asked for; see `receive_on_demand`."""
-    for start in range(0, len(order), CHUNK_IDS):
-        if start >= WINDOW * CHUNK_IDS:
-            expect(channel, MoreIds)
-        some = rows[order[start : start + CHUNK_IDS]]
-        channel.send(BlindedIds(start=start, rows=some))
-        progress("sending blinded ids", start + len(some), len(order))
+def send_on_demand(channel: Channel, pieces: Iterable[ByteRows], size: int, progress: OnStep) -> None:
+    """Send so many rows, which come in pieces, by chunks, no more of them than are asked for."""
+    start, waiting = 0, list[ByteRows]()
+    for piece in pieces:
+        rows = np.concatenate([*waiting, piece])
+        while len(rows) >= CHUNK_IDS or len(rows) == size - start > 0:
+            if start >= WINDOW * CHUNK_IDS:
+                expect(channel, MoreIds)
+            some, rows = rows[:CHUNK_IDS], rows[CHUNK_IDS:]
+            channel.send(BlindedIds(start=start, rows=some))
+            start += len(some)
+            progress("sending blinded ids", start, size)
+        waiting = [rows]
 
 
 def receive_on_demand(channel: Channel, size: int, n_bytes: int, progress: OnStep) -> Iterator[tuple[int, ByteRows]]:

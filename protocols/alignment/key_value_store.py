@@ -8,7 +8,8 @@ Three entries per id are found by peeling: an entry that one id alone needs is s
 the same few entries are left over, and the dense entries solve them, but for a chance of 2^(c - 64) where c are left.
 That more than 24 are left has a chance below 2^-64 with 1.56 entries per id and room for at least 4096 ids: the
 expected number of sets of c > 24 ids that need no entry once is less (`tests/protocols/alignment/test_key_value_store`
-adds it up), and what peeling leaves is such a set. So a table fails with a chance below 2^-40.
+adds it up), and what peeling leaves is such a set. Smaller sets, each times its 2^(c - 64), add up to less than 2^-60.
+So 2^16 tables fail with a chance below 2^-40.
 """
 
 from __future__ import annotations

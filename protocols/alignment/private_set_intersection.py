@@ -38,17 +38,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.alignment import curve_prf, transfer_prf
-from protocols.alignment.blinding import VALUE_BYTES, IdPositions, ascending_order, hashed, match_ascending
+from protocols.alignment.blinding import VALUE_BYTES, MatchedIds, hashed, match_ascending
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.id_chunks import OnStep, chunks, digest_rows, receive_on_demand, send_on_demand
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
 from protocols.errors import NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import CommonIds, OrderShare
 from protocols.transport.channel import Channel, expect
 
 SetMethod = Literal["psi", "psi-dh", "hashed"]
 
-# More ids than this are refused: bounds the memory that a peer can make us use.
-MAX_IDS = 1 << 26
+# More ids than this are refused: bounds the time and the disk that a peer can make us use. Of a peer's ids no more are
+# in memory than a message brings.
+MAX_IDS = 1 << 30
+
+# Flags of common ids in a message: 8 MB.
+FLAGS_IDS = 1 << 26
 
 SHARE_BYTES = 32
 
@@ -139,17 +144,19 @@ def psi_initiate(
             values = curve_prf.query(channels, ids, terms.progress)
         case "hashed":
             values = [hashed(ids, terms.shared_secret, seed) for seed in seeds]
-    found = [
-        match_ascending(values.pop(0), receive_on_demand(channel, size, VALUE_BYTES, terms.progress), channel.peer)
-        for channel, size in zip(channels, sizes, strict=True)
-    ]
-    positions = np.flatnonzero(np.all([where >= 0 for where in found], axis=0))
-    if len(positions) == 0 and not may_be_none:
+    n_knowing, found = np.zeros(len(ids), np.min_scalar_type(len(channels))), list[MatchedIds]()
+    for channel, size in zip(channels, sizes, strict=True):
+        theirs = receive_on_demand(channel, size, VALUE_BYTES, terms.progress)
+        found.append(MatchedIds(match_ascending(values.pop(0), theirs, channel.peer)))
+        for own, _ in found[-1]:
+            n_knowing[own] += 1
+    is_common = n_knowing == len(channels)
+    if not is_common.any() and not may_be_none:
         raise NothingInCommon(f"not one id is common to all {1 + len(channels)} parties. Nothing was released")
-    for channel, where, size in zip(channels, found, sizes, strict=True):
-        flags = np.zeros(size, dtype=np.bool_)
-        flags[where[positions]] = True
-        channel.send(CommonIds(bits=np.packbits(flags)))
+    for channel, matched, size in zip(channels, found, sizes, strict=True):
+        for flags in matched.flags(is_common, size, FLAGS_IDS):
+            channel.send(CommonIds(bits=np.packbits(flags)))
+    positions = np.flatnonzero(is_common)
     orders = {c.peer: keyed_order(ids, positions, seed) for c, seed in zip(channels, seeds, strict=True)}
     return Common(positions, orders)
 
@@ -178,15 +185,13 @@ def psi_respond(
     seed = _exchange_shares(channel, terms, speaks_first=True)
     match terms.method:
         case "psi":
-            values = transfer_prf.evaluate(channel, ids, seed, size=size, progress=terms.progress)
+            values: Ascending = transfer_prf.evaluate(channel, ids, seed, size=size, progress=terms.progress)
         case "psi-dh":
             values = curve_prf.evaluate(channel, ids, size=size, prepared=terms.prepared, progress=terms.progress)
         case "hashed":
             values = hashed(ids, terms.shared_secret, seed)
-    sent = ascending_order(values) if terms.prepared is None else terms.prepared.order
-    send_on_demand(channel, values, sent, terms.progress)
-    del values
-    positions = np.sort(sent[_read_flags(channel, len(ids), most=size, may_be_none=may_be_none)])
+    send_on_demand(channel, (rows for _, rows in values.ascending()), len(ids), terms.progress)
+    positions = _flagged(values, _read_flags(channel, len(ids), most=size, may_be_none=may_be_none))
     return Common(positions, {channel.peer: keyed_order(ids, positions, seed)})
 
 
@@ -195,12 +200,13 @@ def keyed_order(ids: Sequence[bytes], positions: IdPositions, key: bytes) -> IdP
 
     It is that of their keyed hashes.
     """
-    rows = np.empty((len(positions), VALUE_BYTES), np.uint8)
+    rows = ExternalSort(len(positions), VALUE_BYTES)
     for start, some in chunks(ids):
         first, end = np.searchsorted(positions, [start, start + len(some)])
         chosen = [some[at] for at in (positions[first:end] - start).tolist()]
-        rows[first:end] = digest_rows(chosen, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
-    return ascending_order(rows)
+        hashes = digest_rows(chosen, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
+        rows.put(np.arange(first, end), hashes)
+    return np.concatenate([places for places, _ in rows.ascending()])
 
 
 def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: bool) -> bytes:
@@ -218,19 +224,34 @@ def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: b
     return hashlib.sha256(b"opboost order" + passive + active + terms.run_id.encode()).digest()
 
 
-def _read_flags(channel: Channel, size: int, *, most: int, may_be_none: bool) -> NDArray[np.bool_]:
-    """Receive the flags of common ids; refuses more of them than the peer has ids."""
-    bits = expect(channel, CommonIds).bits
-    if len(bits) != -(-size // 8) or np.unpackbits(bits)[size:].any():
-        raise UnexpectedMessage(f"{channel.peer} sent {8 * len(bits)} bits about {size} ids, or bits beyond the last")
-    flags = np.unpackbits(bits, count=size).astype(np.bool_)
-    if not flags.any() and not may_be_none:
+def _read_flags(channel: Channel, size: int, *, most: int, may_be_none: bool) -> NDArray[np.uint8]:
+    """Receive the flags of common ids, packed; refuses more of them than the peer has ids."""
+    pieces = []
+    for start in range(0, size, FLAGS_IDS):
+        bits, n_due = expect(channel, CommonIds).bits, min(FLAGS_IDS, size - start)
+        if len(bits) != -(-n_due // 8) or np.unpackbits(bits[-1:])[(n_due - 1) % 8 + 1 :].any():
+            sent = f"{channel.peer} sent {8 * len(bits)} bits about {n_due} ids, or bits beyond the last"
+            raise UnexpectedMessage(sent)
+        pieces.append(bits)
+    n_flagged = sum(int(np.bitwise_count(bits).sum()) for bits in pieces)
+    if not n_flagged and not may_be_none:
         raise UnexpectedMessage(f"{channel.peer} says that no id is common and goes on all the same")
-    if (n_flagged := int(flags.sum())) > most:
+    if n_flagged > most:
         raise UnexpectedMessage(
             f"{channel.peer} says that {n_flagged} ids are common and announced to have {most}. Nothing was released"
         )
-    return flags
+    return np.concatenate(pieces)
+
+
+def _flagged(values: Ascending, flags: NDArray[np.uint8]) -> IdPositions:
+    """Positions of the ids whose values are flagged in their ascending order, ascending themselves."""
+    start, found = 0, [np.empty(0, np.int64)]
+    for positions, _ in values.ascending():
+        end = start + len(positions)
+        own = np.unpackbits(flags[start // 8 : -(-end // 8)])[start % 8 :][: len(positions)]
+        found.append(positions[own.astype(np.bool_)])
+        start = end
+    return np.sort(np.concatenate(found))
 
 
 def _check_size(channel: Channel, size: int) -> None:

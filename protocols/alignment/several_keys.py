@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from protocols.alignment.blinding import IdPositions
 from protocols.alignment.private_set_intersection import AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.alignment.sorted_rows import IdPositions
 from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.transport.channel import Channel, expect

@@ -18,19 +18,23 @@ from __future__ import annotations
 
 import hashlib
 import math
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from protocols.alignment import key_value_store
 from protocols.alignment.bit_matrices import BitMatrix
-from protocols.alignment.blinding import VALUE_BYTES, IdPositions
-from protocols.alignment.id_chunks import OnStep, comparing, digest_rows
-from protocols.alignment.key_value_store import N_DENSE, make_table, n_sparse_entries, read_table, values_of
+from protocols.alignment.blinding import VALUE_BYTES
+from protocols.alignment.id_chunks import OnStep, chunks, comparing, digest_rows
+from protocols.alignment.key_value_store import (
+    DIGEST_BYTES,
+    N_DENSE,
+    make_table,
+    n_sparse_entries,
+    read_table,
+    values_of,
+)
 from protocols.alignment.random_transfers import ELEMENT_BYTES, Chooser, answer_points
+from protocols.alignment.sorted_rows import ExternalSort, IdPositions, first_bits
 from protocols.alignment.transfer_extension import (
     CHECK_BYTES,
     N_TRANSFERS,
@@ -51,16 +55,15 @@ BUCKET_BITS = 14
 # Tables that may be on the way.
 TABLE_WINDOW = 2
 
-# Digests of ids up to this size stay in memory.
-_MEMORY_BYTES = 4 << 20
-
+# Of an id's digest the fields that a key-value store reads, and two bytes that name its bucket.
+_BUCKET = slice(DIGEST_BYTES, DIGEST_BYTES + 2)
 _DIGEST_BYTES = 32
 _SESSION_BYTES = 32
 
 
 def query(
     channels: Sequence[Channel], ids: Sequence[bytes], seeds: Sequence[bytes], progress: OnStep
-) -> list[ByteRows]:
+) -> list[ExternalSort]:
     """A's side: every peer's function of the ids; `seeds` are those of the peers' hashes."""
     rooms = _Rooms(len(ids))
     asked = [_Query(channel, ids, seed, rooms) for channel, seed in zip(channels, seeds, strict=True)]
@@ -71,7 +74,7 @@ def query(
     return [one.values for one in asked]
 
 
-def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> ByteRows:
+def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> ExternalSort:
     """B's side: takes as many tables as A's announced number of ids makes, and returns the function of its own ids.
 
     Raises
@@ -86,7 +89,7 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     session = _session(seed, chooser.points, answer)
     with comparing(channel):
         keeper = Keeper(chooser.choices, chooser.keys(answer))
-    values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+    values = ExternalSort(len(ids), VALUE_BYTES)
     buckets = _Buckets(ids, seed, rooms.n_bits)
     for number in range(rooms.n_buckets):
         hidden = rooms.receive(channel, number)
@@ -95,7 +98,7 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
         # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
         for some, digests in buckets.pieces(number):
             sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
-            values[some] = _hashes(sums, digests, session)
+            values.put(some, _hashes(sums, digests, session))
         progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
     return values
 
@@ -107,8 +110,8 @@ class _Rooms:
         self.n_bits = ((size - 1) >> BUCKET_BITS).bit_length()
         self.n_buckets = 1 << self.n_bits
         mean = size / self.n_buckets
-        # Of 2^12 buckets, those of MAX_IDS ids, none has more but for a chance of 2^12 exp(-37) < 2^-40.
-        self.capacity = min(size, math.ceil(mean + math.sqrt(74 * mean)) + 25)
+        # Of 2^16 buckets, those of MAX_IDS ids, none has more but for a chance of 2^16 exp(-39) < 2^-40.
+        self.capacity = min(size, math.ceil(mean + math.sqrt(78 * mean)) + 26)
         self.n_sparse = n_sparse_entries(self.capacity)
 
     def receive(self, channel: Channel, number: int) -> tuple[BitMatrix, BitMatrix]:
@@ -128,37 +131,23 @@ class _Buckets:
     """Digests of ids by buckets, on disk where they are many; ids are read once, some at a time."""
 
     def __init__(self, ids: Sequence[bytes], seed: bytes, n_bits: int) -> None:
-        self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed with this object
-        weakref.finalize(self, self._file.close)
-        self._positions = np.empty(len(ids), np.int64)
-        self._run_ids, self._cuts = 1 << BUCKET_BITS, list[NDArray[np.uint32]]()
-        for start in range(0, len(ids), self._run_ids):
-            digests = _digests(ids[start : start + self._run_ids], seed)
-            named = digests[:, key_value_store.DIGEST_BYTES :].copy().view("<u2")[:, 0].astype(np.uint32)
-            order = np.argsort(named, kind="stable")
-            self._file.write(digests[order].tobytes())
-            self._positions[start : start + len(order)] = start + order
-            bounds = np.arange((1 << n_bits) + 1) << (16 - n_bits)
-            self._cuts.append(np.searchsorted(named[order], bounds).astype(np.uint32))
-
-    def count(self, number: int) -> int:
-        """How many ids are in a bucket."""
-        return sum(int(cuts[number + 1] - cuts[number]) for cuts in self._cuts)
+        self._n_bits, self._rows = n_bits, ExternalSort(len(ids), _DIGEST_BYTES, key=_BUCKET)
+        for start, some in chunks(ids):
+            self._rows.put(start + np.arange(len(some)), _digests(some, seed))
+        self._range: tuple[int, IdPositions, BitMatrix] | None = None
 
     def pieces(self, number: int) -> Iterator[tuple[IdPositions, BitMatrix]]:
-        """Positions and digests of a bucket's ids; where they are many, at most twice a bucket's ids at a time."""
-        waiting: list[tuple[IdPositions, BitMatrix]] = []
-        for run, cuts in enumerate(self._cuts):
-            start, end = (run * self._run_ids + int(cut) for cut in cuts[number : number + 2])
-            if start < end:
-                self._file.seek(_DIGEST_BYTES * start)
-                content = np.frombuffer(self._file.read(_DIGEST_BYTES * (end - start)), np.uint8)
-                waiting.append((self._positions[start:end], content.reshape(-1, _DIGEST_BYTES)))
-            is_last = run == len(self._cuts) - 1
-            if waiting and (is_last or sum(len(positions) for positions, _ in waiting) >= self._run_ids):
-                positions, digests = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
-                yield positions, digests
-                waiting = []
+        """Positions and digests of a bucket's ids; where they are many, a range of the sorted ones at a time."""
+        n_more = self._rows.n_range_bits - self._n_bits
+        if n_more > 0:
+            yield from map(self._rows.range, range(number << n_more, (number + 1) << n_more))
+            return
+        if self._range is None or self._range[0] != number >> -n_more:
+            self._range = number >> -n_more, *self._rows.range(number >> -n_more)
+        _, positions, digests = self._range
+        buckets = first_bits(digests[:, _BUCKET], self._n_bits)
+        own = slice(*np.searchsorted(buckets, [number, number + 1]).tolist())
+        yield positions[own], digests[own]
 
 
 class _Query:
@@ -176,20 +165,20 @@ class _Query:
         self._session = _session(seed, points, answer)
         self._encoder = Encoder(keys)
         self._buckets = _Buckets(ids, seed, rooms.n_bits)
-        self.values = np.empty((len(ids), VALUE_BYTES), np.uint8)
+        self.values = ExternalSort(len(ids), VALUE_BYTES)
 
     def hide(self, number: int) -> None:
         """Send a bucket's ids, and keep their values."""
         if number >= TABLE_WINDOW:
             expect(self._channel, MoreIds)
-        if self._buckets.count(number) > self._rooms.capacity:
+        members, digests = (np.concatenate(parts) for parts in zip(*self._buckets.pieces(number), strict=True))
+        if len(members) > self._rooms.capacity:
             raise ProtocolError("these ids fall into buckets too unevenly, which hardly ever happens. Try again")
-        pieces = [(np.empty(0, np.int64), np.empty((0, _DIGEST_BYTES), np.uint8)), *self._buckets.pieces(number)]
-        members, digests = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
         table = make_table(digests, self._rooms.n_sparse)
         rows, columns, tags = self._encoder.extend(table, _context(self._session, number))
         self._channel.send(HiddenIds(number=number, columns=columns, tags=tags))
-        self.values[members] = _hashes(read_table(rows, digests, self._rooms.n_sparse), digests, self._session)
+        sums = read_table(rows, digests, self._rooms.n_sparse)
+        self.values.put(members, _hashes(sums, digests, self._session))
 
 
 def _session(seed: bytes, points: Sequence[bytes], answer: bytes) -> bytes:
@@ -201,7 +190,7 @@ def _context(session: bytes, number: int) -> bytes:
 
 
 def _digests(ids: Sequence[bytes], seed: bytes) -> BitMatrix:
-    """Digests of ids: the fields that a key-value store reads, and two bytes that name the bucket."""
+    """Digests of ids."""
 
     def digest(record_id: bytes) -> bytes:
         return hashlib.blake2b(seed + record_id, digest_size=_DIGEST_BYTES, person=b"hidden id").digest()

@@ -75,6 +75,13 @@ def ascending(cuts: tuple[int, ...]) -> tuple[int, ...]:
     return cuts
 
 
+def distinct(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of which no two are alike: models, reports and explanations tell columns by them."""
+    if len(set(names)) < len(names):
+        raise ValueError("names must differ")
+    return names
+
+
 def document(value: object) -> object:
     """Accept a map of plain values that are not nested too deeply; the first other one is refused."""
     level: list[object] = [value] if isinstance(value, dict) else [b""]
@@ -108,7 +115,9 @@ Word = Annotated[str, Field(max_length=200)]
 ColumnName = Annotated[Name, Field(pattern=r"^(?: |[^\p{C}\p{Z}])+$")]
 
 
-ColumnNames = Annotated[tuple[ColumnName, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
+ColumnNames = Annotated[
+    tuple[ColumnName, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS), AfterValidator(distinct)
+]
 
 
 Document = Annotated[dict[str, JsonValue], PlainValidator(document)]

@@ -26,10 +26,10 @@ from typing import get_args
 import numpy as np
 from measuring import peak_bytes, say
 
-from protocols.alignment.blinding import ascending_order
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.private_set_intersection import AlignmentTerms, Common, SetMethod, psi_initiate, psi_respond
 from protocols.alignment.random_transfers import Chooser
+from protocols.alignment.sorted_rows import as_words
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, Timing, expect
 from protocols.transport.keys import generate, read_secret
@@ -95,7 +95,7 @@ class Case:
         values = np.frombuffer(bytearray(os.urandom(len(ids) * some.values.shape[1])), np.uint8)
         values = values.reshape(len(ids), -1)
         values[: len(some.values)] = some.values
-        return PreparedIds(some.key, values, ascending_order(values))
+        return PreparedIds(some.key, values, np.argsort(as_words(values)))
 
 
 def lead(folder: str, case: Case, pipe: Connection) -> None:

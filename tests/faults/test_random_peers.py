@@ -84,11 +84,12 @@ COLUMN = OfferedColumn(
     law="clamped",
     epsilon=0.1,
 )
+OTHER = COLUMN.model_copy(update={"name": "c1"})
 SHOP = Hello(
-    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=POINT, names=("c0",) * 2
+    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=POINT, names=("c0", "c1")
 )
 BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": AgreedTerms(tests=1000)})
-RELEASE = (SHOP, PROVED, Offer(columns=(COLUMN, COLUMN), guarantee=promise_of(2))) + tuple(
+RELEASE = (SHOP, PROVED, Offer(columns=(COLUMN, OTHER), guarantee=promise_of(2))) + tuple(
     RankChunk(column=column, start=0, ranks=RANKS) for column in (0, 1)
 )
 
@@ -195,7 +196,7 @@ columns = st.builds(
 )
 offers = st.builds(
     Offer,
-    columns=st.lists(columns | st.just(COLUMN), max_size=3),
+    columns=st.lists(columns | st.sampled_from((COLUMN, OTHER)), max_size=3),
     guarantee=guarantees() | json.filter(lambda value: isinstance(value, dict)),
 )
 chunks = st.builds(RankChunk, column=counts, start=counts, ranks=arrays("|u1", "<u2", "<u4") | st.just(RANKS))

@@ -25,6 +25,7 @@ from scipy.special import expit, softmax
 from opboost.arrays import Values
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
+from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_columns
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -122,7 +123,7 @@ class TreeTask:
 
 def scaled_labels(labels: Values, lower: float, upper: float) -> Values:
     """Numbers in [-1, 1] for those in a range; others count as its ends."""
-    return np.clip((labels - (lower + upper) / 2) / ((upper - lower) / 2), -1.0, 1.0)
+    return scaled_between(labels, (lower + upper) / 2, (upper - lower) / 2)
 
 
 def gradient_unit(deviation: float) -> float:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.nodes import shrunk
-from opboost.trees.kernels.packing import OPTIONS, bits_of_float, float_of
+from opboost.trees.kernels.nodes import shrunk, widest
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL, bits_of_float, float_of
 
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
@@ -22,7 +22,7 @@ MIN_GAIN = 1e-6
 _LEAST_WEIGHT = float(np.finfo(np.float64).tiny)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def best_cuts(
     asked, parents, parent_of, rest, totals, offsets, allowed, modes, monotone, lower, upper, is_bounded,
     grad_step, hess_step, penalty, min_child_weight, gains, columns, cuts, missing_left, left_sums,
@@ -38,7 +38,7 @@ def best_cuts(
     found = np.full((len(totals), n_columns), -np.inf)
     found_cuts, found_missing = np.empty((2, len(totals), n_columns), dtype=np.int32)
     found_sums = np.empty((len(totals), n_columns, 2), dtype=np.int64)
-    width = np.max(offsets[1:] - offsets[:-1])
+    width = widest(offsets)
     for task in prange(n_asked * n_columns):
         k, c = task // n_columns, task % n_columns
         begin, end = offsets[c], offsets[c + 1]

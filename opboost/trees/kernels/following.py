@@ -6,13 +6,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL
 
 # Rows that one thread takes at a time.
 _ROWS = 1 << 11
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def follow_tree(bins, fixed, places, nodes, columns, cuts, spans, sets, lefts, rights, values, scores):
     """Add the value of the leaf that each row comes to.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS, ROUNDER, bits_of_float, float_of, weighted
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL, ROUNDER, bits_of_float, float_of, weighted
 
 # XGBoost's smallest Hessian of one row.
 MIN_HESS = 1e-16
@@ -36,7 +36,7 @@ def exp(x):
     return series * float_of((bits_of_float(shifted) + _EXPONENT_BIAS) << _MANTISSA_BITS)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_logistic_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of binary cross-entropy on the raw scores, weighted: ``p - y`` and ``p (1 - p)``."""
     for i in prange(len(labels)):
@@ -73,14 +73,14 @@ def clip_pairs(grad, hess, max_grad, max_hess, ratio, max_norm, grad_scale, hess
     return n_odd == 0
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_squared_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of half the squared error: ``score - y`` and 1."""
     for i in prange(len(labels)):
         out[i] = weighted(scores[i] - labels[i], 1.0, weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the Poisson deviance on log means: ``e^s - y`` and ``e^(s + slack)``."""
     for i in prange(len(labels)):
@@ -90,7 +90,7 @@ def pack_poisson_gradients(scores, labels, weights, log_slack, grad_scale, hess_
         out[i] = weighted(mean - labels[i], hess, weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of softmax cross-entropy, ``out[class, row]``, with XGBoost's ``h = 2 p (1 - p)``."""
     n_classes, n_rows = scores.shape
@@ -113,7 +113,7 @@ def pack_softmax_gradients(scores, labels, weights, grad_scale, hess_scale, is_c
                 out[k, begin + i] = weighted(p - target, hess, weights[begin + i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_gamma_gradients(scores, labels, weights, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the gamma deviance on log means: ``1 - y e^-s`` and ``y e^-s``."""
     for i in prange(len(labels)):
@@ -121,7 +121,7 @@ def pack_gamma_gradients(scores, labels, weights, grad_scale, hess_scale, is_cou
         out[i] = weighted(1.0 - ratio, ratio, weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_tweedie_gradients(scores, labels, weights, power, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the Tweedie deviance on log means: ``e^((2 - p) s) - y e^((1 - p) s)`` and its slope."""
     for i in prange(len(labels)):
@@ -131,7 +131,7 @@ def pack_tweedie_gradients(scores, labels, weights, power, grad_scale, hess_scal
         out[i] = weighted(mean - label, hess, weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_sided_gradients(scores, labels, weights, below, at, above, grad_scale, hess_scale, is_count, out):
     """Packed gradients that depend on which side of the label a score is, and Hessians of 1."""
     for i in prange(len(labels)):
@@ -139,7 +139,7 @@ def pack_sided_gradients(scores, labels, weights, below, at, above, grad_scale, 
         out[i] = weighted(grad, 1.0, weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_huber_gradients(scores, labels, weights, slope, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the Pseudo-Huber loss: ``z / r`` and ``1 / r^3`` for ``r = sqrt(1 + (z / slope)^2)``."""
     for i in prange(len(labels)):
@@ -148,7 +148,7 @@ def pack_huber_gradients(scores, labels, weights, slope, grad_scale, hess_scale,
         out[i] = weighted(z / root, 1.0 / (root * root * root), weights[i], grad_scale, hess_scale, is_count)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_gradients(grad, hess, weights, grad_scale, hess_scale, is_count, out):
     """Pack gradients that were computed elsewhere."""
     for i in prange(len(grad)):

@@ -8,7 +8,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, Sums
-from opboost.trees.kernels.packing import OPTIONS, grad_of, hess_of
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL, grad_of, hess_of
 
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
@@ -44,7 +44,7 @@ def build_histograms(
     _build_histograms(bins, rows, gradients, begins, ends, offsets, block, get_num_threads(), out)
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def _build_histograms(bins, rows, gradients, begins, ends, offsets, block, n_threads, out):
     beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
     shared = np.empty(n_threads, dtype=np.int64)
@@ -198,7 +198,7 @@ def _take_apart(sums, grads, hessians):
         sums[b] = 0
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def sum_nodes(gradients, begins, ends, out):
     """Sum gradients per node: ``out[node] = (sum of g, sum of h)``."""
     for node in prange(len(begins)):

@@ -71,6 +71,12 @@ def split_nodes(
 
 
 @njit(**OPTIONS)
+def widest(offsets):
+    """Most bins of a column."""
+    return np.max(offsets[1:] - offsets[:-1])
+
+
+@njit(**OPTIONS)
 def shrunk(grad, reg_alpha):
     """A sum of gradients moved towards zero."""
     return np.copysign(max(abs(grad) - reg_alpha, 0.0), grad)

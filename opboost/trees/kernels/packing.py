@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+# mypy: disable-error-code="no-untyped-def,misc,call-arg,no-untyped-call"
 """Gradients as integers: g in the low 35 bits and h in the high 29 bits of one 64-bit word.
 
 One addition adds both. ``|g| < 2^23`` and ``h < 2^18``, so the sum of `BLOCK` packed words, counting repeated ones,
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core.cpu_options import ParallelOptions
 from numba.extending import intrinsic
 
 # Rows whose packed gradients may be added before the sum is taken apart.
@@ -31,6 +32,10 @@ ROUNDER = 6755399441055744.0
 _ROUNDER_BITS = np.int64(np.float64(ROUNDER).view(np.int64))
 
 OPTIONS: dict[str, Any] = {"cache": True, "nogil": True, "error_model": "numpy"}
+
+# Threads share `prange` alone. Each statement on a whole array, which is short, would start them and wait for them too.
+_NOT_SHARED = ("comprehension", "reduction", "inplace_binop", "setitem", "numpy", "stencil")
+PARALLEL: dict[str, Any] = OPTIONS | {"parallel": ParallelOptions(dict.fromkeys(_NOT_SHARED, False))}
 
 
 @intrinsic

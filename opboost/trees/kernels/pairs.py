@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit, prange
 
 from opboost.trees.kernels.gradients import exp
-from opboost.trees.kernels.packing import OPTIONS
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL
 
 # Added to the difference of two scores by which a pair's weight is divided.
 _SLACK = 0.01
@@ -19,7 +19,7 @@ _FARTHEST = 300.0
 _FEW = 48
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pair_gradients(scores, gains, ideals, discounts, rows, begins, weights, n_pairs, grad, hess):
     """Gradients and Hessians of the rows of groups, as XGBoost computes them.
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL
 
 # Rows that walk a tree together: each step of one does not wait for the others.
 _TOGETHER = 64
@@ -17,7 +17,7 @@ _TOGETHER = 64
 _ROWS = 1 << 15
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def place_in_bins(values, cuts, cut_starts, out):
     """Bin of every value, ``out[column, row]``: the number of cuts below it; NaN goes to the bin behind the last."""
     n_rows, n_columns = values.shape
@@ -70,7 +70,7 @@ def has_one_parent_each(links):
     return bool(has_parent[1:].all())
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def predict_scores(
     features, roots, depths, outputs, columns, thresholds, missing_left, lefts, places, sets, values, out
 ):

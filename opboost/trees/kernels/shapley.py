@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import OPTIONS
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL
 from opboost.trees.kernels.prediction import is_in
 
 # Rows that pass through a tree together, so many that a step costs little beside them (64 take twice as long).
@@ -60,7 +60,7 @@ def link_edges(roots, columns, lefts, covers, players, depths, nearest, shares, 
     return n_players.max()
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def add_shapley_values(features, trees, edges, weights, out, pairs):
     """Add every player's Shapley value to ``out[row, output, player]``, and half of what two add together to `pairs`.
 

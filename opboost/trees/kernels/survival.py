@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit, prange
 
 from opboost.trees.kernels.gradients import MIN_HESS, exp
-from opboost.trees.kernels.packing import OPTIONS, weighted
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL, weighted
 
 # XGBoost's bound of the gradients and Hessians.
 MAX_AFT = 15.0
@@ -24,7 +24,7 @@ _ROOT_HALF, _DENSITY_AT_0 = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)
 _LEAST = 1e-12
 
 
-@njit(parallel=True, **OPTIONS)
+@njit(**PARALLEL)
 def pack_failure_gradients(scores, lower, upper, weights, noise, scale, grad_scale, hess_scale, is_count, out):
     """Packed gradients of the negative log likelihood of log times that are the score and `scale` times the noise.
 

@@ -64,14 +64,16 @@ def threads_for(n_cells: int) -> Iterator[Callable[[], None]]:
     Yields
     ------
     callable
-        Looks again how many cores are idle, if the last look is `INTERVAL` ago.
+        Looks again how many cores are idle, if the last look is `INTERVAL` ago. A core counts as busy where two looks
+        in a row find it so: even on a quiet machine, something short runs at many a moment.
     """
-    allowed, wanted, looked = n_threads(), threads_of(n_cells), -math.inf
+    allowed, wanted, looked, idle = n_threads(), threads_of(n_cells), -math.inf, 0
 
     def look() -> None:
-        nonlocal looked
+        nonlocal looked, idle
         if wanted > 1 and time.monotonic() >= looked + INTERVAL:
-            set_num_threads(min(wanted, idle_cores()))
+            before, idle = idle, idle_cores()
+            set_num_threads(min(wanted, max(before, idle)))
             looked = time.monotonic()
 
     set_num_threads(wanted)

@@ -8,7 +8,7 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, Nodes, Sums
-from opboost.trees.kernels.packing import BLOCK, OPTIONS, grad_of, hess_of
+from opboost.trees.kernels.packing import BLOCK, OPTIONS, PARALLEL, grad_of, hess_of
 
 # From so many rows on, waking further threads takes less time than they save.
 _MANY = 1 << 17
@@ -81,4 +81,4 @@ def _walk_blocks(bins, gradients, columns, cuts, spans, depth, places, out):
 
 
 _walk = njit(**OPTIONS)(_walk_blocks)
-_walk_on_threads = njit(parallel=True, **OPTIONS)(_walk_blocks)
+_walk_on_threads = njit(**PARALLEL)(_walk_blocks)

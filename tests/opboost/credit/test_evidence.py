@@ -60,3 +60,11 @@ def test_labels_must_be_events(labels: np.ndarray) -> None:
 def test_edges_of_bins_are_told_with_every_digit() -> None:
     found = own_characteristic(OwnColumn("id", 1234567 + np.arange(1000.0)), (np.arange(1000) < 300).astype(np.float64))
     assert found.bins == ("up to 1234866.5", "over 1234866.5")
+
+
+@pytest.mark.parametrize("is_categorical", [False, True])
+def test_bins_of_categories_are_told_by_their_names(is_categorical: bool) -> None:
+    values, labels = np.repeat(np.arange(3.0), 1000), np.tile(np.arange(10), 300) < np.repeat([1, 4, 8], 1000)
+    column = OwnColumn("kind", values, is_categorical, ("low", "mid", "high"))
+    found = own_characteristic(column, labels.astype(np.float64))
+    assert found.bins == (("low", "mid", "high") if is_categorical else ("up to low", "over low up to mid", "over mid"))

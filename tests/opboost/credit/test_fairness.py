@@ -40,6 +40,11 @@ def test_groups_of_values_that_differ_in_late_digits_are_apart() -> None:
     assert sorted(set(fifths.tolist()))[0].startswith("over 1000000000.8 up to ")
 
 
+def test_categories_are_groups_by_their_names_however_many_there_are() -> None:
+    towns = [f"town {i}" for i in range(20)]
+    assert group_names(np.r_[np.arange(20.0), np.nan], towns).tolist() == [*towns, "missing"]
+
+
 def test_decisions_among_equal_scores_do_not_follow_the_file() -> None:
     groups, labels = np.repeat([0.0, 1.0], 5000), np.tile([0.0, 1.0], 5000)
     assert fairness("sex", groups, labels, np.full(10_000, 0.5), share=0.5).demographic_parity < 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opboost.denoise.comparison import is_worse, squared_errors
+from opboost.denoise.comparison import squared_errors
 from opboost.errors import DataError
 
 
@@ -26,10 +26,3 @@ def test_products_of_different_draws_by_hand() -> None:
     assert squared_errors(targets, predictions).tolist() == [1 * -2 + 0 * -1]
     with pytest.raises(DataError, match="at least two draws"):
         squared_errors(targets, predictions[:1])
-
-
-def test_worse_means_by_so_many_standard_errors() -> None:
-    errors = np.array([1.0, 2.0, 3.0, 2.0])
-    assert is_worse(errors, errors - 1, z=1.0)
-    assert not is_worse(errors, errors + 1, z=1.0)
-    assert not is_worse(errors, np.array([2.0, 3.0, -1.0, 3.0]), z=1.0)

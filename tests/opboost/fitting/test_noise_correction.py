@@ -13,14 +13,20 @@ import opboost.fitting.noise_correction
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
+from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
-from opboost.fitting.noised_table import NoiseChoice
+from opboost.fitting.imputing import impute
+from opboost.fitting.noise_correction import _drawn_apart, _drawn_before
+from opboost.fitting.noised_table import NoiseChoice, Noised
+from opboost.fitting.recipe import Recipe
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.alternating import FollowedVersions
+from opboost.trees.binning import bin_values
 from opboost.trees.boosting import BoostingParameters
+from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.validation import KnownRows, ValidationPlan
@@ -237,3 +243,25 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
     assert run.train(known=known, parameters=brief).choice is (usual if is_told else NoiseChoice.ALONE)
     few = KnownRows(tuple(column[:100] for column in known.columns), known.labels[:100])
     assert is_told or run.train(known=few, parameters=brief).choice is usual
+
+
+def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
+    """Draws of the run itself do: by the mixture, and by the trees that weigh proposals. They are the broken twin."""
+    run, rng = Run(0.1, n_rows=800), np.random.default_rng(0)
+    own = bin_values(run.own[:800], max_bin=64)
+    sources = {c + 1: RankSource(one.ranks, one.n_ranks, one.release) for c, one in enumerate(run.columns[1:])}
+    noised = Noised.of([own, None, None], sources, n_rows=800, n_columns=3)
+    limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
+    recipe, part = Recipe(CALM, SquaredError(), limits, 0), rng.permutation(800) % 2
+    kept, held = np.flatnonzero(part), np.flatnonzero(1 - part)
+    seen, before = [], []
+    for shift in (0.0, 3.0):
+        labels = run.labels[:800] + shift * rng.normal(size=800) * (part == 0)
+        ones, of_all = np.ones(800), np.random.default_rng(1)
+        seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
+        fit = impute(noised, labels, np.arange(800), recipe, rng=of_all)
+        states = fit[0].draw(fit[1], 10, seed=2)
+        before.append(_drawn_before(*fit, states, kept, held, rng=of_all))
+    np.testing.assert_array_equal(seen[0].states, seen[1].states)
+    np.testing.assert_array_equal(seen[0].blind, seen[1].blind)
+    assert (before[0].states != before[1].states).any()

@@ -63,6 +63,13 @@ def test_a_schema_names_the_categories_of_a_query(folder: Path) -> None:
     code, _, err = _export(folder / "model.json", "--to", "sql", "--out", folder / "q.sql", "--schema", schema)
     assert code == 0, err
     assert "'grey'" in (folder / "q.sql").read_text()
+    # Beside the model lies the schema of its training.
+    other = folder / "other.yaml"
+    other.write_text(schema.read_text().replace("red, blue", "blue, red"))
+    code, _, err = _export(folder, "--to", "sql", "--out", folder / "new.sql", "--schema", other)
+    assert code == 1
+    assert "another order of them" in err
+    assert not (folder / "new.sql").exists()
 
 
 def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

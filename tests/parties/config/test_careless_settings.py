@@ -27,7 +27,7 @@ from parties.storage.documents import read_yaml
 from parties.vertical.preparation import prepare_passive
 
 COMMON = {"run_id": "spring", "schema": "schema.yaml"}
-TRAINING = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
+TRAINING = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "recipe": "sgbdt"}
 CHAIN = {"epsilon": 2.0, "order": ["north", "south"]}
 RUNS: dict[str, dict[str, Any]] = {
     "active": {

@@ -19,7 +19,8 @@ from parties.config.reading import read_schema, read_section
 from parties.config.section import Section
 from parties.config.vertical import ActiveRun, BudgetSection, PassiveRun
 from parties.errors import ConfigError, TableError
-from parties.tables.party_table import read_table, select
+from parties.tables.listed_ids import select
+from parties.tables.party_table import read_table
 
 ACTIVE: dict[str, Any] = {
     "role": "active",

@@ -30,7 +30,7 @@ from tests.support.clinics import Clinics
         ("hub", {"recipe": "surprise"}, "training.recipe"),
         ("hub", {"recipe": "dpboost"}, "for which a worker has no privacy accounting"),
         ("hub", {"recipe": "federated", "sgbdt": {}}, "a section `sgbdt`, but the recipe is federated"),
-        ("hub", {"federated": {}}, "a section `federated`, but the recipe is sgbdt"),
+        ("hub", {"federated": {}}, "a section `federated`, but the recipe is recommended"),
         ("hub", {"recipe": "federated", "mode": "paper", "honest": None}, "for comparison in one process"),
         ("hub", {"recipe": "federated", "federated": {"split_candidates": "quantile"}}, "split_candidates"),
         ("w0", {"known_workers": False}, "`peers` go with `known_workers: true`"),

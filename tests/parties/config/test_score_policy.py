@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from opboost.trees.losses import Logistic, Loss, Poisson, Quantiles, Softmax, SquaredError
 from parties.config.score_policy import RevealSection
 from parties.errors import ConfigError
-from parties.vertical.prediction_output import prediction_table
+from parties.vertical.prediction_output import prediction_columns, prediction_table
 from protocols.messages.prediction import RecordStatus
 from protocols.messages.vertical import Terms
 
@@ -129,6 +129,8 @@ def test_policies_have_one_wording_each() -> None:
 
 
 def test_quantiles_are_written_under_their_names_and_made_coarse() -> None:
+    close = Quantiles((0.1234561, 0.1234562)), np.zeros((1, 2)), np.zeros(1, np.uint8)
+    assert len(prediction_columns(close[1], close[2], loss=close[0])) == 3
     loss, found = Quantiles((0.1, 0.9)), np.array([[0.12, 0.98], [np.nan, np.nan]])
     table = prediction_table(pd.Index(["a", "b"], dtype=object), found, np.array([0, 1], np.uint8), loss=loss)
     assert list(table.columns) == ["id", "quantile_0.1", "quantile_0.9", "status"]

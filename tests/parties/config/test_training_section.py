@@ -14,7 +14,8 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import ColumnSchema, TableSchema
 from parties.config.training_section import RecommendedSection, TaskSection, TrainingSection, flat
 
-GIVEN: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
+SHARED: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
+GIVEN: dict[str, Any] = {**SHARED, "recipe": "sgbdt"}
 
 
 def schema(upper: float = 1.0) -> TableSchema:
@@ -39,6 +40,28 @@ def test_settings_of_the_other_recipe_do_not_travel() -> None:
     json.dumps(found)
     other = TrainingSection(**{**GIVEN, "recipe": "federated"}).terms(schema())
     assert not [name for name in other if name.startswith(("sgbdt.", "recommended."))]
+
+
+@pytest.mark.parametrize(
+    ("sections", "recipe"),
+    [
+        ({"recommended": {"records": 9}}, "recommended"),
+        ({"sgbdt": {}}, "sgbdt"),
+        ({"federated": {}}, "federated"),
+        ({"federated": {}, "recipe": "sgbdt"}, "a section `federated`, but the recipe is sgbdt"),
+        ({"sgbdt": {}, "federated": {}}, "a section `federated`, but the recipe is recommended"),
+        ({"mode": "paper", "honest": None}, "`mode: paper` of this recipe .* name sgbdt"),
+        ({}, "needs `recommended: {records: ...}`.* no recipe meant `recipe: sgbdt` in earlier builds"),
+    ],
+)
+def test_a_recipe_that_is_not_named_is_that_of_its_section_or_recommended(
+    sections: dict[str, Any], recipe: str
+) -> None:
+    if " " not in recipe:
+        assert TrainingSection(**SHARED, **sections).recipe == recipe
+        return
+    with pytest.raises(ValidationError, match=recipe):
+        TrainingSection(**{**SHARED, **sections})
 
 
 SEVERAL: dict[str, Any] = {**GIVEN, "recipe": "recommended", "recommended": {"records": 9}}

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from parties.cli import app
+from parties.credit import validation
 from parties.credit.validation import Asked, Validation, read_scores, validate
 from parties.errors import ConfigError, TableError
 from parties.tables.destinations import Destination
@@ -63,6 +64,13 @@ def test_the_model_its_challenger_and_the_drift_are_scored(found: Validation) ->
     assert found.model.uplift.uplift < 0
     assert found.drifts["scores"] < 0.1 < 0.25 < found.drifts["age"]
     assert sum(group.n_records for group in found.model.fairness[0].groups) == 400
+
+
+def test_columns_that_are_left_out_are_told_with_their_owner(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = validate(Asked(run_file=run_file)).card.characteristics
+    monkeypatch.setattr(validation, "LEAST_INFORMATION", max(one.information_value for one in before))
+    left = {("" if one.owner is None else f"{one.owner}: ") + one.name for one in before}
+    assert len(left - {*validate(Asked(run_file=run_file)).left_out}) == 1
 
 
 def test_without_predictions_there_is_the_scorecard_alone(run_file: Path) -> None:

@@ -16,10 +16,14 @@ import pytest
 from opboost.trees.holder import SummedHolders
 from opboost.trees.losses import Softmax
 from opboost.trees.model_file import load_model
-from parties.config.horizontal import WorkerRun
+from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
+from parties.doctor.check_result import Checklist
+from parties.doctor.run_files import check_folder
 from parties.errors import ConfigError
+from parties.horizontal.answered_questions import Answered
+from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
@@ -246,6 +250,25 @@ def test_rows_that_changed_are_not_taken_for_those_of_a_run_that_was_stopped(tmp
     folder.write_json("answers.json", {"table": "that of other rows", "key": "00" * 32, "answered": {"n_trees": 2}})
     folder.mark_release()
     assert "the beginning of a run on other rows" in str(clinics.in_thread("w2").get(timeout=60))
+
+
+def test_a_run_that_was_stopped_is_not_taken_up_by_another_schema(tmp_path: Path) -> None:
+    # The same noise on sums of other cells would leave their difference bare.
+    clinics = Clinics(tmp_path)
+    clinics.training["noise"] = "aggregator"
+    del clinics.training["honest"], clinics.runs["w2"]["seed"]
+    for name in ("hub", "w2"):
+        clinics.runs[name]["wait"] = 0.1
+        clinics.in_thread(name).get(timeout=60)
+        if name == "w2":
+            WorkerCheckpoint(RunFolder(clinics.folder(name))).note_answer(Answered(n_trees=1))
+        RunFolder(clinics.folder(name)).mark_release()
+    clinics.schema["columns"]["age"]["upper"] = 2
+    for name, kind in (("hub", CoordinatorRun), ("w2", WorkerRun)):
+        assert "the beginning of a run by another schema" in str(clinics.in_thread(name).get(timeout=60))
+        checks, path = Checklist(), clinics.write(name)
+        check_folder(read_run(path, kind), path, checks)
+        assert "by another schema" in checks.findings[0].sentence
 
 
 def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:

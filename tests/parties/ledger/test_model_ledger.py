@@ -37,6 +37,21 @@ def test_a_run_is_charged_once_however_often_it_is_started(tmp_path: Path) -> No
             assert ledger.spent() == (1.0, 1e-6)
 
 
+def test_two_folders_that_begin_one_run_at_once_do_not_share_a_charge(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    with worker_ledger(path, RunBudget()) as mine, worker_ledger(path, RunBudget()) as theirs:
+        for ledger in (mine, theirs):
+            ledger.check(charge())
+        for _ in range(2):
+            mine.charge(charge(), "my noise")
+        with pytest.raises(OverBudget, match="run 'spring' was charged for answers from another run folder"):
+            theirs.charge(charge(), "their noise")
+    with worker_ledger(path, RunBudget()) as again:
+        again.charge(charge(), "my noise")
+        with pytest.raises(OverBudget, match="from another run folder"):
+            again.charge(charge(), "their noise")
+
+
 def test_another_coordinators_run_of_the_same_name_is_another_run(tmp_path: Path) -> None:
     with worker_ledger(tmp_path / "ledger.sqlite", RunBudget()) as ledger:
         ledger.charge(charge())

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from parties.ledger import record_sets
 from parties.ledger.ledger_lines import records_digest
 from parties.ledger.record_sets import SET_TABLES, StoredNames, keep_records, stored_records
-from parties.tables import key_sets
 from parties.tables.key_sets import HALF_NAME, NAME
 from tests.support.numbered_names import names
 
@@ -32,19 +32,37 @@ def database() -> Iterator[sqlite3.Connection]:
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(start=st.integers(-7, 7), stop=st.one_of(st.none(), st.integers(-7, 7)))
 def test_slices_are_those_of_the_array(database: sqlite3.Connection, start: int, stop: int | None) -> None:
-    keep_records(database, "d", KEYS)
-    stored = StoredNames(database, 1, len(KEYS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_sets, "ROW_NAMES", 2)
+        keep_records(database, "d", KEYS)
+    stored = StoredNames(database, (1, 2, 3), (32, 64, 80))
     assert len(stored) == len(KEYS)
     np.testing.assert_array_equal(stored[start:stop], KEYS[start:stop])
 
 
-def test_a_set_is_kept_once_and_in_windows_of_any_size(
-    database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("row_names", [1, 2, 5, 6])
+def test_a_set_is_kept_once_and_in_rows_of_any_length(
+    database: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch, row_names: int
 ) -> None:
-    monkeypatch.setattr(key_sets, "WINDOW_ROWS", 2)
+    monkeypatch.setattr(record_sets, "ROW_NAMES", row_names)
+    digest = records_digest(KEYS)
+    keep_records(database, "another", KEYS)
     for _ in range(2):
-        keep_records(database, "d", KEYS)
-    assert database.execute("SELECT records FROM record_sets").fetchall() == [(KEYS.tobytes(),)]
+        keep_records(database, digest, KEYS)
+    rows = database.execute("SELECT records FROM record_sets WHERE digest GLOB ?", (f"{digest}*",)).fetchall()
+    assert b"".join(records for (records,) in rows) == KEYS.tobytes()
+    assert max(len(records) for (records,) in rows) == min(row_names, len(KEYS)) * NAME.itemsize
+    found = stored_records(database, digest)
+    assert found is not None
+    np.testing.assert_array_equal(found[:], KEYS)
+    assert stored_records(database, digest[:-1]) is None
+
+
+def test_a_set_of_no_records_is_kept(database: sqlite3.Connection) -> None:
+    keep_records(database, digest := records_digest(KEYS[:0]), KEYS[:0])
+    found = stored_records(database, digest)
+    assert found is not None
+    assert not len(found[:])
 
 
 @pytest.mark.parametrize("window", [1, 1 << 16])

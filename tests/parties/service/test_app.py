@@ -100,3 +100,12 @@ def test_who_is_away_is_told_where_callers_need_a_token_alone() -> None:
     away = Models(refusal="shop is away")
     assert ask(away, "GET", "/v1/models")[0].json() == {"answering": {"model": "spring", "away": "shop is away"}}
     assert "shop" not in ask(away, "GET", "/ready")[0].text
+
+
+def test_a_key_that_is_given_twice_is_refused() -> None:
+    for text in ('{"records": [{"id": "zebra", "columns": {"age": 1, "age": 2}}]}', '{"records": 1, "records": 2}'):
+        answer, _ = ask(Models(), "POST", "/v1/scores", content=text, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["detail"]) == (
+            400,
+            "an object of the body has a key twice. Nothing was asked",
+        )

@@ -431,7 +431,7 @@ class Owner:
         schema = {"id": "id", "label": "y", "columns": {"age": {"lower": 0, "upper": 1}}}
         (folder / "schema.yaml").write_text(yaml.safe_dump(schema))
         common = {"run_id": "q", "schema": "schema.yaml"}
-        training = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
+        training = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2, "recipe": "sgbdt"}
         self.runs: dict[str, dict[str, Any]] = {
             "worker": {
                 **common,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
-from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table, select
+from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table
 
 SCHEMA = TableSchema(
     columns=(
@@ -191,41 +191,6 @@ def test_columns_that_hold_a_single_value_are_refused_by_name(tmp_path: Path) ->
 def test_a_value_beside_empty_cells_is_not_constant(tmp_path: Path) -> None:
     path = write(tmp_path, FRAME.assign(town=["1", "1", None]))
     check_varied(read(path), SCHEMA, path)
-
-
-def test_a_list_of_ids_selects_its_records_in_the_order_of_the_ids(tmp_path: Path) -> None:
-    table = read(write(tmp_path, FRAME))
-    (tmp_path / "ids.txt").write_text("r9\n\n  r1 \n")
-    chosen = select(table, tmp_path / "ids.txt", tmp_path / "data.csv")
-    assert list(chosen.ids) == ["r1", "r9"]
-    assert chosen.features["age"].tolist() == [40.5, 20.0]
-    assert chosen.features.index.tolist() == [0, 1]
-    assert chosen.labels is not None
-    assert chosen.labels.tolist() == [1.0, 0.0]
-
-
-def test_an_absent_list_of_ids_is_named(tmp_path: Path) -> None:
-    table = read(write(tmp_path, FRAME))
-    with pytest.raises(TableError, match=r"none\.txt cannot be read"):
-        select(table, tmp_path / "none.txt", tmp_path / "data.csv")
-
-
-@pytest.mark.parametrize(
-    ("listed", "words"),
-    [
-        ("", r"ids\.txt is empty"),
-        ("r1\nr1\n", "must list at least one id and none twice; found 2"),
-        (f"r1\n{SECRET}\n", r"data\.csv lacks 1 of the 2 ids listed in .*ids\.txt\. Nothing was sent"),
-    ],
-)
-def test_a_list_of_ids_that_does_not_fit_is_refused_without_naming_an_id(
-    tmp_path: Path, listed: str, words: str
-) -> None:
-    table = read(write(tmp_path, FRAME))
-    (tmp_path / "ids.txt").write_text(listed)
-    with pytest.raises(TableError, match=words) as refusal:
-        select(table, tmp_path / "ids.txt", tmp_path / "data.csv")
-    assert SECRET not in str(refusal.value)
 
 
 def test_the_active_partys_columns_are_numbers_and_unordered_categories_one_column_each(tmp_path: Path) -> None:

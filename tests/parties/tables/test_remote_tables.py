@@ -133,9 +133,12 @@ def test_columns_of_one_name_are_refused(sqlite_uri: str, tmp_path: Path) -> Non
         ("s3://KEY@bucket/x.csv", True),
         ("s3://bucket/x.csv?secret_key=s3cret", True),
         ("odbc:DSN=crm;UID=me; pwd = s3cret", True),
+        ("odbc:DSN=crm;ClientSecret=s3cret", True),
+        ("odbc:DSN=crm;Auth_AccessToken=s3cret", True),
+        ("abfs://box@host/x.csv?Account-Key=s3cret", True),
         ("postgresql://me@host/crm?sslmode=require", False),
         ("s3://bucket/x.csv?region=eu-west-1", False),
-        ("odbc:DSN=crm;UID=me", False),
+        ("odbc:DSN=crm;UID=me;PRIV_KEY_FILE=/srv/me.pem", False),
     ],
 )
 def test_a_password_is_found_wherever_it_stands_and_never_shown(uri: str, holds: bool) -> None:

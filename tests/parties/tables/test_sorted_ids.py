@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.tables import record_ids, sorted_ids
+from parties.tables.listed_ids import _rows_of
 from parties.tables.record_ids import each_id, ids_to_keep, rows_to_keep
 from parties.tables.sorted_ids import EncodedIds, StoredIds
 
@@ -46,6 +47,10 @@ def test_ids_that_are_sorted_on_disk_are_those_of_texts_one_by_one(window: int, 
             assert list(found.ids) == list(each_id(found.ids)) == list(found.ids[:]) == kept
             assert list(found.ids[1:3]) == kept[1:3]
             assert found.ids[np.array([len(rows) - 1, 0])].tolist() == [kept[-1], kept[0]]
+            for listed in (texts[::2], [texts[0], "c"]):
+                some = sorted_ids.sort_ids([pd.Index(listed, dtype=object)], "first").ids
+                expected = [row for row, text in enumerate(kept) if text in listed]
+                assert found.ids.rows_of(some).tolist() == _rows_of(found.ids[:], some).tolist() == expected
             assert found.ids.get_indexer(pd.Index([kept[-1], "other"], dtype=object)).tolist() == [len(rows) - 1, -1]
 
 

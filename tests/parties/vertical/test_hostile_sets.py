@@ -17,9 +17,10 @@ from parties.errors import Disagreement
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.session import handshake
 from protocols.alignment import curve_prf, transfer_prf
-from protocols.alignment.blinding import Cipher, ascending_order
+from protocols.alignment.blinding import Cipher
 from protocols.alignment.id_proof import IdProof, password_of
 from protocols.alignment.private_set_intersection import AlignmentTerms, _exchange_shares
+from protocols.alignment.sorted_rows import as_words
 from protocols.errors import DecodeError, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import BlindedIds, CommonIds, IdConfirmation, OrderShare, ReblindedIds
 from protocols.messages.vertical import Done, Hello, Role, Task, Terms
@@ -230,8 +231,9 @@ class FalseShop:
         theirs = expect(channel, BlindedIds).rows
         keys = [Cipher(n_workers=1) for _ in range(self.n_brought)]
         channel.send(ReblindedIds(start=0, rows=np.concatenate([key.reblind(theirs[:1]) for key in keys])))
-        values = np.concatenate([curve_prf._own_values(key, [self.known], lambda *step: None) for key in keys])
-        channel.send(BlindedIds(start=0, rows=values[ascending_order(values)]))
+        own = [curve_prf._own_values(key, [self.known], lambda *step: None) for key in keys]
+        values = np.concatenate([rows for one in own for _, rows in one.ascending()])
+        channel.send(BlindedIds(start=0, rows=values[np.argsort(as_words(values))]))
         assert np.unpackbits(expect(channel, CommonIds).bits).sum() == 1
         channel.send(bank.model_copy(update={"n_rows": 1, "id_point": guess().point}))
         expect(channel, Hello)

@@ -71,6 +71,17 @@ def test_records_that_are_not_listed_are_checked_too(sites: Sites) -> None:
         passive(sites)
 
 
+def test_bounds_of_noised_labels_are_checked_as_labels_are(sites: Sites) -> None:
+    sites.bank.run["model"] = {**sites.bank.run["model"], "objective": "reg:squarederror"}
+    for bound in (1e100, 1e101):
+        sites.bank.run |= {"label_epsilon": 1.0, "label_bounds": [-bound, bound]}
+        if bound == 1e100:
+            active(sites)
+            continue
+        with pytest.raises(DataError, match=r"labels of magnitude 1e\+100 at most"):
+            active(sites)
+
+
 def test_faults_of_a_file_are_refused(sites: Sites) -> None:
     sites.shop.table["spend"] = 3.0
     with pytest.raises(TableError, match="constant columns spend"):

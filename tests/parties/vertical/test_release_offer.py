@@ -78,6 +78,11 @@ def test_names_that_cannot_travel_and_too_many_columns_are_refused() -> None:
     assert offered_names(long, opaque_names=True) == ("c0",)
     with pytest.raises(ParameterError, match="names of columns cannot travel as they are"):
         offered_names(long, opaque_names=False)
+    alike = mechanisms(
+        ColumnSchema(name="a=b", lower=0, upper=1), ColumnSchema(name="a", kind="unordered", categories=("b", "c"))
+    )
+    with pytest.raises(ParameterError, match=r"no two alike.*Nothing was sent"):
+        offered_names(alike, opaque_names=False)
     with pytest.raises(ParameterError, match=f"at most {MAX_COLUMNS} can be"):
         offered_names(MECHANISMS[:1] * (MAX_COLUMNS + 1), opaque_names=True)
 

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, ascending_order, hashed, match_ascending
+from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher, MatchedIds, hashed, match_ascending
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.errors import DecodeError, UnexpectedMessage
+from tests.support.sorted import by_id
 
 IDS = [f"r{i}".encode() for i in range(7)]
 
@@ -36,9 +38,9 @@ def test_what_is_no_point_is_refused_without_the_words_of_the_library() -> None:
 
 
 def test_hashes_are_alike_only_for_one_id_secret_and_seed() -> None:
-    found = [hashed(IDS, secret, seed) for secret, seed in ((b"s", b"1"), (b"t", b"1"), (b"s", b"2"))]
+    found = [by_id(hashed(IDS, secret, seed)) for secret, seed in ((b"s", b"1"), (b"t", b"1"), (b"s", b"2"))]
     assert found[0].shape == (len(IDS), VALUE_BYTES)
-    np.testing.assert_array_equal(found[0], hashed(IDS, b"s", b"1"))
+    np.testing.assert_array_equal(found[0], by_id(hashed(IDS, b"s", b"1")))
     assert len({row.tobytes() for rows in found for row in rows}) == 3 * len(IDS)
 
 
@@ -53,15 +55,23 @@ def test_every_own_id_is_found_where_it_stands_in_the_peers_list(
     def rows(numbers: list[int]) -> np.ndarray:
         return np.array([[n, 7, 0] for n in numbers], np.uint8)
 
-    theirs = [theirs[at] for at in ascending_order(rows(theirs))]
-    assert theirs == sorted(theirs)
+    theirs = sorted(theirs)
+    own = ExternalSort(len(mine), 3)
+    own.put(np.arange(len(mine)), rows(mine))
     chunks = [(start, rows(theirs[start : start + n_each])) for start in range(0, len(theirs), n_each)]
-    expected = [theirs.index(one) if one in theirs else -1 for one in mine]
-    assert match_ascending(rows(mine), chunks, "shop").tolist() == expected
+    matched = MatchedIds(match_ascending(own, chunks, "shop"))
+    found = {one: other for pair in matched for one, other in zip(*map(np.ndarray.tolist, pair), strict=True)}
+    assert found == {at: theirs.index(one) for at, one in enumerate(mine) if one in theirs}
+    is_common = np.array([one % 2 == 0 for one in mine])
+    flags = list(matched.flags(is_common, len(theirs), n_each))
+    assert [len(one) for one in flags] == [len(rows) for _, rows in chunks]
+    assert np.concatenate(flags).tolist() == [one % 2 == 0 and one in mine for one in theirs]
 
 
 @pytest.mark.parametrize("theirs", [[[3, 3]], [[4, 3]], [[3], [3]], [[3, 5], [4, 6]]])
 def test_a_peer_whose_values_do_not_ascend_is_refused(theirs: list[list[int]]) -> None:
     chunks = [(0, np.array([chunk], np.uint8).T) for chunk in theirs]
+    own = ExternalSort(2, 2)
+    own.put(np.arange(2), np.array([[1, 0], [2, 0]], np.uint8))
     with pytest.raises(UnexpectedMessage, match="shop sent an id more than once, or ids out of order"):
-        match_ascending(np.array([[1], [2]], np.uint8), chunks, "shop")
+        list(match_ascending(own, chunks, "shop"))

@@ -72,27 +72,35 @@ def test_entries_that_no_id_fixes_are_random_each_time() -> None:
     assert not bits[:, 76:].any()
 
 
-def log2_chance_that_more_are_left(n_ids: int, n_sparse: int, more_than: int) -> float:
+def log2_chance_that_more_are_left(
+    n_ids: int, n_sparse: int, more_than: int, *, up_to: int | None = None, log2_each: float = 0.0
+) -> float:
     """Bound: the expected number of sets of c > more_than ids that no entry is needed by once, over all c.
+
+    Each counts 2^(log2_each c) times.
 
     c ids fill a third of t entries so that none has exactly one with a chance of c! [z^c] (e^z - z)^t / t^c, which is
     at most c! (e^z - z)^t / (z t)^c for any z > 0.
     """
-    c = np.arange(more_than + 1, n_ids + 1, 1.0)
+    c = np.arange(more_than + 1, (up_to or n_ids) + 1, 1.0)
     third = n_sparse // 3
     z = np.exp(np.linspace(np.log(1e-4), np.log(12), 1200))
     grown = third * np.log(np.exp(z) - z)
-    best = np.concatenate([(grown - part[:, None] * np.log(z)).min(axis=1) for part in np.array_split(c, 50)])
+    best = np.concatenate(
+        [(grown - part[:, None] * np.log(z)).min(axis=1) for part in np.array_split(c, min(50, len(c)))]
+    )
     one_third = np.minimum(gammaln(c + 1) + best - c * np.log(third), 0)
     sets = gammaln(n_ids + 1) - gammaln(c + 1) - gammaln(n_ids - c + 1) + 3 * one_third
+    sets += log2_each * c * np.log(2)
     return float((sets.max() + np.log(np.exp(sets - sets.max()).sum())) / np.log(2))
 
 
-@pytest.mark.parametrize("n_ids", [100, LEAST_IDS, 17_500])
-def test_a_table_fails_with_a_chance_below_two_to_the_minus_forty(n_ids: int) -> None:
-    left = log2_chance_that_more_are_left(n_ids, n_sparse_entries(n_ids), N_DENSE - 40)
-    assert left < -60
-    # Of fewer that are left, a random system of 64 unknowns has no solution with a chance below 2^(c - 64) <= 2^-40.
+@pytest.mark.parametrize("n_ids", [100, LEAST_IDS, 17_541])
+def test_two_to_the_sixteen_tables_fail_with_a_chance_below_two_to_the_minus_forty(n_ids: int) -> None:
+    n_sparse, few = n_sparse_entries(n_ids), N_DENSE - 40
+    assert log2_chance_that_more_are_left(n_ids, n_sparse, few) < -60
+    # Of c that are left, a random system of 64 unknowns has no solution with a chance below 2^(c - 64).
+    assert log2_chance_that_more_are_left(n_ids, n_sparse, 1, up_to=few, log2_each=1.0) - N_DENSE < -60
 
 
 def test_the_bound_tells_a_table_that_is_too_small() -> None:

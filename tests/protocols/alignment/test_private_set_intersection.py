@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.alignment import id_chunks, private_set_intersection, transfer_prf
+from protocols.alignment import id_chunks, private_set_intersection, sorted_rows, transfer_prf
 from protocols.alignment.blinding import POINT_BYTES, Cipher
 from protocols.alignment.private_set_intersection import (
     AlignmentTerms,
@@ -466,17 +466,48 @@ def test_the_package_is_loaded_only_when_ids_are_blinded() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_memory_is_a_few_hundred_bytes_per_id() -> None:
-    # Both sides at once, in one process: entries of 32 bytes on the way, sorted and compared, and a few 8-byte indices.
-    ids = [b"%08d" % number for number in range(50_000)]
-    tracemalloc.start()
-    try:
-        found = align({"a": ids, "b": ids[::-1]}, method="hashed")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert len(found["a"].positions) == len(ids)
-    assert peak < 600 * len(ids)
+class Counted(Sequence[bytes]):
+    """Ids that are made when they are asked for."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, at: Any) -> Any:
+        return [b"%08d" % number for number in range(*at.indices(self.size))]
+
+
+@pytest.mark.parametrize(("run_bits", "in_memory_bytes", "is_kept"), [(10, 1, False), (20, 1 << 30, True)])
+def test_of_each_id_two_positions_are_in_memory_and_the_rest_is_on_disk(
+    monkeypatch: pytest.MonkeyPatch, run_bits: int, in_memory_bytes: int, is_kept: bool
+) -> None:
+    """Of both sides in one process. The twin keeps the runs in memory."""
+    monkeypatch.setattr(sorted_rows, "RUN_BITS", run_bits)
+    monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", in_memory_bytes)
+    peaks = []
+    for size in (5_000, 20_000):
+        tracemalloc.start()
+        try:
+            found = align({"a": Counted(size), "b": Counted(size)}, method="hashed")
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        assert len(found["a"].positions) == len(found["b"].positions) == size
+    per_id = (peaks[1] - peaks[0]) / 15_000
+    assert (per_id > 70) is is_kept, per_id
+
+
+@pytest.mark.parametrize("method", ["psi-dh", "hashed"])
+def test_ids_of_many_runs_and_flags_of_many_messages_give_the_same(
+    monkeypatch: pytest.MonkeyPatch, method: SetMethod
+) -> None:
+    monkeypatch.setattr(sorted_rows, "RUN_BITS", 3)
+    monkeypatch.setattr(private_set_intersection, "FLAGS_IDS", 16)
+    sets = {"a": named(*map(str, range(90))), "b": named(*map(str, range(120, 29, -1))), "c": named("31", "5", "88")}
+    check(sets, align(sets, method=method))
+    assert [len(message.bits) for message in sent_by("a", sets, method)[CommonIds]] == [2, 2, 2, 2, 2, 2, 1]
 
 
 def test_secrets_and_keys_do_not_show() -> None:

@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from protocols.alignment import transfer_prf
+from protocols.alignment import sorted_rows, transfer_prf
 from protocols.alignment.random_transfers import Chooser
+from protocols.alignment.sorted_rows import ExternalSort
 from protocols.alignment.transfer_prf import evaluate, query
 from protocols.errors import DecodeError, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import HiddenIds, MoreIds, TransferAnswer, TransferPoints
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from protocols.transport.memory import memory_pair
+from tests.support.sorted import by_id
 
 SEED = bytes(range(32))
 IDS = [b"r%03d" % number for number in range(150)]
@@ -31,14 +33,14 @@ def quiet(step: str, done: int, total: int) -> None:
 def both(mine: Sequence[bytes], theirs: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """The function of ids at A and at B."""
     near, far = memory_pair("a", "b")
-    found: list[np.ndarray] = []
+    found: list[ExternalSort] = []
     thread = threading.Thread(
         target=lambda: found.append(evaluate(far, theirs, SEED, size=len(mine), progress=quiet)), daemon=True
     )
     thread.start()
     values = query([near], mine, [SEED], quiet)
     thread.join(60)
-    return values[0], found[0]
+    return by_id(values[0]), by_id(found[0])
 
 
 def oracle(keys: Sequence[bytes], session: bytes, record_id: bytes, n_sparse: int) -> bytes:
@@ -104,22 +106,29 @@ def test_who_announces_a_single_id_does_not_make_the_other_side_work_id_by_id(mo
     assert np.flatnonzero((theirs == mine[0]).all(axis=1)).tolist() == [7]
 
 
-def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("run_bits", [3, 5, 7, 16])
+def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest.MonkeyPatch, run_bits: int) -> None:
     monkeypatch.setattr(transfer_prf, "BUCKET_BITS", 5)
+    monkeypatch.setattr(sorted_rows, "RUN_BITS", run_bits)
     rooms = transfer_prf._Rooms(len(IDS))
     buckets = transfer_prf._Buckets(IDS, SEED, rooms.n_bits)
     assert rooms.n_buckets == 8
-    pieces = [piece for number in range(8) for piece in buckets.pieces(number)]
+    by_number = [list(buckets.pieces(number)) for number in range(8)]
+    for number, own in enumerate(by_number):
+        assert {row[30] >> 5 for _, digests in own for row in digests} == {number}
+    pieces = [piece for own in by_number for piece in own]
     for positions, digests in pieces:
         assert (digests == transfer_prf._digests([IDS[at] for at in positions.tolist()], SEED)).all()
     assert sorted(at for positions, _ in pieces for at in positions.tolist()) == list(range(len(IDS)))
-    assert sum(map(buckets.count, range(8))) == len(IDS)
-    assert max(map(buckets.count, range(8))) <= rooms.capacity
-    monkeypatch.setattr(transfer_prf._Buckets, "count", lambda self, number: len(IDS))
-    assert isinstance(sent_to_a([POINTS], IDS), ProtocolError)
+    assert max(sum(len(at) for at, _ in own) for own in by_number) <= rooms.capacity
+    monkeypatch.setattr(transfer_prf._Buckets, "pieces", lambda self, number: 2 * pieces)
+    near, far = memory_pair("a", "b")
+    far.send(POINTS)
+    with pytest.raises(ProtocolError, match="too unevenly"):
+        query([near], IDS, [SEED], quiet)
 
 
-@pytest.mark.parametrize("size", [1, 1000, 1 << 14, (1 << 14) + 1, 1_000_000, 1 << 26])
+@pytest.mark.parametrize("size", [1, 1000, 1 << 14, (1 << 14) + 1, 1_000_000, 1 << 26, 1 << 30])
 def test_rooms_suffice_but_for_a_chance_below_two_to_the_minus_forty(size: int) -> None:
     """Bernstein's inequality: more than mean + t ids in a bucket have a chance of exp(-t^2 / 2 (mean + t / 3))."""
     rooms = transfer_prf._Rooms(size)

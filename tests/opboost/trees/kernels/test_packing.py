@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from numba import njit
+from numba import njit, prange
 
 from opboost.trees.kernels.packing import (
     BLOCK,
@@ -14,6 +14,7 @@ from opboost.trees.kernels.packing import (
     HESS_BITS,
     LARGEST_GRAD,
     LARGEST_HESS,
+    PARALLEL,
     bits_of_float,
     float_of,
     grad_of,
@@ -98,3 +99,17 @@ def test_a_number_is_its_bits_and_back(value: float) -> None:
     bits, again = _to_and_fro(value)
     assert bits == int(np.float64(value).view(np.int64))
     assert np.float64(again).tobytes() == np.float64(value).tobytes()
+
+
+@pytest.mark.parametrize("_", range(2), ids=["first", "again"])
+def test_threads_share_prange_alone(_: int) -> None:
+    @njit(**PARALLEL | {"cache": False})  # type: ignore[untyped-decorator]
+    def tripled(values):  # type: ignore[no-untyped-def]
+        out = np.zeros(len(values))
+        for i in prange(len(out)):
+            out[i] = 3 * values[i]
+        out[:] += 0
+        return out
+
+    assert (tripled(np.ones(4)) == 3).all()
+    assert tripled.inspect_llvm(tripled.signatures[0]).count("call void @numba_parallel_for") == 1
