@@ -22,9 +22,9 @@ from parties.commands.console import (
     Insecure,
     Retry,
     RunFile,
+    print_error,
     print_result,
     print_trained,
-    stderr,
     terminal_of_command,
 )
 from parties.commands.exit_codes import retrying
@@ -278,18 +278,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (Exception, SystemExit) as error:
         told = as_told(error)
         if isinstance(told, Stopped):
-            stderr.print(f"error: {told}", style="red", highlight=False, markup=False, soft_wrap=True)
+            print_error(str(told))
             raise told from None
-        if isinstance(error, SystemExit):
-            raise
-        stderr.print(
-            f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
-            "whoever mends it; it may hold values of your data, so read it before you pass it on",
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+        if isinstance(error, Exception):
+            print_error(
+                f"stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
+                "whoever mends it; it may hold values of your data, so read it before you pass it on"
+            )
         raise
     finally:
         # Everything is closed by now; to look for cycles among all modules would take another third of a second.
