@@ -27,7 +27,7 @@ ROWS, COLUMNS, TREES, CORES, LINE = 10**9, 100, 100, 32, 125e6
 # What each step of `cluster.py` is called in the plan, and how often its nanoseconds are spent.
 STEPS = {
     "ids_s": ("both: order and digest of ids", "row", ROWS),
-    "look_s": ("both: ids and two values of each column", "value", ROWS * COLUMNS),
+    "look_s": ("both: two values of each column", "value", ROWS * COLUMNS),
     "release_s": ("B: release", "value", ROWS * COLUMNS),
     "pack_s": ("B: digests of the ranks, on the driver alone", "value", ROWS * COLUMNS),
     "train_s": ("A: training", "value and tree", ROWS * COLUMNS * TREES),
@@ -86,7 +86,7 @@ def plan(steps: dict[str, dict[str, Any]], by_rows: dict[float, dict[str, Any]])
     n_bytes = 1e6 * (after["sent_mb"] - before["sent_mb"]) / (many - few) / (after["columns"] // 2)
     sent = n_bytes * ROWS * COLUMNS
     rows.append(f"| on the wire | {n_bytes:.2f} bytes per value | {sent / 1e9:.0f} GB, {sent / LINE / 60:.0f} min |")
-    cluster = sum(hours[step] for step in ("look_s", "release_s", "train_s")) / CORES
+    cluster = sum(hours[step] for step in ("ids_s", "look_s", "release_s", "train_s")) / CORES
     # The driver reads the ranks for their digests, and again to send them.
     whole = cluster + 2 * hours["pack_s"] + sent / LINE / 3600
     return "\n".join([*rows, "", f"Until the model is there, on {CORES} cores of each side: {whole:.1f} hours."])

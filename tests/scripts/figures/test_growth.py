@@ -44,7 +44,7 @@ def test_every_axis_has_a_row_and_a_line(tmp_path: Path) -> None:
     assert "| both: order and digest of ids | 36 ns per row | 0.0 core-hours |" in plan
     assert "| A: training | 36 ns per value and tree | 100.0 core-hours |" in plan
     assert "| on the wire | 100000.00 bytes per value | 10000000 GB, 1333333 min |" in plan
-    # A cluster's 102 core-hours on 32 cores, 2 of the driver's alone, and the wire.
-    assert f"of each side: {102 / 32 + 2 + 1e16 / 125e6 / 3600:.1f} hours." in plan
+    # A cluster's 102.01 core-hours on 32 cores, 2 of the driver's alone, and the wire.
+    assert f"of each side: {102.01 / 32 + 2 + 1e16 / 125e6 / 3600:.1f} hours." in plan
     path.write_text(json.dumps({"bench": "core"}))
     assert (drawn(path).returncode, drawn(path).stdout) == (1, "")
