@@ -7,6 +7,7 @@ permissions away, so none has to be set, which would hold for other threads and 
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -33,3 +34,13 @@ def private_folder(path: Path) -> None:
 def private_opener(path: str, flags: int) -> int:
     """The `opener` of the built-in `open`: a file that is created has mode 0600 from the beginning."""
     return os.open(path, flags, 0o600)
+
+
+def sync_folder(path: Path) -> None:
+    """Flush a folder's names to disk, where the file system can: what was renamed stays so after a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

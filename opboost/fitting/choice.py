@@ -33,6 +33,10 @@ N_PARTS, _SCORED_ROWS = 3, 5_000
 # codes by turns; above the first one, they may look at draws alone (`docs/architecture/noise.md`).
 OPEN_SHARES = (0.1, 0.25)
 
+# Up to which released codes alone are a candidate like others. Where draws leave more open, held-out rows show too
+# little of what draws bring back; released codes are then looked at where draws add nothing.
+_OPEN_FOR_PLAIN = 1 / 3
+
 # Shares of the candidates in the scores, what is expected of them before, and how surely (a deviation)
 # (`docs/architecture/noise.md`).
 SHARES = np.arange(21) / 10
@@ -40,7 +44,7 @@ _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
 # Held-out rows see little of effects that are narrower than the noise, but all harm: unless trees on draws are behind
 # those on the own columns by so much, relatively, no more rows than these speak for a share below what is expected.
-_HARM, _COUNTED_ROWS = 0.005, 300
+_HARM, _COUNTED_ROWS = 0.0125, 300
 
 # Share below which the passive columns are left out.
 LEAST_BLEND = 0.15
@@ -164,18 +168,25 @@ def choose(
     trials, is_open = _trials(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    candidates = [by_turns(is_open), NoiseChoice.PLAIN]
+    candidates = [by_turns(is_open)]
     if candidates[0] is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
         candidates.append(NoiseChoice.CORRECTED)
-    n_scored, found = sum(len(trial.scored.targets) for trial in trials), []
-    for choice in candidates:
+    if is_open <= _OPEN_FOR_PLAIN:
+        candidates.append(NoiseChoice.PLAIN)
+    n_scored = sum(len(trial.scored.targets) for trial in trials)
+
+    def best(choice: NoiseChoice) -> tuple[float, NoiseChoice, float]:
         learned, errors = [trial.scores(choice) for trial in trials], np.empty(len(shares))
         for s, share in enumerate(shares):
             parts = zip(trials, own, learned, strict=True)
             errors[s] = np.concatenate([trial.errors(a + share * (b - a)) for trial, a, b in parts]).mean()
-        best = _most_likely(shares, errors, n_scored)
-        found.append((float(errors[best]), choice, float(shares[best])))
-    _, choice, share = min(found)
+        # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
+        at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
+        return float(errors[at]), choice, float(shares[at])
+
+    _, choice, share = min(map(best, candidates))
+    if share < LEAST_BLEND:
+        _, choice, share = best(NoiseChoice.PLAIN)
     return (choice, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
 
 
@@ -184,7 +195,7 @@ def by_turns(is_open: float) -> NoiseChoice:
     return NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
 
 
-def _most_likely(shares: Values, errors: Values, n_rows: int) -> int:
+def _most_likely(shares: Values, errors: Values, n_rows: int, counted_rows: int = _COUNTED_ROWS) -> int:
     """Which share, of 0 and others, is most likely, given mean errors of some rows and what is expected before."""
 
     def best(counted: int) -> int:
@@ -193,7 +204,7 @@ def _most_likely(shares: Values, errors: Values, n_rows: int) -> int:
 
     if errors[np.abs(shares - 1).argmin()] > (1 + _HARM) * errors[0]:
         return best(n_rows)
-    return max(best(n_rows), best(min(n_rows, _COUNTED_ROWS)))
+    return max(best(n_rows), best(min(n_rows, counted_rows)))
 
 
 def open_share(states: States) -> float:

@@ -45,7 +45,7 @@ class OwnScores:
         noised: Noised,
         labels: Values,
         rows: NDArray[np.int64],
-        fold: NDArray[np.int64],
+        fold: NDArray[np.integer],
         recipe: Recipe,
         *,
         rng: np.random.Generator,
@@ -61,7 +61,7 @@ class OwnScores:
             forests.append(recipe.grow(table.of_rows(others), labels[others], np.ones(len(others))))
         return cls(tuple(forests), recipe.loss)
 
-    def of(self, table: BinnedTable, fold: NDArray[np.int64]) -> Values:
+    def of(self, table: BinnedTable, fold: NDArray[np.integer]) -> Values:
         """Scores of a table's rows, shape ``(n_rows, n_numbers)``."""
         if not self.forests:
             return np.empty((table.n_rows, 0))
@@ -76,7 +76,7 @@ def impute(
     noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> tuple[Imputation, Evidence]:
     """Fit what lies behind the noised columns on some of the rows; no other label has part in it."""
-    fold = rng.integers(FOLDS, size=len(labels))
+    fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
     return imputed(noised, evidence, rows, rng=rng), evidence

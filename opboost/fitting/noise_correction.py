@@ -100,19 +100,25 @@ def fill(
             first = imputation.of_rows(some), evidence.rows(some), states[:, :, some]
             drawn_for = partial(_drawn_before, *first, rng=comparing)
         choice, share = choose(*compared, brief, known, drawn_for, rng=comparing)
-    own_trees: list[Tree] = []
+    # What all rows were released as is needed no more.
+    sources_alone, own_trees = imputation.of_rows(trained[:0]).sources, list[Tree]()
+    del imputation, evidence
     if share != 1.0:
-        own_trees, _ = (brief if is_large else recipe).grow(table.of_rows(trained), labels[trained], weights[trained])
+        rows = table, labels, weights
+        if not is_trained.all():
+            rows = table.of_rows(trained), labels[trained], weights[trained]
+        own_trees, _ = (brief if is_large else recipe).grow(*rows)
     if choice in _UNDRAWN:
         return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
-    binned, alternates = versions_of(noised, imputation.sources, states, choice, max_bin=most)
-    return Filled(choice, noised.filled(binned), alternates, share, tuple(own_trees))
+    del trained
+    binned, alternates = versions_of(noised, sources_alone, states, choice, max_bin=most)
+    return Filled(choice, noised.filled(binned, is_copied=False), alternates, share, tuple(own_trees))
 
 
 def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:
     """A table without the noised columns, or with the released ranks."""
     is_plain = choice is NoiseChoice.PLAIN
-    return Filled(choice, noised.filled(plain_bins(noised, max_bin)) if is_plain else noised.table)
+    return Filled(choice, noised.filled(plain_bins(noised, max_bin), is_copied=False) if is_plain else noised.table)
 
 
 def _drawn_apart(
@@ -165,13 +171,14 @@ def _draws(
     rng: np.random.Generator,
 ) -> States:
     """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
-    seed, trained, held_out = int(rng.integers(2**63)), np.flatnonzero(is_trained), np.flatnonzero(~is_trained)
+    seed, held_out = int(rng.integers(2**63)), np.flatnonzero(~is_trained)
     most = n_draws(len(labels))
     states = imputation.draw(evidence, most, seed=seed)
     if len(held_out):
         hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), most, with_label=False, seed=seed + 1)
         states[:, :, held_out] = hidden
-    if can_refine(recipe, len(trained)):
+    if can_refine(recipe, len(labels) - len(held_out)):
+        trained = np.flatnonzero(is_trained)
         behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)
         first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
         states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)

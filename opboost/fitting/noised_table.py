@@ -79,10 +79,11 @@ class Noised:
         table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
         return cls(table, tuple(sources), tuple(sources.values()))
 
-    def filled(self, binned: Sequence[BinnedColumn]) -> BinnedTable:
-        """A table with these bins for the noised columns."""
+    def filled(self, binned: Sequence[BinnedColumn], *, is_copied: bool = True) -> BinnedTable:
+        """A table with these bins for the noised columns; not copied, it takes the place of this one."""
         table = self.table
-        bins: Any = table.bins.astype(np.result_type(table.bins, *(column.bins for column in binned)))
+        kind = np.result_type(table.bins, *(column.bins for column in binned))
+        bins: Any = table.bins.astype(kind, copy=is_copied)
         cuts, sizes = list(table.cuts), (table.axes.sizes - 1).tolist()
         for number, column in zip(self.numbers, binned, strict=True):
             bins[number] = column.bins

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
+import numpy as np
+
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
 from opboost.fitting.choice import n_draws
@@ -96,13 +98,13 @@ class Growing:
             "margins": of_rows[0],
             "earlier": earlier,
         }
-        weights = parameters.weighted(labels, self.weights, loss)[rows]
-        begin = partial(parameters.base_scores, loss, has_margins=len(margins) > 0)
-        base_scores = begin(labels[rows], weights) if start is None else start
+        weights = self._of_rows(parameters.weighted(labels, self.weights, loss))
+        begin, trained = partial(parameters.base_scores, loss, has_margins=len(margins) > 0), self._of_rows(labels)
+        base_scores = begin(trained, weights) if start is None else start
         boost = boost_with_xgboost if self.engine == "xgboost" else boost_table
         trees, history = boost(
             table,
-            labels[rows],
+            trained,
             weights,
             parameters,
             base_scores=base_scores,
@@ -122,3 +124,7 @@ class Growing:
         del shared["earlier"]
         trees = refit_table(trees, table, leaf_labels[rows], weights, parameters, base_scores=base_scores, **shared)
         return trees, base_scores, history
+
+    def _of_rows(self, values: Values) -> Values:
+        """Values of the rows that are trained on, as compiled loops take them; those of all rows are not copied."""
+        return np.require(values if self.validation is None else values[self.is_trained], requirements=("C", "W"))

@@ -39,7 +39,7 @@ from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
-from parties.tables.keyed_table import named_rows
+from parties.tables.keyed_table import common_again
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, Rows, choose_active
@@ -138,13 +138,7 @@ class PartitionedActive:
         self.begin(journal)
         if self.ids is None:
             return self
-        rows, named = journal.common_rows(self.ids.n_rows), journal.common()
-        if rows is not None:
-            common = self.ids.take(rows)
-        elif named is not None:
-            # An earlier version kept ids in place of rows.
-            common = named_rows(self.ids, named)
-        else:
+        if (common := common_again(self.ids, journal)) is self.ids:
             return self
         prepared = replace(self, ids=common)
         prepared._note(journal, Aligned(common))

@@ -32,7 +32,7 @@ from Crypto.Random import get_random_bytes
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import BEGINNING, Fields, Head, Verified, canonical, opened_fields, read_head, seal
 from parties.storage.sqlite import connect, reporting, transaction
-from protocols.private_files import private_opener
+from protocols.private_files import private_opener, sync_folder
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -275,6 +275,7 @@ def _write_private(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
+        sync_folder(path.parent)
     except BaseException:
         partial.unlink(missing_ok=True)
         raise

@@ -6,7 +6,7 @@ and what the passive parties released to it:
 ====================  ====================================================================================
 ``journal.json``      the seed, digests of this party's whole file, of the records and of the orders in which ranks
                       travel, which peers confirmed that they are done
-``common.json``       the ids that were found to be common, if they were compared; on a cluster rows, ``common.npy``
+``common.npy``        the rows that were found to be common, if ids were compared; names, ``common.json``, if keys were
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
 ``rows.npy``          which of this party's records are trained on; ``<peer>.order.npy``: in which order ranks travel
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
@@ -168,7 +168,7 @@ class Journal:
         orders : mapping of str to ndarray
             In which order the ranks of each peer travel.
         common : sequence of str or ndarray of int64, optional
-            The ids that were found to be common, or their rows where the ids are never in memory.
+            The rows whose ids were found to be common, or the names of records that were compared by keys.
 
         Raises
         ------

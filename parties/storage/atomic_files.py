@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from parties.errors import RunFolderError
-from protocols.private_files import private_folder, private_opener
+from protocols.private_files import private_folder, private_opener, sync_folder
 
 _SUFFIX = ".partial"
 
@@ -73,11 +73,13 @@ def make_folder(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically and flush it to disk."""
-    with replacing(path) as partial, partial.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+    """Write a file atomically and flush it to disk, its name too: it is there after a power cut."""
+    with writing(path):
+        with replacing(path) as partial, partial.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(path.parent)
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -68,7 +68,7 @@ class Destination:
     @property
     def name(self) -> str:
         """The name of the file, object or table."""
-        return self._table[1] or Path(str(self)).name
+        return self._table[1] if self._is_table else Path(str(self)).name
 
     @property
     def _table(self) -> tuple[str | None, str]:
@@ -85,7 +85,8 @@ class Destination:
             check_uri(self.place, (*WRITABLE, *STORES))
         if self._is_table and not self._table[1]:
             raise ConfigError(f"{self}: name the table after a #, as in postgresql://host/database#scores")
-        if not self._is_table and not urlsplit(str(self.place)).path.endswith(ENDINGS):
+        path = self.place.name if isinstance(self.place, Path) else urlsplit(self.place).path
+        if not self._is_table and not path.endswith(ENDINGS):
             raise ConfigError(f"{self}: predictions are written to {' or '.join(ENDINGS)}. Nothing was sent")
         if (self.overwrite and self.append) or (self.append and not self._is_table):
             raise ConfigError("--append adds to a table of a database, and goes without --overwrite. Nothing was sent")

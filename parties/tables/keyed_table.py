@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.schema import TableSchema
 from opboost.table_format import TableFormat
@@ -16,6 +19,13 @@ from parties.tables.party_table import PartyTable, check_columns, read_frame, re
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.record_keys import KeyColumns, first_names, keys_of_names, places_by_key, read_keys
 from parties.tables.sorted_ids import Duplicates
+
+
+class KeptCommon(Protocol):
+    """What `parties.runs.journal` keeps of the records that were found to be common."""
+
+    def common(self) -> pd.Index | None: ...
+    def common_rows(self, n_rows: int) -> NDArray[np.int64] | None: ...
 
 
 def with_keys(
@@ -83,6 +93,15 @@ def named_rows(table: PartyTable, names: pd.Index) -> PartyTable:
     places = places_by_key(table.keys)
     known = names[[name in places for name in names]]
     return called(table.take(known.map(places).to_numpy()), known)
+
+
+def common_again(table: PartyTable, journal: KeptCommon) -> PartyTable:
+    """The records that a journal says were found to be common before; all if it does not."""
+    if (rows := journal.common_rows(table.n_rows)) is not None:
+        return table.take(rows)
+    # Names where records were compared by keys, and ids of an earlier version.
+    names = journal.common()
+    return table if names is None else named_rows(table, names)
 
 
 def names_to_ask(table: PartyTable) -> pd.Index:

@@ -32,11 +32,11 @@ def select(table: PartyTable, ids_path: Path, path: Path) -> PartyTable:
         listed = sort_ids(_listed(file), "refuse")
     if not len(listed.ids) or listed.n_repeated:
         raise TableError(f"{ids_path} must list at least one id and none twice; found {listed.n_rows}")
-    rows = _rows_of(table.ids, listed.ids)
+    rows = rows_of(table.ids, listed.ids)
     if n_absent := listed.n_rows - len(rows):
         with ids_path.open(encoding="utf-8-sig") as file:
             first = sort_ids((piece[:1] for piece in islice(_listed(file), 1)), "refuse").ids
-        is_first = n_absent == 1 and not len(_rows_of(table.ids, first))
+        is_first = n_absent == 1 and not len(rows_of(table.ids, first))
         header = ", the one in its first line: is that a header? An id stands in every line" if is_first else ""
         raise TableError(
             f"{path} lacks {n_absent} of the {listed.n_rows} ids listed in {ids_path}{header}. Nothing was sent"
@@ -51,9 +51,9 @@ def _listed(lines: Iterable[str]) -> Iterator[pd.Index]:
         yield pd.Index(piece, dtype=object)
 
 
-def _rows_of(ids: Ids, wanted: StoredIds) -> NDArray[np.intp]:
-    """Rows of some ids, as far as they are here; neither these nor those need be in memory."""
-    if isinstance(ids, StoredIds):
+def rows_of(ids: Ids, wanted: Ids) -> NDArray[np.intp]:
+    """Rows of some ids, as far as they are here; those on disk are not read all at once."""
+    if isinstance(ids, StoredIds) and isinstance(wanted, StoredIds):
         return ids.rows_of(wanted)
     rows = ids.get_indexer(wanted[:])
     return rows[rows >= 0]

@@ -26,11 +26,11 @@ from parties.errors import ConfigError, TableError, naming
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
-from parties.runs.journal import Journal, Records
+from parties.runs.journal import Journal, Records, RowPlaces
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
-from parties.tables.keyed_table import named_rows, read_keyed
-from parties.tables.listed_ids import select
+from parties.tables.keyed_table import common_again, read_keyed
+from parties.tables.listed_ids import rows_of, select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns
@@ -125,8 +125,7 @@ class PreparedActive:
     def take_up(self, journal: Journal) -> PreparedActive:
         """The same for those of its records that were found to be common before."""
         journal.note_inputs(self.digest)
-        common = journal.common()
-        prepared = self if common is None else replace(self, table=named_rows(self.table, common))
+        prepared = replace(self, table=common_again(self.table, journal))
         prepared._note(journal, Aligned(prepared.table))
         return prepared
 
@@ -141,7 +140,7 @@ class PreparedActive:
         division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
         job = self.job(aligned, journal)
-        journal.note_rows(self.table.ids.get_indexer(aligned.table.ids[:]), aligned.orders)
+        journal.note_rows(rows_of(self.table.ids, aligned.table.ids), aligned.orders)
         if self.label_noise is None:
             return job
         noised = self.label_noise.draw(job.labels, aligned.table.ids, run_id=job.run_id, peers=hellos, to=place.folder)
@@ -151,7 +150,9 @@ class PreparedActive:
         """Note in the journal which records the run is about; refuse others than before, and too few to divide."""
         table = aligned.table
         self.run.model.validation(n_trained(self.run.held_out, table.n_rows, self.run.most_records))
-        common = list(each_id(table.names)) if self.aligner.is_needed else None
+        common: Sequence[str] | RowPlaces | None = list(each_id(table.names)) if table.keys else None
+        if self.aligner.is_needed and common is None:
+            common = rows_of(self.table.ids, table.ids)
         journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, common)
 
 
@@ -273,8 +274,7 @@ def _whole_table(
     run: ActiveRun | PassiveRun, schema: TableSchema, ignore: tuple[str, ...], *, cache: Path | None = None
 ) -> PartyTable:
     """Read a run's data file."""
-    align = run.align
-    read = partial(read_keyed, run.data, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
+    read = partial(read_keyed, run.data, schema, run.align.keys, ignore=ignore, duplicates=run.align.duplicates)
     return read(needs_label=run.role == "active", by_column=True, cache=cache)
 
 

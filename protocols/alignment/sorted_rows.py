@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import numpy as np
@@ -100,6 +100,15 @@ def temporary_file(owner: object) -> tempfile.SpooledTemporaryFile[bytes]:
     file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - closed with its owner
     weakref.finalize(owner, file.close)
     return file
+
+
+def joined(pieces: Iterable[IdPositions], length: int) -> IdPositions:
+    """Positions that come in pieces, so many in all, of which there is one copy."""
+    found, start = np.empty(length, np.int64), 0
+    for piece in pieces:
+        found[start : start + len(piece)] = piece
+        start += len(piece)
+    return found
 
 
 def first_bits(keys: ByteRows, n_bits: int) -> NDArray[np.uint16]:

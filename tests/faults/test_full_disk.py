@@ -124,7 +124,7 @@ WRITERS = {
         "log.txt",
         "journal.json",
         "order.share",
-        "common.json",
+        "common.npy",
         kept_for("shop"),
         "offer",
         "1.ranks",

@@ -7,8 +7,6 @@ tells nobody apart are the same release as the others, and are wasted.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -18,8 +16,11 @@ from opboost.trees.complete import Uniforms
 # A column without any merit is drawn as if it stood out by so many variances of the noise on one sum.
 _LEAST_MERIT = 2.0
 
-# Columns are kept whose merit is so many deviations of what noise and chance alone make of it.
-_LEAST_DEVIATIONS = 2.0
+# Columns are kept whose merit is so many deviations of what noise and chance alone make of it, and so many at least.
+# Inner folds with 100 columns of noise at epsilon .1, .5 and 1: Power Plant .768, .859, .867, California housing .461,
+# .574, .642, Adult .857, .895, .904; with 2 deviations and at least a root of all .730, .839, .856; .437, .574, .646;
+# .848, .891, .901. Spambase at .5, 1 and 4: .949, .959, .974 for .950, .962, .974.
+_LEAST_DEVIATIONS, _LEAST_KEPT = 3.0, 4
 
 # How much of what is known of a column remains when it is asked again: gradients change.
 _MEMORY = 0.5
@@ -68,7 +69,7 @@ class LearntColumns:
         return self._drawn
 
     def keep_best(self, *, std: float, energy: float, n_sums: NDArray[np.int64]) -> int:
-        """Draw no more columns whose sums did not stand out; returns how many are left, at least a root of all.
+        """Draw no more columns whose sums did not stand out; returns how many are left, at least four.
 
         Parameters
         ----------
@@ -83,7 +84,7 @@ class LearntColumns:
         if not np.all(variance):
             return len(self._merits)
         stands_out = (self._merits - energy) / (variance * np.sqrt(2 * n_sums))
-        least = np.sort(stands_out)[-math.ceil(math.sqrt(len(stands_out)))]
+        least = np.sort(stands_out)[-min(_LEAST_KEPT, len(stands_out))]
         self._is_open = stands_out >= min(_LEAST_DEVIATIONS, float(least))
         return int(self._is_open.sum())
 

@@ -17,6 +17,9 @@ IN_ORDER = np.empty(0, dtype=np.uint32)
 # table: the bins of four columns take at most 512 KB.
 _NEAR_BITS = 18
 
+# Rows that are taken for near each other if the last one is near the piece's first.
+_STRIDE = 32
+
 # Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
 _PACKED_SUMS = 1 << 15
 
@@ -31,7 +34,7 @@ def build_histograms(
     block: int,
     out: Sums,
 ) -> None:
-    """Sum gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h. `out` starts at zero.
+    """Write sums of gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h.
 
     Packed gradients of up to `block` rows are added before the sum is taken apart. `IN_ORDER` for `rows` says that
     gradients are in the order of the table.
@@ -59,7 +62,7 @@ def _build_histograms(bins, rows, gradients, begins, ends, offsets, block, n_thr
 def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_threads, beside, out):
     """Sum a thread's share of the rows; returns the node that an earlier share has a part of, or -1.
 
-    The sums of that node go to ``beside[thread - 1]``, those of the others to `out`.
+    The sums of that node are added to ``beside[thread - 1]``, those of nodes that begin in the share written to `out`.
     """
     n_nodes, width = len(begins), np.max(offsets[1:] - offsets[:-1])
     starts = np.zeros(n_nodes + 1, dtype=np.int64)
@@ -67,6 +70,7 @@ def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_th
     first, last = starts[n_nodes] * thread // n_threads, starts[n_nodes] * (thread + 1) // n_threads
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
     packed, room = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.int64)
+    is_own = np.empty(n_together, dtype=np.bool_)
     near_bits, shared = np.uint32(_NEAR_BITS - bins.itemsize), -1
     for low in range(0, n_nodes, n_together):
         high = min(low + n_together, n_nodes)
@@ -77,10 +81,11 @@ def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_th
             lasts[node - low] -= max(starts[node + 1] - last, 0)
             if starts[node] < first < starts[node + 1] and first < last:
                 shared = node
+            is_own[node - low] = first <= starts[node] and (starts[node] < last or thread == n_threads - 1)
         pieces, some = _pieces(rows, firsts, lasts, near_bits), out[low:high]
         for column in range(0, len(bins), 4):
             _sum_columns(
-                bins, column, rows, gradients, pieces, offsets, block, packed, room, shared - low, beside, thread, some
+                bins, column, rows, gradients, pieces, offsets, block, packed, room, is_own, beside, thread, some
             )
     return shared
 
@@ -113,32 +118,37 @@ def _pieces(rows, firsts, lasts, near_bits):
 
 @njit(**OPTIONS)
 def _end_of_piece(rows, begin, last, near_bits):
+    """Where the rows leave the area of the first one; they rise but at few places, so one of `_STRIDE` is looked at."""
     if len(rows) == 0:
         return last
     area, end = rows[begin] >> near_bits, begin + 1
+    while end + _STRIDE <= last and rows[end + _STRIDE - 1] >> near_bits == area:
+        end += _STRIDE
     while end < last and rows[end] >> near_bits == area:
         end += 1
     return end
 
 
 @njit(**OPTIONS)
-def _sum_columns(bins, column, rows, gradients, pieces, offsets, block, packed, room, shared, beside, thread, out):
-    """Add pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
+def _sum_columns(bins, column, rows, gradients, pieces, offsets, block, packed, room, is_own, beside, thread, out):
+    """Sum pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
 
     Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
     than four columns are left, the last one fills the places, and what it gets there is thrown away. ``room[node]`` is
-    how many more rows fit a node's packed sums.
+    how many more rows fit a node's packed sums. The first sums of an own node are written, all others added.
     """
     last = len(bins) - 1
     columns = bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)]
     room[:] = block
     nodes, firsts, lasts = pieces
+    is_fresh = is_own.copy()
     for piece in range(len(nodes)):
         node, begin = nodes[piece], firsts[piece]
         while begin < lasts[piece]:
             if room[node] == 0:
-                _take_columns_apart(packed[node], column, offsets, beside[thread - 1] if node == shared else out[node])
-                room[node] = block
+                sums = out[node] if is_own[node] else beside[thread - 1]
+                _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
+                room[node], is_fresh[node] = block, False
             here = slice(begin, min(begin + room[node], lasts[piece]))
             if len(rows):
                 _add_block(columns, rows[here], gradients[here], packed[node])
@@ -147,8 +157,9 @@ def _sum_columns(bins, column, rows, gradients, pieces, offsets, block, packed, 
             room[node] -= here.stop - begin
             begin = here.stop
     for node in range(len(out)):
-        if room[node] < block:
-            _take_columns_apart(packed[node], column, offsets, beside[thread - 1] if node == shared else out[node])
+        if room[node] < block or is_fresh[node]:
+            sums = out[node] if is_own[node] else beside[thread - 1]
+            _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
 
 
 @njit(**OPTIONS)
@@ -177,23 +188,26 @@ def _add_block(columns, rows, gradients, packed):
 
 
 @njit(**OPTIONS)
-def _take_columns_apart(packed, column, offsets, out):
+def _take_columns_apart(packed, column, offsets, is_fresh, out):
     """Take the packed sums of up to four columns apart, and clear them."""
     for k in range(4):
         if column + k < len(offsets) - 1:
             here, there = offsets[column + k], offsets[column + k + 1]
-            _take_apart(packed[k, : there - here], out[0, here:there], out[1, here:there])
+            _take_apart(packed[k, : there - here], is_fresh, out[0, here:there], out[1, here:there])
         else:
             packed[k] = 0
 
 
 @njit(**OPTIONS)
-def _take_apart(sums, grads, hessians):
-    """Add packed sums to those of g and of h, and clear them."""
-    for b in range(len(sums)):
-        word = sums[b]
-        grads[b] += grad_of(word)
-        hessians[b] += hess_of(word)
+def _take_apart(sums, is_fresh, grads, hessians):
+    """Add packed sums to those of g and of h, which count as zero while they are fresh, and clear the packed ones."""
+    if is_fresh:
+        for b in range(len(sums)):
+            grads[b], hessians[b] = grad_of(sums[b]), hess_of(sums[b])
+    else:
+        for b in range(len(sums)):
+            grads[b] += grad_of(sums[b])
+            hessians[b] += hess_of(sums[b])
     for b in range(len(sums)):
         sums[b] = 0
 

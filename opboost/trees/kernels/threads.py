@@ -21,7 +21,7 @@ LOAD = Path("/proc/loadavg")
 TASKS = Path("/proc/self/task")
 
 # Seconds between two looks at what else the machine does.
-INTERVAL = 0.02
+INTERVAL = 0.05
 
 
 def n_threads() -> int:

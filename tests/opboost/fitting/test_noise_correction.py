@@ -15,6 +15,7 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
+from opboost.fitting.choice import Drawn, choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noise_correction import _drawn_apart, _drawn_before
 from opboost.fitting.noised_table import NoiseChoice, Noised
@@ -245,23 +246,46 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
     assert is_told or run.train(known=few, parameters=brief).choice is usual
 
 
+def described(run: Run) -> tuple[Noised, Recipe]:
+    """The table of a run whose noised columns are to be filled in, and how its trees are grown."""
+    own = bin_values(run.own[: run.n_rows], max_bin=64)
+    sources = {c + 1: RankSource(one.ranks, one.n_ranks, one.release) for c, one in enumerate(run.columns[1:])}
+    limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
+    noised = Noised.of([own, None, None], sources, n_rows=run.n_rows, n_columns=3)
+    return noised, Recipe(CALM, SquaredError(), limits, 0)
+
+
 def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
     """Draws of the run itself do: by the mixture, and by the trees that weigh proposals. They are the broken twin."""
-    run, rng = Run(0.1, n_rows=800), np.random.default_rng(0)
-    own = bin_values(run.own[:800], max_bin=64)
-    sources = {c + 1: RankSource(one.ranks, one.n_ranks, one.release) for c, one in enumerate(run.columns[1:])}
-    noised = Noised.of([own, None, None], sources, n_rows=800, n_columns=3)
-    limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
-    recipe, part = Recipe(CALM, SquaredError(), limits, 0), rng.permutation(800) % 2
+    run, rng = Run(0.1, n_rows=400), np.random.default_rng(0)
+    (noised, recipe), part = described(run), rng.permutation(400) % 2
     kept, held = np.flatnonzero(part), np.flatnonzero(1 - part)
     seen, before = [], []
     for shift in (0.0, 3.0):
-        labels = run.labels[:800] + shift * rng.normal(size=800) * (part == 0)
-        ones, of_all = np.ones(800), np.random.default_rng(1)
+        labels = run.labels[:400] + shift * rng.normal(size=400) * (part == 0)
+        ones, of_all = np.ones(400), np.random.default_rng(1)
         seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
-        fit = impute(noised, labels, np.arange(800), recipe, rng=of_all)
+        fit = impute(noised, labels, np.arange(400), recipe, rng=of_all)
         states = fit[0].draw(fit[1], 10, seed=2)
         before.append(_drawn_before(*fit, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
     np.testing.assert_array_equal(seen[0].blind, seen[1].blind)
     assert (before[0].states != before[1].states).any()
+
+
+@pytest.mark.parametrize("is_shuffled", [True, False])
+def test_released_codes_are_taken_where_draws_say_less_than_these(is_shuffled: bool) -> None:
+    """Draws to grow on that belong to other rows teach nothing; the twin has draws of the rows themselves."""
+    run = Run(0.25, n_rows=600)
+    (noised, recipe), ones = described(run), np.ones(600)
+
+    def drawn_for(kept: Any, held: Any) -> Drawn:
+        drawn = _drawn_apart(
+            noised, run.labels[:600], ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)
+        )
+        return replace(drawn, states=np.roll(drawn.states, 1, axis=2)) if is_shuffled else drawn
+
+    rng = np.random.default_rng(2)
+    choice, share = choose(noised, run.labels[:600], ones, recipe.brief(20), None, drawn_for, rng=rng)
+    assert (choice is NoiseChoice.PLAIN) == is_shuffled
+    assert share > 0.5

@@ -62,8 +62,8 @@ def _splits(table: BinnedTable, *rows: tuple[int, int, int, bool, int, int]) -> 
 
 
 def _histograms(holder: RowHolder, nodes: np.ndarray, table: BinnedTable) -> np.ndarray:
-    out = np.zeros((len(nodes), 2, table.axes.n_bins), np.int64)
-    holder.add_histograms(nodes, out)
+    out = np.full((len(nodes), 2, table.axes.n_bins), 77, np.int64)
+    holder.write_histograms(nodes, out)
     return out
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from parties.errors import RunFolderError
+from parties.ledger import hash_chain
 from parties.storage.atomic_files import copy, make_folder, replacing, write_text
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
@@ -22,6 +24,21 @@ CODE = [path for package in ("parties", "protocols") for path in sorted((ROOT / 
 def umask() -> Iterator[None]:
     with open_umask():
         yield
+
+
+def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power cut an older file would let a worker answer another question with the same noise."""
+    target, synced = tmp_path / "answers.json", list[tuple[bool, bool]]()
+
+    def note(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_ino == tmp_path.stat().st_ino, target.exists()))
+
+    monkeypatch.setattr(os, "fsync", note)
+    for write in (lambda: write_text(target, "{}"), lambda: hash_chain._write_private(target, b"{}")):
+        target.unlink(missing_ok=True)
+        synced.clear()
+        write()
+        assert synced == [(False, False), (True, True)]
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "link"])

@@ -23,10 +23,11 @@ def of(out: Path | str, **options: bool) -> Destination:
     return Destination.of(out, Path("absent"), **{"overwrite": False, "append": False, **options})
 
 
-@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet", "run #3? a.b.csv"])
 def test_files_are_written_by_their_name_and_replaced_only_if_asked(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     early = of(path)
+    assert early.name == name
     early.write(SCORES)
     found = pd.read_parquet(path) if name.endswith("parquet") else pd.read_csv(path, dtype={"id": str})
     pd.testing.assert_frame_equal(found, SCORES, check_dtype=False)

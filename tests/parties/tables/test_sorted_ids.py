@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parties.tables import record_ids, sorted_ids
-from parties.tables.listed_ids import _rows_of
+from parties.tables.listed_ids import rows_of
 from parties.tables.record_ids import each_id, ids_to_keep, rows_to_keep
 from parties.tables.sorted_ids import EncodedIds, StoredIds
 
@@ -50,7 +50,7 @@ def test_ids_that_are_sorted_on_disk_are_those_of_texts_one_by_one(window: int, 
             for listed in (texts[::2], [texts[0], "c"]):
                 some = sorted_ids.sort_ids([pd.Index(listed, dtype=object)], "first").ids
                 expected = [row for row, text in enumerate(kept) if text in listed]
-                assert found.ids.rows_of(some).tolist() == _rows_of(found.ids[:], some).tolist() == expected
+                assert found.ids.rows_of(some).tolist() == rows_of(found.ids[:], some).tolist() == expected
             assert found.ids.get_indexer(pd.Index([kept[-1], "other"], dtype=object)).tolist() == [len(rows) - 1, -1]
 
 
@@ -83,3 +83,20 @@ def test_many_sorted_pieces_are_merged(order: str, monkeypatch: pytest.MonkeyPat
     found = sorted_ids.sort_ids((pd.Index(texts[i : i + 50], dtype=object) for i in range(0, 3000, 50)), "refuse")
     assert list(found.ids) == sorted(texts)
     np.testing.assert_array_equal(found.rows[:], np.argsort(numbers))
+
+
+def test_rows_of_ids_are_found_with_few_of_them_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In memory all at once they take 100 bytes each, which is 10 GB of 100,000,000."""
+    monkeypatch.setattr(sorted_ids, "WINDOW_ROWS", 4)
+    monkeypatch.setattr(sorted_ids, "STEP", 1)
+    texts, read, most = [f"{number:02d}" for number in range(60)], StoredIds.texts, [0]
+
+    def noted(self: StoredIds, start: int, end: int) -> object:
+        most.append(end - start)
+        return read(self, start, end)
+
+    ids, some = (sorted_ids.sort_ids([pd.Index(own, dtype=object)], "refuse").ids for own in (texts, texts[1::7]))
+    monkeypatch.setattr(StoredIds, "texts", noted)
+    assert rows_of(ids, some).tolist() == list(range(60))[1::7]
+    assert rows_of(ids, ids).tolist() == list(range(60))
+    assert max(most) <= 4

@@ -19,6 +19,7 @@ def drawn(path: Path) -> subprocess.CompletedProcess[str]:
 def test_every_axis_has_a_row_and_a_line(tmp_path: Path) -> None:
     found = [
         {"bench": "cost", "axis": axis, axis: value, "cpu_seconds": value**power, "growth_mb": 1, "sent_mb": value}
+        | ({"columns": 20} if axis == "rows" else {})
         for axis, power in (("rows", 1), ("trees", 0.5))
         for value in (100, 200, 400)
     ]
@@ -31,6 +32,19 @@ def test_every_axis_has_a_row_and_a_line(tmp_path: Path) -> None:
     done = drawn(path)
     assert "| rows | 100, 400 | 1.00 (100 to 400) | 0.00 (1 to 1) | 1.00 (100 to 400) |" in done.stdout
     assert "| trees | 100, 400 | 0.50 (10 to 20) |" in done.stdout
+    assert "| step |" not in done.stdout
     assert ET.fromstring((tmp_path / "growth.svg").read_text()).tag.endswith("svg")
+    steps = ("ids_s", "look_s", "release_s", "pack_s", "train_s", "answer_s", "predict_s")
+    at_once = [
+        {"bench": "dask", "step": step, f"cpu_ns_per_{'row' if step == 'ids_s' else 'value'}": 36} for step in steps
+    ]
+    with path.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in at_once)
+    plan = drawn(path).stdout
+    assert "| both: order and digest of ids | 36 ns per row | 0.0 core-hours |" in plan
+    assert "| A: training | 36 ns per value and tree | 100.0 core-hours |" in plan
+    assert "| on the wire | 100000.00 bytes per value | 10000000 GB, 1333333 min |" in plan
+    # A cluster's 102.01 core-hours on 32 cores, 2 of the driver's alone, and the wire.
+    assert f"of each side: {102.01 / 32 + 2 + 1e16 / 125e6 / 3600:.1f} hours." in plan
     path.write_text(json.dumps({"bench": "core"}))
     assert (drawn(path).returncode, drawn(path).stdout) == (1, "")

@@ -30,7 +30,7 @@ def histogram(rows: np.ndarray, labels: np.ndarray, columns: PublicGrid = COLUMN
     )
     holder.start_tree(0)
     out = np.zeros((1, 2, columns.axes.n_bins), np.int64)
-    holder.add_histograms(np.zeros(1, np.int32), out)
+    holder.write_histograms(np.zeros(1, np.int32), out)
     return out
 
 
