@@ -1,10 +1,8 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make docs`. Each sets up its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that test, and trials at once: parties wait for each other most of the time.
-CORES := $(shell $(PYTHON) -c 'import os; print(os.cpu_count() or 1)')
-WORKERS ?= $(shell expr 4 \* $(CORES))
-FAULT_AT_ONCE ?= $(shell expr 2 \* $(CORES) + 1)
+# Processes that test: three per core, because parties wait for each other more than half of the time.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 
 # Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,14 +13,14 @@ demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
 test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp
-	$(BIN)/python -m pytest --forks $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60. What has ended is kept in a file, and a line per
 # class beside it: the same command goes on where it was interrupted, and `make faults FAULT_SEED=400 FAULT_TRIALS=200` runs a part.
 FAULT_RECORD ?= runs/faults-$(shell git describe --always --dirty 2>/dev/null).jsonl
 faults: .venv/dev.stamp .venv/compiled.stamp
 	mkdir -p runs
-	FAULT_TRIALS=$(or $(FAULT_TRIALS),1000) FAULT_AT_ONCE=$(FAULT_AT_ONCE) FAULT_RECORD=$(FAULT_RECORD) \
+	FAULT_TRIALS=$(or $(FAULT_TRIALS),1000) FAULT_AT_ONCE=$(WORKERS) FAULT_RECORD=$(FAULT_RECORD) \
 	  $(BIN)/python -m pytest -q tests/faults/test_kill_anywhere.py
 
 lint: .venv/dev.stamp

@@ -13,8 +13,6 @@ import numba
 import pandas as pd
 import pytest
 
-pytest_plugins = ["tests.support.forked_session"]
-
 # Set before a compiled loop runs: idle threads must not spin while other processes of a test need the cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 

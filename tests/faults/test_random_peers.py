@@ -69,7 +69,7 @@ from protocols.messages.vertical import (
 from protocols.messages.vertical import Terms as AgreedTerms
 from protocols.transport.codec import Frame, encode
 from tests.support.promises import promise_of
-from tests.support.recital import POINT, PROVED
+from tests.support.recital import PROOF, PROVED
 
 Item = Message | list[Frame]
 
@@ -86,7 +86,13 @@ COLUMN = OfferedColumn(
 )
 OTHER = COLUMN.model_copy(update={"name": "c1"})
 SHOP = Hello(
-    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=POINT, names=("c0", "c1")
+    role=Role.PASSIVE,
+    party="shop",
+    run_id="spring",
+    task=Task.TRAIN,
+    n_rows=N_ROWS,
+    id_point=PROOF.point,
+    names=("c0", "c1"),
 )
 BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": AgreedTerms(tests=1000)})
 RELEASE = (SHOP, PROVED, Offer(columns=(COLUMN, OTHER), guarantee=promise_of(2))) + tuple(
@@ -99,7 +105,7 @@ words = st.sampled_from(("", "age", "c0", "shop", "bank", "spring", "x" * 200, "
 names = words.filter(bool)
 numbers = st.sampled_from((0.0, -1.0, 0.1, 1e308, math.inf, -math.inf, math.nan))
 losses = st.sampled_from((0.0, 0.1, 1e308, math.inf))
-points = st.none() | st.binary(min_size=33, max_size=33) | st.just(POINT)
+points = st.none() | st.binary(min_size=33, max_size=33) | st.just(PROOF.point)
 digests = st.sampled_from((COLUMN.digest, "0" * 64, "f" * 64))
 json = st.recursive(
     st.none() | st.booleans() | st.integers(-1, 2**63) | numbers | words,

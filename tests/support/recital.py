@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 
 from protocols.alignment.blinding import Cipher
@@ -14,17 +13,9 @@ from protocols.messages.vertical import Abort, Hello
 from protocols.transport.channel import Traffic
 from protocols.transport.codec import Frame, encode
 
-# What proves the ids of the trial's parties, with one key for all scripts; `PROVED` stands for what is then due.
-# The threads of this cipher end here: a process that is forked later has none of them.
-with Cipher(n_workers=1) as _cipher:
-    KEY = _cipher.key
-    POINT = IdProof(password_of("d"), _cipher).point
+# What proves the ids of the trial's parties, with one key for all scripts; the message stands for what is then due.
+PROOF = IdProof(password_of("d"), Cipher(n_workers=1))
 PROVED = IdConfirmation(tag=bytes(32))
-
-
-@functools.cache
-def proof() -> IdProof:
-    return IdProof(password_of("d"), Cipher(n_workers=1, key=KEY))
 
 
 class Recital:
@@ -55,7 +46,7 @@ class Recital:
         heard = [message for message in self.heard if isinstance(message, Hello) and message.id_point is not None]
         if item != PROVED or self._said is None or not heard:
             return item
-        return proof().confirmations(self._said, heard[-1])[0]
+        return PROOF.confirmations(self._said, heard[-1])[0]
 
     def is_ready(self) -> bool:
         return True

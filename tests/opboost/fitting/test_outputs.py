@@ -21,13 +21,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 N_ROWS = 200
 NO_MARGINS = np.empty((0, N_ROWS))
 DRAW = np.random.default_rng(0)
-CELLS = DRAW.random((2, N_ROWS))
-LABELS = ((CELLS.T > [0.5, 0.25]) ^ (DRAW.random((N_ROWS, 2)) < 0.1)).astype(float)
+TABLE = BinnedTable.of([bin_values(column, max_bin=16) for column in DRAW.random((2, N_ROWS))])
+LABELS = (np.stack([TABLE.bins[0] > 7, TABLE.bins[1] > 3], axis=1) ^ (DRAW.random((N_ROWS, 2)) < 0.1)).astype(float)
 
 
 def growing(engine: Any = "native", **parameters: Any) -> Growing:
     return Growing(
-        Filled(None, BinnedTable.of([bin_values(column, max_bin=16) for column in CELLS])),
+        Filled(None, TABLE),
         np.ones(N_ROWS),
         np.ones(N_ROWS, np.bool_),
         BoostingParameters(**{"n_estimators": 3, "max_depth": 2} | parameters),

@@ -41,7 +41,7 @@ from protocols.messages.vertical import (
 )
 from protocols.transport.channel import Channel
 from tests.support.promises import COLUMN
-from tests.support.recital import POINT, PROVED, Recital
+from tests.support.recital import PROOF, PROVED, Recital
 
 N_ROWS = 300
 COLUMN_PROMISE = replace(COLUMN, column="column 0", domain_loss=99.9)
@@ -66,7 +66,13 @@ COLUMN = OfferedColumn(
     epsilon=0.1,
 )
 SHOP = Hello(
-    role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, id_point=POINT, names=("c0",)
+    role=Role.PASSIVE,
+    party="shop",
+    run_id="spring",
+    task=Task.TRAIN,
+    n_rows=N_ROWS,
+    id_point=PROOF.point,
+    names=("c0",),
 )
 BANK = Hello(
     role=Role.ACTIVE,
@@ -74,7 +80,7 @@ BANK = Hello(
     run_id="spring",
     task=Task.TRAIN,
     n_rows=N_ROWS,
-    id_point=POINT,
+    id_point=PROOF.point,
     plan=Terms(tests=2**32 - 1),
 )
 

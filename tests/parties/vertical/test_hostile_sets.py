@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sqlite3
 from collections.abc import Callable
@@ -34,10 +33,7 @@ N_SHOP = 400
 Forge = Callable[[Hello, IdConfirmation], IdConfirmation]
 """What a bank sends as its proof, given its own greeting and what the shop sent."""
 
-
-@functools.cache
-def guess() -> IdProof:
-    return IdProof(password_of("a guess"), Cipher(n_workers=1))
+GUESS = IdProof(password_of("a guess"), Cipher(n_workers=1))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +73,7 @@ class FalseBank:
             channel.send(mine)
             self._align(channel, shop.alignment.partition(",")[0])
             shop = expect(channel, Hello)
-        point = shop.id_point if self.echoes_point else guess().point
+        point = shop.id_point if self.echoes_point else GUESS.point
         n_rows = shop.n_rows if self.n_claimed is None else self.n_claimed
         mine = mine.model_copy(update={"n_rows": n_rows, "id_point": point})
         channel.send(mine)
@@ -108,7 +104,7 @@ def rest(channel: Channel) -> list[str]:
 FORGED: dict[str, FalseBank] = {
     "its own tag": FalseBank(),
     "its own point and tag": FalseBank(echoes_point=True),
-    "the tag of a guess": FalseBank(forge=lambda mine, theirs: guess().confirmations(mine, shop_like(mine))[0]),
+    "the tag of a guess": FalseBank(forge=lambda mine, theirs: GUESS.confirmations(mine, shop_like(mine))[0]),
     "zeros": FalseBank(forge=lambda mine, theirs: IdConfirmation(tag=bytes(32))),
     "of one id alone": FalseBank(n_brought=1, n_flagged=1),
 }
@@ -235,7 +231,7 @@ class FalseShop:
         values = np.concatenate([rows for one in own for _, rows in one.ascending()])
         channel.send(BlindedIds(start=0, rows=values[np.argsort(as_words(values))]))
         assert np.unpackbits(expect(channel, CommonIds).bits).sum() == 1
-        channel.send(bank.model_copy(update={"n_rows": 1, "id_point": guess().point}))
+        channel.send(bank.model_copy(update={"n_rows": 1, "id_point": GUESS.point}))
         expect(channel, Hello)
         channel.send(IdConfirmation(tag=bytes(32)))
         channel.send(Done())
