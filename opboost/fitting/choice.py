@@ -180,7 +180,8 @@ def choose(
         for s, share in enumerate(shares):
             parts = zip(trials, own, learned, strict=True)
             errors[s] = np.concatenate([trial.errors(a + share * (b - a)) for trial, a, b in parts]).mean()
-        at = _most_likely(shares, errors, n_scored)
+        # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
+        at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
         return float(errors[at]), choice, float(shares[at])
 
     _, choice, share = min(map(best, candidates))
@@ -194,7 +195,7 @@ def by_turns(is_open: float) -> NoiseChoice:
     return NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
 
 
-def _most_likely(shares: Values, errors: Values, n_rows: int) -> int:
+def _most_likely(shares: Values, errors: Values, n_rows: int, counted_rows: int = _COUNTED_ROWS) -> int:
     """Which share, of 0 and others, is most likely, given mean errors of some rows and what is expected before."""
 
     def best(counted: int) -> int:
@@ -203,7 +204,7 @@ def _most_likely(shares: Values, errors: Values, n_rows: int) -> int:
 
     if errors[np.abs(shares - 1).argmin()] > (1 + _HARM) * errors[0]:
         return best(n_rows)
-    return max(best(n_rows), best(min(n_rows, _COUNTED_ROWS)))
+    return max(best(n_rows), best(min(n_rows, counted_rows)))
 
 
 def open_share(states: States) -> float:

@@ -250,7 +250,7 @@ class _Growth:
         """The nodes' histograms, and room for more behind them."""
         shape = n_kept, 2, self._splitter.axes.n_bins
         histograms = self._room.of_level(depth, n_kept) if self._room else np.empty(shape, dtype=np.int64)
-        self._holder.add_histograms(nodes, histograms[: len(nodes)])
+        self._holder.write_histograms(nodes, histograms[: len(nodes)])
         return histograms
 
     def _limits_of_children(self, limits: NodeLimits, columns: Nodes) -> NodeLimits:

@@ -31,7 +31,7 @@ class RowHolder(Protocol):
         A holder of rows with a single output takes other numbers for further trees on the same gradients.
         """
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         """Write the sums of g and h per bin to `out`, shape ``(n_nodes, 2, n_bins)``."""
 
     def totals(self, nodes: Nodes) -> Sums:
@@ -58,8 +58,8 @@ class ForwardingHolder:
     def start_tree(self, output: int) -> None:
         self._holder.start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._holder.add_histograms(nodes, out)
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._holder.write_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._holder.totals(nodes)
@@ -129,8 +129,8 @@ class LocalHolder:
             carried[:] = self._gradients[output]
         self._output = output
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._grid.block)
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._grid.block)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)
@@ -192,11 +192,11 @@ class SummedHolders:
         for holder in self._holders:
             holder.start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         out[:] = 0
         for holder in self._holders:
             part = np.zeros_like(out)
-            holder.add_histograms(nodes, part)
+            holder.write_histograms(nodes, part)
             out += part
 
     def totals(self, nodes: Nodes) -> Sums:

@@ -73,7 +73,7 @@ class SortedRows:
         self._divide()
         return self._begins[nodes], self._ends[nodes]
 
-    def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
         """Write the sums of g and h per bin to `out`; as many as `block` packed gradients fit one sum."""
         begins, ends = self.of(nodes)
         rows = self.numbers if self._is_divided else IN_ORDER

@@ -95,7 +95,7 @@ class WalkedRows:
         self._levels.append(splits)
         self._is_walked = False
 
-    def add_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
         """Write the sums of g and h per bin to `out`, of the root alone."""
         if self._levels or len(nodes) != 1:
             raise DataError("rows that walk have histograms at the root only")

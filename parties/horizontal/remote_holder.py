@@ -61,7 +61,7 @@ class RemoteHolder:
         self._send_splits()
         self._workers.tell(StartTree(output=output))
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         question = self._ask(WantHistograms(nodes=nodes.astype("<i4")), out.size)
         out[:] = self._answer(question).reshape(out.shape)
 

@@ -190,8 +190,8 @@ class HeldPart:
 
     def histograms(self, nodes: Nodes, n_bins: int) -> None:
         """Compute into `sums`."""
-        self.sums = np.zeros((len(nodes), 2, n_bins), np.int64)
-        self.records.add_histograms(nodes, self.sums)
+        self.sums = np.empty((len(nodes), 2, n_bins), np.int64)
+        self.records.write_histograms(nodes, self.sums)
 
 
 Call = Callable[[HeldPart], object]
@@ -274,7 +274,7 @@ class PartedRows:
     def totals(self, nodes: Nodes) -> Sums:
         return self._ask(methodcaller("totals", nodes))
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         out[:] = self._ask(methodcaller("histograms", nodes, self._n_bins))
 
     def _ask(self, question: Call) -> Sums:

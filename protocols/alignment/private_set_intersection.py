@@ -30,7 +30,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -41,7 +41,7 @@ from protocols.alignment import curve_prf, transfer_prf
 from protocols.alignment.blinding import VALUE_BYTES, MatchedIds, hashed, match_ascending
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.id_chunks import OnStep, chunks, digest_rows, receive_on_demand, send_on_demand
-from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, joined
 from protocols.errors import NothingInCommon, UnexpectedMessage
 from protocols.messages.id_alignment import CommonIds, OrderShare
 from protocols.transport.channel import Channel, expect
@@ -206,7 +206,7 @@ def keyed_order(ids: Sequence[bytes], positions: IdPositions, key: bytes) -> IdP
         chosen = [some[at] for at in (positions[first:end] - start).tolist()]
         hashes = digest_rows(chosen, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
         rows.put(np.arange(first, end), hashes)
-    return np.concatenate([places for places, _ in rows.ascending()])
+    return joined((places for places, _ in rows.ascending()), len(positions))
 
 
 def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: bool) -> bytes:
@@ -245,13 +245,18 @@ def _read_flags(channel: Channel, size: int, *, most: int, may_be_none: bool) ->
 
 def _flagged(values: Ascending, flags: NDArray[np.uint8]) -> IdPositions:
     """Positions of the ids whose values are flagged in their ascending order, ascending themselves."""
-    start, found = 0, [np.empty(0, np.int64)]
-    for positions, _ in values.ascending():
-        end = start + len(positions)
-        own = np.unpackbits(flags[start // 8 : -(-end // 8)])[start % 8 :][: len(positions)]
-        found.append(positions[own.astype(np.bool_)])
-        start = end
-    return np.sort(np.concatenate(found))
+
+    def pieces() -> Iterator[IdPositions]:
+        start = 0
+        for positions, _ in values.ascending():
+            end = start + len(positions)
+            own = np.unpackbits(flags[start // 8 : -(-end // 8)])[start % 8 :][: len(positions)]
+            yield positions[own.astype(np.bool_)]
+            start = end
+
+    found = joined(pieces(), int(np.bitwise_count(flags).sum()))
+    found.sort()
+    return found
 
 
 def _check_size(channel: Channel, size: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Protocol
 
@@ -107,6 +107,15 @@ def _closed(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
     # What no disk had room for is written once more, and raised about once more.
     with suppress(OSError):
         file.close()
+
+
+def joined(pieces: Iterable[IdPositions], length: int) -> IdPositions:
+    """Positions that come in pieces, so many in all, of which there is one copy."""
+    found, start = np.empty(length, np.int64), 0
+    for piece in pieces:
+        found[start : start + len(piece)] = piece
+        start += len(piece)
+    return found
 
 
 def first_bits(keys: ByteRows, n_bits: int) -> NDArray[np.uint16]:

@@ -82,7 +82,7 @@ class LocallyNoisedRows:
         for place, (exact, noise) in enumerate(zip(codes, self._noises, strict=True)):
             self._released[place] = exact if noise is None else exact + noise.draw(len(exact), rng=self._rng)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         is_asked = np.isin(self._nodes, nodes)
         at = np.argsort(nodes)[np.searchsorted(np.sort(nodes), self._nodes[is_asked])]
         axes = self._table.axes
@@ -91,7 +91,7 @@ class LocallyNoisedRows:
             cells = at * size + self._table.bins[column, is_asked]
             for place in range(2):
                 sums = _sums(cells, self._released[place, is_asked], len(nodes) * size)
-                out[:, place, begin : begin + size] += sums.reshape(len(nodes), size)
+                out[:, place, begin : begin + size] = sums.reshape(len(nodes), size)
 
     def totals(self, nodes: Nodes) -> Sums:
         of_node = [_sums(self._nodes, released, int(nodes.max()) + 1) for released in self._released]

@@ -154,7 +154,7 @@ class QueryHolder(ForwardingHolder):
             codes = codes + noise.draw(codes.size, rng=self._rng).reshape(codes.shape)
         return np.asarray(codes[0] / scale)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("exact histograms are never released; nothing was released")
 
     def divide(self, splits: Splits) -> None:
@@ -180,8 +180,8 @@ class QueryHolder(ForwardingHolder):
 
     def _cells(self, nodes: Nodes) -> Sums:
         """Exact histograms, shape ``(n_nodes, 2, n_columns, n_bins)``; the last bin holds the missing values."""
-        out = np.zeros((len(nodes), 2, self._axes.n_bins), np.int64)
-        super().add_histograms(nodes, out)
+        out = np.empty((len(nodes), 2, self._axes.n_bins), np.int64)
+        super().write_histograms(nodes, out)
         return out.reshape(len(nodes), 2, self._axes.n_columns, -1)
 
     def _released(self, sums: Sums) -> Sums:

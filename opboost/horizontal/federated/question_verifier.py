@@ -49,13 +49,13 @@ class AskedRows(ForwardingHolder):
         self._histograms_left = self._n_histograms(number)
         super().start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         is_of_root = self._choices.split_method == "tr"
         if self._histograms_left == 0 or (is_of_root and (self._split or nodes.tolist() != [0])):
             raise AccountError("histograms that the account does not have were asked for; nothing was released")
         self._check_apart(nodes)
         self._histograms_left -= 1
-        super().add_histograms(nodes, out)
+        super().write_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         if self._totals_left == 0 or (self._choices.split_method == "pr" and nodes.tolist() != [0]):

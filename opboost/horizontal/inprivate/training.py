@@ -257,8 +257,8 @@ class _Holders(SummedHolders):
         for holder in {self._splits, self._leaves}:
             holder.catch_up(trees)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._splits.add_histograms(nodes, out)
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._splits.write_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._leaves.totals(nodes)

@@ -61,7 +61,7 @@ class NoisyHolder(ForwardingHolder):
         self._is_split = np.zeros(1, np.bool_)
         super().start_tree(output)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("histograms are not in the account of this holder; nothing was released")
 
     def totals(self, nodes: Nodes) -> Sums:

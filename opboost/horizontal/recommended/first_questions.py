@@ -107,8 +107,8 @@ class FirstQuestions:
         if kind == "score":
             sums = np.concatenate([each().reshape(-1)[places] for each in self._later])
         else:
-            out = np.zeros((1, 2, self._rounds.grid.axes.n_bins), np.int64)
-            self._holder.add_histograms(_ROOT, out)
+            out = np.empty((1, 2, self._rounds.grid.axes.n_bins), np.int64)
+            self._holder.write_histograms(_ROOT, out)
             sums = out.reshape(-1)[places]
         steps = self._rounds.steps(kind)
         noise = gaussian_noise(self._rounds.std(kind), steps)

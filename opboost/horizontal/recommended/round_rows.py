@@ -67,8 +67,8 @@ class RoundRows:
                 self._joint = self._task.rows(self._table, self._rounds.tree_labels(self._labels, start), start.scores)
             self._joint.start_tree(0)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        """Add counts to the released places of `out`: of labels' cells, or of columns' cells."""
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        """Write counts to the released places of `out`, of labels' cells or of columns' cells, and 0 elsewhere."""
         kind = self._kinds[self._number]
         if kind == "labels":
             grid = PublicGrid([self._rounds.range_of(self._told)], N_LABEL_CELLS)
@@ -76,7 +76,8 @@ class RoundRows:
         else:
             cells = [self._table.bins[column] for column in self._rounds.counted]
         counts = np.concatenate([np.bincount(each, minlength=N_COUNTED)[:N_COUNTED] for each in cells])
-        out.reshape(-1)[self._rounds.released(kind)] += counts * int(self._rounds.steps(kind))
+        out[...] = 0
+        out.reshape(-1)[self._rounds.released(kind)] = counts * int(self._rounds.steps(kind))
 
     def totals(self, nodes: Nodes) -> Sums:
         if self._joint is not None:
@@ -157,11 +158,10 @@ class FirstAnswers(ForwardingHolder):
         super().finish_tree(tree)
         self._told = told
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._take_turn("labels", "cells")
-        exact = np.zeros_like(out)
-        super().add_histograms(nodes, exact)
-        out += self._noisy(exact)
+        super().write_histograms(nodes, out)
+        out[...] = self._noisy(out)
 
     def totals(self, nodes: Nodes) -> Sums:
         self._take_turn("score")
@@ -211,8 +211,8 @@ class InTurn:
         stages[0][1].start_tree(output)
         self._stages, self._n_started = stages, n_started + 1
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._now.add_histograms(nodes, out)
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._now.write_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._now.totals(nodes)

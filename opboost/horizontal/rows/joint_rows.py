@@ -92,7 +92,7 @@ class JointRows:
         for each in self.outputs:
             each.start_tree(0)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("joint rows have no histograms; nothing was released")
 
     def totals(self, nodes: Nodes) -> Sums:
@@ -146,7 +146,7 @@ class JointClients:
         for tree in trees:
             self._holder.finish_tree(tree)
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("trees of several outputs have no histograms; nothing was asked")
 
     def finish_tree(self, tree: Tree) -> None:

@@ -218,8 +218,8 @@ class RecordHolder:
         # Sorted rows carry them along, and lose their order.
         self._rows.gradients[:] = self._fresh
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.add_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)

@@ -79,8 +79,8 @@ class ExponentialRule(ScoredRule):
 
     def choose(self, nodes: Nodes, holder: RowHolder) -> Cuts:
         """Choose one split per node. The holder that is passed releases its answers, and is not asked."""
-        histograms = np.zeros((len(nodes), 2, self.axes.n_bins), dtype=np.int64)
-        self.holder.add_histograms(nodes, histograms)
+        histograms = np.empty((len(nodes), 2, self.axes.n_bins), dtype=np.int64)
+        self.holder.write_histograms(nodes, histograms)
         missing_left = self.missing_left(len(nodes))
         gains = candidate_gains(histograms, missing_left, self.axes, self.grid, self.reg_lambda)
         columns, cuts = self._candidates

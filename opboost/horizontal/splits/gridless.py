@@ -150,8 +150,8 @@ class GridlessRule(ScoredRule):
     def buckets(self, node: int, missing_left: Mask) -> list[Buckets]:
         """The candidates of a node with their gains, per column; as secret as the data."""
         axes, n_points = self.placed.table.axes, self.placed.n_points
-        histograms = np.zeros((1, 2, axes.n_bins), dtype=np.int64)
-        self.holder.add_histograms(np.array([node], np.int32), histograms)
+        histograms = np.empty((1, 2, axes.n_bins), dtype=np.int64)
+        self.holder.write_histograms(np.array([node], np.int32), histograms)
         gains = split_gains(histograms, missing_left, int(axes.sizes[0]), self.grid, self.reg_lambda)[0]
         found = []
         for column, (distinct, utilities) in enumerate(zip(self.placed.distinct, gains, strict=True)):

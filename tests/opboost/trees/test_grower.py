@@ -59,10 +59,10 @@ class CountingHolder(LocalHolder):
         self.weights: list[Sums] = []
         self.n_divisions = 0
 
-    def add_histograms(self, nodes: Nodes, out: Sums) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self.asked.append(nodes)
         self.weights.append(self.totals(nodes)[:, 1])
-        super().add_histograms(nodes, out)
+        super().write_histograms(nodes, out)
 
     def divide(self, splits: Splits) -> None:
         self.n_divisions += 1

@@ -63,7 +63,7 @@ def _splits(table: BinnedTable, *rows: tuple[int, int, int, bool, int, int]) -> 
 
 def _histograms(holder: RowHolder, nodes: np.ndarray, table: BinnedTable) -> np.ndarray:
     out = np.full((len(nodes), 2, table.axes.n_bins), 77, np.int64)
-    holder.add_histograms(nodes, out)
+    holder.write_histograms(nodes, out)
     return out
 
 

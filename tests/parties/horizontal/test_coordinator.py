@@ -390,7 +390,7 @@ def test_a_question_that_the_account_does_not_have_is_refused_by_the_worker(memo
     class Curious:
         def train(self, holder: Any, *, shape_bits: BitSource, rng: BitSource) -> Any:
             holder.start_tree(0)
-            holder.add_histograms(np.array([0], np.int32), np.zeros((1, 2, of.task.grid.axes.n_bins), np.int64))
+            holder.write_histograms(np.array([0], np.int32), np.zeros((1, 2, of.task.grid.axes.n_bins), np.int64))
 
         guarantee = of.guarantee
 

@@ -57,7 +57,7 @@ def test_questions_are_answered_in_one_round_when_the_first_answer_is_needed() -
 
 def test_histograms_take_the_place_of_what_is_there() -> None:
     group, out = Group(), np.ones((1, 2, 3), np.int64)
-    RemoteHolder(group).add_histograms(np.array([4]), out)
+    RemoteHolder(group).write_histograms(np.array([4]), out)
     np.testing.assert_array_equal(out, np.arange(6).reshape(1, 2, 3))
     (asked,) = group.told
     assert isinstance(asked, WantHistograms)

@@ -205,7 +205,7 @@ ROOT = np.zeros(1, np.int32)
 
 
 def histograms(holder: Any, nodes: np.ndarray = ROOT) -> None:
-    holder.add_histograms(nodes, np.zeros((len(nodes), 2, recipe().task.grid.axes.n_bins), np.int64))
+    holder.write_histograms(nodes, np.zeros((len(nodes), 2, recipe().task.grid.axes.n_bins), np.int64))
 
 
 def twice(ask: Any) -> Any:

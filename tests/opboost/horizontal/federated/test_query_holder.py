@@ -42,7 +42,7 @@ def test_a_question_is_charged_before_it_is_answered(ask, price):
 def test_exact_histograms_and_nodes_with_a_common_row_are_refused():
     holder = holder_of(100)
     with pytest.raises(AccountError, match="exact histograms are never released"):
-        holder.add_histograms(ROOT, np.zeros((1, 2, COLUMNS.axes.n_bins), np.int64))
+        holder.write_histograms(ROOT, np.zeros((1, 2, COLUMNS.axes.n_bins), np.int64))
     with pytest.raises(AccountError, match="without a common row"):
         holder.totals(np.array([0, 0], np.int32))
 

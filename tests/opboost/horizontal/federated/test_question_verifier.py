@@ -27,7 +27,7 @@ def rows_of(method: str, **settings: Any) -> AskedRows:
 
 
 def histogram(asked: AskedRows, nodes: np.ndarray) -> None:
-    asked.add_histograms(nodes, np.zeros((len(nodes), 2, COLUMNS.axes.n_bins), np.int64))
+    asked.write_histograms(nodes, np.zeros((len(nodes), 2, COLUMNS.axes.n_bins), np.int64))
 
 
 def divide(asked: AskedRows) -> None:

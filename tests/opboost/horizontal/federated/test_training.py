@@ -81,9 +81,9 @@ class Watched(ClientRows):
 
     n_histograms = n_totals = 0
 
-    def add_histograms(self, nodes, out):
+    def write_histograms(self, nodes, out):
         self.n_histograms += 1
-        super().add_histograms(nodes, out)
+        super().write_histograms(nodes, out)
 
     def totals(self, nodes):
         self.n_totals += 1

@@ -76,7 +76,7 @@ def test_histograms_are_never_answered() -> None:
     made = holder()
     made.start_tree(0)
     with pytest.raises(AccountError, match="histograms are not in the account"):
-        made.add_histograms(np.array([0]), np.zeros((1, 2, 3), np.int64))
+        made.write_histograms(np.array([0]), np.zeros((1, 2, 3), np.int64))
 
 
 def test_noise_is_added_to_the_column_that_has_it() -> None:

@@ -50,7 +50,7 @@ def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> flo
             else:
                 answer = np.zeros((1, 2, axes.n_bins), np.int64)
                 if kind != "upper" and output == 0:
-                    rows.add_histograms(ROOT, answer)
+                    rows.write_histograms(ROOT, answer)
             released = rounds.released(kind)
             moved = answer.reshape(-1).astype(float)
             assert not np.delete(moved, released).any()
@@ -119,9 +119,9 @@ def test_no_range_that_a_coordinator_tells_has_a_record_move_more() -> None:
 class Doubled(RoundRows):
     """A record is counted twice in cells of columns."""
 
-    def add_histograms(self, nodes: Any, out: Any) -> None:
-        super().add_histograms(nodes, out)
-        super().add_histograms(nodes, out)
+    def write_histograms(self, nodes: Any, out: Any) -> None:
+        super().write_histograms(nodes, out)
+        out *= 2
 
 
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
@@ -176,7 +176,7 @@ def test_a_holder_from_the_same_key_answers_the_same_and_other_rounds_have_other
             if kind == "score":
                 found.append(holder.totals(ROOT).tolist())
             else:
-                holder.add_histograms(ROOT, out)
+                holder.write_histograms(ROOT, out)
                 found.append(out.tolist())
             holder.finish_tree(tree_of([], np.zeros(1), GRID.axes))
         return found

@@ -114,7 +114,7 @@ def holder_of(rows: np.ndarray, labels: np.ndarray, columns: PublicGrid | Gridle
 def grid_gains(rows: np.ndarray, labels: np.ndarray, missing_left: bool) -> np.ndarray:
     _, holder = holder_of(rows, labels, GRID)
     out = np.zeros((1, 2, GRID.axes.n_bins), np.int64)
-    holder.add_histograms(np.zeros(1, np.int32), out)
+    holder.write_histograms(np.zeros(1, np.int32), out)
     return candidate_gains(out, np.array([missing_left]), GRID.axes, CLIPPING.grid, 0.5)[0]
 
 

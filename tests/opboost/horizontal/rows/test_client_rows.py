@@ -35,5 +35,5 @@ def test_other_candidates_serve_from_the_next_tree_on() -> None:
     both.place(fewer)
     both.start_tree(0)
     out = np.zeros((1, 2, fewer.axes.n_bins), np.int64)
-    both.add_histograms(ROOT, out)
+    both.write_histograms(ROOT, out)
     assert out.reshape(2, M, -1).sum(axis=2).tolist() == np.repeat(both.totals(ROOT).T, M, axis=1).tolist()

@@ -171,7 +171,7 @@ def test_rows_that_walk_refuse_what_they_cannot_answer():
     rule = RandomRule(COLUMNS.axes, uniforms=uniforms())
     grow_complete_tree(walking, rule=rule, leaf_values=lambda t: t[:, 0] * 0.0, axes=COLUMNS.axes, depth=2)
     with pytest.raises(DataError, match="histograms at the root only"):
-        walking.add_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
+        walking.write_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
     with pytest.raises(DataError, match="only the leaves' sums"):
         walking.totals(np.array([1], np.int32))
 
@@ -194,7 +194,7 @@ def test_only_sums_of_nodes_without_a_common_row_are_released():
     each = noisy()
     each.start_tree(0)
     with pytest.raises(AccountError, match="histograms are not in the account"):
-        each.add_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
+        each.write_histograms(np.zeros(1, np.int32), np.zeros((1, 2, 27), np.int64))
 
     def parent_and_children(totals):
         return each.totals(np.array([0, 1, 2], np.int32))

@@ -163,7 +163,7 @@ def test_an_owner_answers_once_per_tree_and_for_no_more_trees_than_agreed() -> N
     with pytest.raises(AccountError, match="were released before"):
         owner.totals(root)
     with pytest.raises(AccountError, match="histograms are not in the account"):
-        owner.add_histograms(root, np.zeros((1, 2, 51), np.int64))
+        owner.write_histograms(root, np.zeros((1, 2, 51), np.int64))
     with pytest.raises(AccountError, match="made for the trees before this one"):
         owner.start_tree(0)
 
