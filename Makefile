@@ -1,8 +1,8 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make docs`. Each sets up its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that test: more than twice the cores, because parties wait for each other more than half of the time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1) + 1)')
+# Processes that test: three per core, because parties wait for each other more than half of the time.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 
 # Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
 unexport PYTHONDONTWRITEBYTECODE

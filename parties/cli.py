@@ -22,9 +22,9 @@ from parties.commands.console import (
     Insecure,
     Retry,
     RunFile,
+    print_error,
     print_result,
     print_trained,
-    stderr,
     terminal_of_command,
 )
 from parties.commands.exit_codes import retrying
@@ -35,7 +35,7 @@ from parties.commands.scorecard import scorecard
 from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.commands.tune import tune
-from parties.errors import Stopped
+from parties.errors import Stopped, as_told
 
 if TYPE_CHECKING:
     from parties.runs.run_folder import RunFolder
@@ -267,6 +267,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         A command and its options; by default those of the process.
     """
+    Stopped.told = None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.
@@ -274,18 +275,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(GARBAGE_OBJECTS)
     try:
         app(arguments, prog_name="opboost")
-    except Stopped as error:
-        stderr.print(f"error: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-        raise
-    except Exception as error:
-        stderr.print(
-            f"error: stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
-            "whoever mends it; it may hold values of your data, so read it before you pass it on",
-            style="red",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    except (Exception, SystemExit) as error:
+        told = as_told(error)
+        if isinstance(told, Stopped):
+            print_error(str(told))
+            raise told from None
+        if isinstance(error, Exception):
+            print_error(
+                f"stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
+                "whoever mends it; it may hold values of your data, so read it before you pass it on"
+            )
         raise
     finally:
         # Everything is closed by now; to look for cycles among all modules would take another third of a second.
@@ -293,6 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _stop(number: int, frame: object) -> None:
+    Stopped.told = number
     raise Stopped(number)
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 from opboost.errors import OpBoostError
 from protocols.errors import ProtocolError
@@ -75,13 +76,26 @@ class Stopped(SystemExit):
     Parameters
     ----------
     signal : int
+
+    Attributes
+    ----------
+    told : int or None
+        Of the class: the signal that this process was told to stop with.
     """
+
+    told: ClassVar[int | None] = None
 
     def __init__(self, signal: int) -> None:
         super().__init__(128 + signal)
 
     def __str__(self) -> str:
         return "this party was told to stop"
+
+
+def as_told(error: BaseException) -> BaseException:
+    """The error, or `Stopped` in a process that was told to stop: code in C may make another error of it."""
+    is_end = isinstance(error, SystemExit) and not error.code
+    return error if Stopped.told is None or is_end or isinstance(error, Stopped) else Stopped(Stopped.told)
 
 
 @contextmanager

@@ -66,9 +66,13 @@ def terminal_of_command() -> Iterator[Terminal]:
         with bars:
             yield Terminal(progress=report, say=say, warn=warn)
     except EXPECTED_ERRORS as error:
-        lines = "\n  ".join([f"error: {error}", *notes_on(error)])
-        stderr.print(lines, style="red", highlight=False, markup=False, soft_wrap=True)
+        print_error("\n  ".join([str(error), *notes_on(error)]))
         raise typer.Exit(exit_code(error)) from None
+
+
+def print_error(sentence: str) -> None:
+    """Print why a command ended, on standard error."""
+    stderr.print(f"error: {sentence}", style="red", highlight=False, markup=False, soft_wrap=True)
 
 
 def print_trained(form: Format, folder: RunFolder, then: str) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from parties.errors import Disagreement
+from parties.errors import Disagreement, as_told
 from parties.session.differences import check_agreement, differences, set_difference
 from parties.session.termination import termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
@@ -42,13 +42,16 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
     phase = Phase()
     try:
         yield phase
-    except BaseException as error:
+    except BaseException as raised:
+        error = as_told(raised)
         names, begins_again = {channel.peer for channel in channels}, isinstance(error, PeerRestarted)
         for channel in channels:
             reason = termination_message(error, peer=channel.peer, others=names)
             abort(channel, phase.name, reason, begins_again=begins_again)
         if isinstance(error, PeerLost):
             raise type(error)(f"{error}, while this party was {phase.name}") from None
+        if error is not raised:
+            raise error from None
         raise
 
 

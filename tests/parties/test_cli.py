@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import resource
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
@@ -269,6 +270,31 @@ def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(train_vertical, "train_active", chatty)
     assert run("party-a", "run.yaml") == (0, f"run folder: {tmp_path}\nnext: opboost predict run.yaml\n", "a warning\n")
+
+
+@pytest.mark.parametrize("made", [ImportError("81726354"), SystemExit(5)], ids=repr)
+def test_a_process_that_was_told_to_stop_says_so_whatever_becomes_of_the_signal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], made: BaseException
+) -> None:
+    """Code in C that is interrupted may raise another error, and a job may end with the code of that one."""
+
+    def interrupted(*_: object, **__: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except BaseException:
+            raise made from None
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    monkeypatch.setattr(cli, "app", interrupted)
+    try:
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    finally:
+        cli.Stopped.told = None
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert ended.value.code == 143
+    assert capsys.readouterr().err == "error: this party was told to stop\n"
 
 
 def test_a_defect_has_a_sentence_above_its_traceback(

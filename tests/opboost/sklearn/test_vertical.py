@@ -29,10 +29,10 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @parametrize_with_checks(
     [
-        OpBoostClassifier(n_estimators=15),
-        OpBoostRegressor(n_estimators=15),
-        OpBoostClassifier(bounds=(-200, 200), epsilon=20.0, random_state=0, n_estimators=15),
-        OpBoostRegressor(bounds=(-200, 200), epsilon=20.0, random_state=0, n_estimators=15),
+        OpBoostClassifier(n_estimators=5),
+        OpBoostRegressor(n_estimators=5),
+        OpBoostClassifier(bounds=(-200, 200), epsilon=20.0, random_state=0, n_estimators=5),
+        OpBoostRegressor(bounds=(-200, 200), epsilon=20.0, random_state=0, n_estimators=5),
     ]
 )
 def test_the_estimators_keep_scikit_learns_contract(estimator: Any, check: Any) -> None:

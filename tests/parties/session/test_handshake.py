@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from opboost.errors import DataError
-from parties.errors import Disagreement, RunFolderError, TableError
+from parties.errors import Disagreement, RunFolderError, Stopped, TableError
 from parties.session import handshake
 from parties.session.handshake import MAX_LOOKS, conversation, greet, prove_ids, with_point
 from parties.session.termination import NO_REASON
@@ -108,6 +108,17 @@ def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception,
     with pytest.raises(type(error)):
         stop(near, "encoding its columns", error)
     assert [channel.receive() for channel in far] == [Abort(phase="encoding its columns", reason=reason)] * 2
+
+
+@pytest.mark.parametrize("error", [ImportError("81726354"), UnexpectedMessage("cut off"), PeerLost("shop is silent")])
+def test_a_party_that_was_told_to_stop_tells_that_whatever_becomes_of_the_signal(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stopped, "told", 15)
+    near, far = two_peers()
+    with pytest.raises(Stopped):
+        stop(near, "drawing", error)
+    assert [channel.receive() for channel in far] == [Abort(phase="drawing", reason="it was told to stop")] * 2
 
 
 @pytest.mark.parametrize("error", [ValueError("salary 81726354"), KeyError("81726354"), KeyboardInterrupt("81726354")])

@@ -45,7 +45,7 @@ from tests.support.promises import promise_of
 Together = Callable[..., dict[str, Any]]
 
 N_ROWS = 300
-SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c", "c"))
+SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c0", "c1"))
 
 
 # As of the trial's parties.
@@ -64,7 +64,8 @@ def offer(n_columns: int = 2, *, n_ranks: int = 3, has_missing: bool = False) ->
         law="clamped",
         epsilon=0.1,
     )
-    return Offer(columns=(column,) * n_columns, guarantee=promise_of(n_columns))
+    columns = tuple(column.model_copy(update={"name": f"c{k}"}) for k in range(n_columns))
+    return Offer(columns=columns, guarantee=promise_of(n_columns))
 
 
 def chunk(column: int = 0, start: int = 0, n_rows: int = N_ROWS, highest: int = 2) -> RankChunk:

@@ -25,7 +25,7 @@ Together = Callable[..., dict[str, Any]]
 N_ROWS = 300
 
 
-SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c", "c"))
+SHOP = Hello(role=Role.PASSIVE, party="shop", run_id="spring", task=Task.TRAIN, n_rows=N_ROWS, names=("c0", "c1"))
 
 
 BANK = SHOP.model_copy(update={"names": (), "role": Role.ACTIVE, "party": "bank", "plan": Terms(tests=2)})
