@@ -124,7 +124,7 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     >>> from sklearn.datasets import load_breast_cancer
     >>> from opboost import DPBoostingClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = DPBoostingClassifier(epsilon=1.0, delta=1e-5, bounds=(X.min(0), X.max(0))).fit(X, y)
+    >>> model = DPBoostingClassifier(epsilon=1.0, delta=1e-5, bounds=(0, 5000)).fit(X, y)
     >>> model.guarantee_.certified
     True
     """

@@ -89,7 +89,7 @@ class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  
     >>> from sklearn.datasets import load_breast_cancer
     >>> from opboost import FederatedGBDTClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = FederatedGBDTClassifier.dp_tr_newton(epsilon=1.0, delta=1e-5, bounds=(X.min(0), X.max(0))).fit(X, y)
+    >>> model = FederatedGBDTClassifier.dp_tr_newton(epsilon=1.0, delta=1e-5, bounds=(0, 5000)).fit(X, y)
     >>> model.guarantee_.certified
     True
     """

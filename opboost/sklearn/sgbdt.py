@@ -103,7 +103,7 @@ class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: igno
     >>> from sklearn.datasets import load_breast_cancer
     >>> from opboost import SGBDTClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = SGBDTClassifier(epsilon=1.0, delta=1e-5, bounds=(X.min(0), X.max(0))).fit(X, y)
+    >>> model = SGBDTClassifier(epsilon=1.0, delta=1e-5, bounds=(0, 5000)).fit(X, y)
     >>> model.guarantee_.notion
     '(epsilon, delta)-DP'
     """

@@ -11,6 +11,9 @@ import hashlib
 from dataclasses import dataclass, replace
 
 from protocols.errors import UnexpectedMessage
+from protocols.messages.horizontal import StartTree, WantHistograms, WantTotals
+from protocols.messages.message import Message
+from protocols.transport.codec import encode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +84,7 @@ class AnsweredQuestions:
 
     def asked(self, digest: str) -> Answered:
         """`now` with one more question about the newest tree; `digest` is of it and all that was told up to it."""
-        questions = hashlib.sha256((self.now.questions + digest).encode()).hexdigest()
+        questions = _chained(self.now.questions, digest)
         now = replace(self.now, n_questions=self.now.n_questions + 1, questions=questions)
         if self._batch(now.n_trees) < self._batch(self.answered.n_trees):
             raise UnexpectedMessage("this worker has answered for a later tree; nothing was sent")
@@ -99,6 +102,10 @@ class AnsweredQuestions:
             raise UnexpectedMessage("answers that were summed before were asked for in another sum; nothing was sent")
         return now
 
+    def about(self, n_wanted: int) -> bytes:
+        """Digest of the last `n_wanted` questions and of all that was told up to them, as `ToldWorkers` has it."""
+        return _about(self.now.questions, n_wanted)
+
     def opened_over(self, survivors: tuple[str, ...]) -> Answered:
         """`answered` with its sum opened over these workers; over no others than before."""
         if self.answered.survivors not in ((), survivors):
@@ -114,3 +121,47 @@ class AnsweredQuestions:
     def _batch(self, n_trees: int) -> int:
         """Number of the batch of the last of so many trees."""
         return (n_trees - 1) // self._batch_size
+
+
+class ToldWorkers:
+    """What a coordinator has told its workers, as each of them knows it.
+
+    Parameters
+    ----------
+    drawing : bytes
+        Digest of the drawing of the public bits.
+    """
+
+    def __init__(self, drawing: bytes) -> None:
+        self._history, self._questions = hashlib.sha256(drawing), ""
+
+    def note(self, message: Message) -> None:
+        """Take a message in."""
+        history = history_with(self._history, message)
+        if isinstance(message, WantTotals | WantHistograms):
+            self._questions = _chained(self._questions, history.hexdigest())
+            return
+        self._history = history
+        if isinstance(message, StartTree) and message.output == 0:
+            self._questions = ""
+
+    def about(self, n_wanted: int) -> bytes:
+        """Digest of the last `n_wanted` questions and of all that was told up to them."""
+        return _about(self._questions, n_wanted)
+
+
+def history_with(history: hashlib._Hash, message: Message) -> hashlib._Hash:
+    """Digest of all messages so far, this one included."""
+    told = history.copy()
+    for frame in encode(message):
+        told.update(len(frame).to_bytes(8, "little"))
+        told.update(frame)
+    return told
+
+
+def _chained(questions: str, digest: str) -> str:
+    return hashlib.sha256((questions + digest).encode()).hexdigest()
+
+
+def _about(questions: str, n_wanted: int) -> bytes:
+    return hashlib.sha256(f"{questions} {n_wanted}".encode()).digest()

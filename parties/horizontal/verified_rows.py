@@ -25,11 +25,10 @@ from opboost.trees.complete import Cuts, RandomRule, splits_of, tree_of
 from opboost.trees.holder import RowHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
-from parties.horizontal.answered_questions import Answered, AnsweredQuestions
+from parties.horizontal.answered_questions import Answered, AnsweredQuestions, history_with
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
 from protocols.messages.message import Message
-from protocols.transport.codec import encode
 
 
 class WorkerRecipe(Protocol):
@@ -247,11 +246,7 @@ class VerifiedRows:
 
     def _history_with(self, message: Message) -> hashlib._Hash:
         """Digest of all messages so far, this one included."""
-        told = self._told.copy()
-        for frame in encode(message):
-            told.update(len(frame).to_bytes(8, "little"))
-            told.update(frame)
-        return told
+        return history_with(self._told, message)
 
 
 def _is_ascending(nodes: Nodes, first: int, end: int) -> bool:

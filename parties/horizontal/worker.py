@@ -263,7 +263,8 @@ class WorkerSession:
         answered = self._rows.asked.summed(message.n_wanted)
         # Before them may be questions of a round that went on without this worker.
         vector = np.concatenate([part.reshape(-1) for part in self._wanted[-message.n_wanted :]])
-        masked = self._summed.mask(message.round, message.present, vector)
+        about = self._rows.asked.about(message.n_wanted)
+        masked = self._summed.mask(message.round, message.present, vector, about=about)
         self._is_summed = True
         parcel = self._summed.prepare(message.round + 1)
         self._note(answered)

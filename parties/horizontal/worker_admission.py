@@ -11,6 +11,7 @@ from pydantic import JsonValue
 
 from opboost.rng import BitSource
 from parties.errors import Disagreement
+from parties.horizontal.answered_questions import ToldWorkers
 from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_connections import Connection, Connections
@@ -35,6 +36,8 @@ class WorkerAdmission:
     ----------
     drawing : bytes
         Digest of the drawing of the public bits; empty before it.
+    told : ToldWorkers
+        What all workers are told from then on.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class WorkerAdmission:
         self._run_id = run_id
         self._terms = terms
         self.drawing = b""
+        self.told = ToldWorkers(self.drawing)
         self._public: tuple[Message, ...] = ()
 
     def gather(self, threshold: int, *, wait_s: float, patience_s: float) -> BitSource:
@@ -130,6 +134,7 @@ class WorkerAdmission:
         """The public bits of a drawing, which whoever comes later is told."""
         bits = public_bits(self._run_id, committed.names, committed.rows, revealed.rows)
         self.drawing = drawing_digest(self._run_id, committed.names, committed.rows)
+        self.told = ToldWorkers(self.drawing)
         self._public = committed, revealed
         return bits
 

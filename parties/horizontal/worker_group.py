@@ -54,9 +54,8 @@ class WorkerGroup:
         How long a worker may take for an answer before a round goes on without it.
     note : callable
         Takes a short name and a sentence for the log.
-    n_trees : int
+    n_trees, progress : int, Progress
         For the progress report.
-    progress : Progress
     journal : RoundJournal
         Of the run; one in memory by default.
     """
@@ -111,6 +110,7 @@ class WorkerGroup:
                     self._kept[place] = None
                 self._questions = []
         self._kept.append(message)
+        self._admission.told.note(message)
         for worker in self._connections.present():
             self._catch_up(worker)
 
@@ -155,7 +155,8 @@ class WorkerGroup:
             if worker.parcel is not None and worker.parcel[:2] == (epoch.number, number)
         }
         self._round += 1
-        of = SumRound(epoch, number, length, parcels, doubted=self._faults.doubted(epoch))
+        about = self._admission.told.about(self._n_wanted)
+        of = SumRound(epoch, number, length, parcels, doubted=self._faults.doubted(epoch), about=about)
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
             add_up = AddUp(n_wanted=self._n_wanted, epoch=epoch.number, round=number, present=of.present)

@@ -50,6 +50,11 @@ def mask(seed: bytes, length: int) -> Vector:
     return out
 
 
+def pair_mask(seed: bytes, about: bytes, length: int) -> Vector:
+    """The mask of a pair of workers in a round, for what both were asked about: others' do not cancel."""
+    return mask(hmac.digest(seed, about, "sha256"), length)
+
+
 def add(total: Vector, part: Vector, *, is_plus: bool) -> None:
     """Add a mask to a vector in place, or take it away."""
     if is_plus:

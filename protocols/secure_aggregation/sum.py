@@ -27,6 +27,8 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
   confirmed it all masked among those present, survivors included, so that the masks between any two of them, and
   between each of them and any other survivor, go away only in a sum with both. A survivor that masked under another
   list did so among t workers or more, of whom one confirmed: no vector comes out without theirs.
+- Masks of a pair are of what both were asked about (`about`): workers that were asked different things have no sum.
+  Otherwise one could be asked anew while the others repeat what they answered, their noise included.
 - A vector that comes after its worker was given up stays under mask(b), which is told of survivors alone.
 - b and k are fresh in every round and the pair's seeds come from a hash, so that what one round reveals says nothing of
   another one's masks. A MAC is of a run, drawing, epoch, round, sender and receiver too.
@@ -50,7 +52,16 @@ from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
-from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, Vector, add, derive, mask, unseal
+from protocols.secure_aggregation.masking import (
+    CONFIRMATION_BYTES,
+    SEED_BYTES,
+    Vector,
+    add,
+    derive,
+    mask,
+    pair_mask,
+    unseal,
+)
 from protocols.secure_aggregation.sharing import SECRET_BYTES, combine
 
 # Sets of shares that are tried for one secret when the first set was wrong: all there are among up to ten workers; of
@@ -72,6 +83,8 @@ class SumRound:
         By worker; who has none is not present.
     doubted : frozenset of int
         Workers whose shares were wrong before; theirs are tried last.
+    about : bytes
+        Digest of what is summed, as the workers know it.
 
     Raises
     ------
@@ -84,6 +97,7 @@ class SumRound:
     length: int
     parcels: Mapping[int, Parcel]
     doubted: frozenset[int] = frozenset()
+    about: bytes = b""
     _total: Vector = field(init=False)
     _survivors: set[int] = field(init=False, default_factory=set)
     _confirmations: dict[int, ByteRows] = field(init=False, default_factory=dict)
@@ -207,7 +221,7 @@ class SumRound:
         for d in sorted(set(self.parcels) - self._survivors):
             seeds = self._seeds(d, self._secret(d))
             for u in sorted(self._survivors):
-                add(total, mask(seeds[u], self.length), is_plus=u > d)
+                add(total, pair_mask(seeds[u], self.about, self.length), is_plus=u > d)
         for holder in {holder for holder, _ in self._wrong}:
             for dealer in self._right:
                 self._check(holder, dealer)

@@ -21,6 +21,7 @@ from protocols.secure_aggregation.masking import (
     derive,
     is_confirmation,
     mask,
+    pair_mask,
     seal,
     unseal,
 )
@@ -110,7 +111,7 @@ class SummedWorker:
             mark=derive(own, "mark"),
         )
 
-    def mask(self, number: int, present: Flags, vector: NDArray[np.int64]) -> Vector:
+    def mask(self, number: int, present: Flags, vector: NDArray[np.int64], *, about: bytes = b"") -> Vector:
         """The vector of a round, under masks.
 
         Parameters
@@ -119,6 +120,8 @@ class SummedWorker:
         present : ndarray of bool, shape (n_workers,)
             Who sent a parcel for this round.
         vector : ndarray of int64, shape (length,)
+        about : bytes
+            Digest of what is summed: only vectors about the same thing have a sum.
 
         Raises
         ------
@@ -135,7 +138,7 @@ class SummedWorker:
         masked = vector.astype("<u8") + mask(derive(own, "own mask"), len(vector))
         for v in np.flatnonzero(present):
             if v != self._place:
-                add(masked, mask(seeds[v], len(vector)), is_plus=self._place < int(v))
+                add(masked, pair_mask(seeds[v], about, len(vector)), is_plus=self._place < int(v))
         return masked
 
     def confirm(self, number: int, survivors: Flags) -> ByteRows:

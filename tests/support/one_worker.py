@@ -81,17 +81,21 @@ class LoneWorker:
         mine = self._mate.prepare(self.round)
         self._parcels = {0: Parcel(sealed=parcel.sealed, seeds=parcel.seeds, mark=parcel.mark), 1: mine}
 
-    def add_up(self, tell: Callable[[Message], None], n_wanted: int, length: int | None = None) -> NDArray[np.int64]:
-        """A round of secure aggregation; the sum of the worker's vector and zeros."""
+    def add_up(
+        self, tell: Callable[[Message], None], n_wanted: int, length: int | None = None, about: bytes | None = None
+    ) -> NDArray[np.int64]:
+        """A round of secure aggregation; the sum of the worker's vector and zeros, which are about the same thing."""
         if self._epoch is None:
             self.meet(tell)
         epoch = self._epoch
         assert epoch is not None
         tell(AddUp(n_wanted=n_wanted, epoch=epoch.number, round=self.round, present=EVERYBODY))
         masked = self._last(Masked)
-        of = SumRound(epoch, self.round, len(masked.vector) if length is None else length, self._parcels)
+        about = self.rows.asked.about(n_wanted) if about is None else about
+        n = len(masked.vector) if length is None else length
+        of = SumRound(epoch, self.round, n, self._parcels, about=about)
         of.add(0, masked.vector)
-        of.add(1, self._mate.mask(self.round, EVERYBODY, np.zeros(len(masked.vector), np.int64)))
+        of.add(1, self._mate.mask(self.round, EVERYBODY, np.zeros(len(masked.vector), np.int64), about=about))
         survivors = of.close()
         tell(Survivors(epoch=epoch.number, round=self.round, survivors=survivors))
         of.add_confirmations(0, self._last(Confirmed).rows)

@@ -16,6 +16,7 @@ from parties.horizontal.answered_questions import Answered
 from protocols.errors import SumRefused, UnexpectedMessage
 from protocols.messages.horizontal import AddUp, Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
 from protocols.messages.message import Message
+from protocols.secure_aggregation.masking import mask
 from tests.support import federated_workers, workers
 from tests.support.digests import digest
 from tests.support.one_worker import EVERYBODY, LoneWorker
@@ -194,6 +195,22 @@ def test_what_was_asked_for_but_never_summed_is_forgotten_with_its_batch() -> No
     each = worker(SGBDT, START, WantTotals(nodes=ROOT), finish(0), START)
     with pytest.raises(UnexpectedMessage, match="but not of what"):
         each.add_up(each.handle, 1)
+
+
+@pytest.mark.parametrize("is_about_anything", [False, True])
+def test_no_worker_is_asked_anew_while_the_others_repeat_an_answer(
+    is_about_anything: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The difference of two such sums would have this worker's own share of the noise alone; the broken twin has it."""
+    if is_about_anything:
+        monkeypatch.setattr("protocols.secure_aggregation.worker.pair_mask", lambda seed, about, n: mask(seed, n))
+    each = worker(SHARED, START, WantTotals(nodes=ROOT))
+    about = each.rows.asked.about(1)
+    each.add_up(each.handle, 1)
+    for message in (finish(0), START, WantTotals(nodes=ROOT)):
+        each.handle(message)
+    beside_repeated, beside_new = each.add_up(each.handle, 1, about=about), each.add_up(each.handle, 1)
+    assert (beside_repeated == beside_new).all() == is_about_anything
 
 
 def test_leaves_add_up_to_finite_scores() -> None:

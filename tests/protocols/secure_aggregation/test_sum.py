@@ -14,7 +14,7 @@ from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import Epoch, Parcel
-from protocols.secure_aggregation.masking import derive, mask, unseal
+from protocols.secure_aggregation.masking import derive, mask, pair_mask, unseal
 from protocols.secure_aggregation.sharing import combine
 from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
 from protocols.secure_aggregation.worker import SummedWorker
@@ -174,12 +174,26 @@ def late_round(group: Group) -> tuple[SumRound, np.ndarray]:
     return of, group.workers[3].mask(0, of.present, VECTORS[3])
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_only_workers_that_were_asked_the_same_have_a_sum(is_there: bool) -> None:
+    """Of four; the last one is there to the end, or lost when the others' vectors came."""
+    found = {}
+    for asked in ([b"leaves", b"leaves", b"leaves"], [b"leaves", b"leaves", b"other leaves"]):
+        group = Group(4, 3)
+        of = SumRound(group.epoch, 0, 3, group.parcels(), about=b"leaves")
+        for u, about in enumerate([*asked, b"leaves"][: 3 + is_there]):
+            of.add(u, group.workers[u].mask(0, of.present, VECTORS[u], about=about))
+        found[len(set(asked))] = group.unmasked(of)
+    assert found[1].tolist() == VECTORS[: 3 + is_there].sum(axis=0).tolist()
+    assert not (found[1] == found[2]).any()
+
+
 def peeled(group: Group, of: SumRound, late: np.ndarray, own: bytes | None) -> np.ndarray:
     """What a curious coordinator makes of the late vector with all it has, and with b if somebody told it."""
     seeds = of._seeds(3, of._secret(3))
     left = late.copy()
     for u in range(3):
-        left += mask(seeds[u], 3)
+        left += pair_mask(seeds[u], b"", 3)
     return (left - mask(derive(own, "own mask"), 3) if own is not None else left).view(np.int64)
 
 

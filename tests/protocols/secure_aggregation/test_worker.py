@@ -15,7 +15,7 @@ from Crypto.PublicKey import ECC
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation.epochs import Epoch, Flags, Parcel
-from protocols.secure_aggregation.masking import SEED_BYTES, add, confirmation, derive, mask, unseal
+from protocols.secure_aggregation.masking import SEED_BYTES, add, confirmation, derive, mask, pair_mask, unseal
 from protocols.secure_aggregation.sharing import combine
 from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker
@@ -149,7 +149,7 @@ def single(liar: Liar) -> list[int]:
         opening = derive(liar.secret(d, is_alive=False), "seeds")
         context = liar.epoch.context(liar.number, d, d)
         seeds = unseal(opening, liar.epoch.nonce(liar.number), liar.parcels[d].seeds, context)
-        add(total, mask(seeds[:SEED_BYTES], 2), is_plus=False)
+        add(total, pair_mask(seeds[:SEED_BYTES], b"", 2), is_plus=False)
     return total.view("<i8").tolist()
 
 
