@@ -30,12 +30,18 @@ SET_TABLES = (
 
 
 def keep_records(database: sqlite3.Connection, digest: str, records: KeySet) -> None:
-    """Write a set of records, row by row, unless it is there."""
+    """Write a set of records, a window at a time, unless it is there: given as a whole, SQLite would copy it twice."""
     if database.execute("SELECT 1 FROM record_sets WHERE digest = ?", (digest,)).fetchone():
         return
-    rows = (packed(records[first : first + ROW_NAMES]) for first in range(0, max(1, len(records)), ROW_NAMES))
-    names = (digest, *(f"{digest}.{number}" for number in range(1, -(-len(records) // ROW_NAMES))))
-    database.executemany("INSERT INTO record_sets VALUES (?, ?)", zip(names, rows, strict=True))
+    for first in range(0, max(1, len(records)), ROW_NAMES):
+        end = min(first + ROW_NAMES, len(records))
+        name = f"{digest}.{first // ROW_NAMES}" if first else digest
+        size = records.dtype.itemsize * (end - first)
+        place = database.execute("INSERT INTO record_sets VALUES (?, zeroblob(?))", (name, size)).lastrowid
+        assert place is not None
+        with database.blobopen("record_sets", "records", place) as blob:
+            for start in range(first, end, WINDOW_ROWS):
+                blob.write(packed(records[start : min(start + WINDOW_ROWS, end)]))
 
 
 def stored_records(database: sqlite3.Connection, digest: str) -> KeySet | None:

@@ -11,7 +11,6 @@ import pytest
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import OpBoostError, ParameterError
 from opboost.fitting import noise_correction
-from opboost.fitting.choice import choose
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.trees.losses import LambdaRank
 from parties.errors import Disagreement
@@ -59,8 +58,9 @@ def test_a_margin_of_a_classifier_is_a_raw_score(rows: tuple[np.ndarray, np.ndar
 def test_a_fit_goes_on_where_another_one_ended(
     rows: tuple[np.ndarray, np.ndarray], passive: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Trees on the own columns, which share the scores, are grown once, with the first ones.
-    monkeypatch.setattr(noise_correction, "choose", lambda *given, **named: (choose(*given, **named)[0], 1.0))
+    # What trees look at depends on their number, and those on the own columns are grown once, with the first ones.
+    usual = NoiseChoice.CORRECTED_AND_PLAIN if passive.get("epsilon") == 0.5 else NoiseChoice.CORRECTED
+    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: (usual, 1.0))
     table, target = rows
     labels = target > 0
     begun = OpBoostClassifier(**SMALL | passive).fit(table, labels)
