@@ -237,8 +237,10 @@ def test_a_second_connection_that_goes_on_is_shut(network: Any, within: Within, 
 
     A shut connection resets those who still write to it: what it was told last may be lost with what it wrote.
     """
-    listener = network.listen("b", timing=TIMING)
-    first, second = (network.connect(listener.address, timing=TIMING) for _ in range(2))
+    # Nobody hangs here, however slow the machine.
+    timing = Timing(timeout_s=10, wait_s=10, stall_s=10)
+    listener = network.listen("b", timing=timing)
+    first, second = (network.connect(listener.address, timing=timing) for _ in range(2))
     first.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
     attempt, end = second._attempt, time.monotonic() + 10
