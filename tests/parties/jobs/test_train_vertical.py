@@ -19,6 +19,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 from protocols.errors import KeyFileError, PeerLost
+from protocols.transport.keys import generate
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -220,8 +221,11 @@ def test_different_sets_of_ids_are_refused_on_both_sides_before_a_rank_is_sent(s
         assert not (site.run_folder / "model.json").exists()
 
 
-def test_a_party_with_another_key_than_the_agreed_one_is_kept_out(sites: Any, outcomes: Outcomes) -> None:
-    (sites.bank.path / "keys" / "shop.public").write_text((sites.bank.path / "keys" / "bank.public").read_text())
+def test_a_party_with_another_key_than_the_agreed_one_is_kept_out(
+    sites: Any, outcomes: Outcomes, tmp_path: Path
+) -> None:
+    _, another = generate(tmp_path, "shop")
+    (sites.bank.path / "keys" / "shop.public").write_text(another.read_text())
     sites.bank.run["wait"] = sites.shop.run["wait"] = 1.5
     found = train_both(sites, outcomes)
     assert {type(error) for error in found.values()} == {PeerLost}

@@ -51,7 +51,7 @@ def mechanism_of(schema: ColumnSchema, own: MechanismSettings) -> ColumnMechanis
     return ColumnMechanism(schema, own)
 
 
-_bounds = st.floats(-1e6, 1e6)
+_bounds = st.floats(-1e6, 1e6).map(lambda bound: round(bound, 6))
 
 
 @st.composite
