@@ -7,8 +7,13 @@ permissions away, so none has to be set, which would hold for other threads and 
 from __future__ import annotations
 
 import os
+import tempfile
+import weakref
 from contextlib import suppress
 from pathlib import Path
+
+# Up to this size temporary files stay in memory.
+MEMORY_BYTES = 4 << 20
 
 
 def private_folder(path: Path) -> None:
@@ -44,3 +49,16 @@ def sync_folder(path: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def temporary_file(owner: object) -> tempfile.SpooledTemporaryFile[bytes]:
+    """A file without a name, in memory while it is small, that is closed with its owner."""
+    file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115 - closed with its owner
+    weakref.finalize(owner, _closed, file)
+    return file
+
+
+def _closed(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
+    # What no disk had room for is written once more, and raised about once more.
+    with suppress(OSError):
+        file.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,6 +176,7 @@ def choose(
         candidates.append(NoiseChoice.PLAIN)
     n_scored = sum(len(trial.scored.targets) for trial in trials)
 
+    @cache
     def best(choice: NoiseChoice) -> tuple[float, NoiseChoice, float]:
         learned, errors = [trial.scores(choice) for trial in trials], np.empty(len(shares))
         for s, share in enumerate(shares):

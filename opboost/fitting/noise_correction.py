@@ -136,9 +136,7 @@ def _drawn_apart(
     imputation, evidence = impute(noised, labels, kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(labels)), kept)
     states = _draws(noised, labels, weights, is_kept, imputation, evidence, recipe, max_bin=max_bin, rng=rng)
-    seed, behind = int(rng.integers(2**63)), imputation.of_rows(held)
-    blind = behind.draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
-    return Drawn(imputation.sources, states[:, :, kept], blind)
+    return _drawn(imputation, evidence, states, kept, held, rng=rng)
 
 
 def _drawn_before(
@@ -153,8 +151,21 @@ def _drawn_before(
     """Draws of a fit to all rows: of so many rows, or for rows that are known, one label hardly matters."""
     if len(states) < MOST_DRAWS:
         states = imputation.draw(evidence, MOST_DRAWS, seed=int(rng.integers(2**63)))
-    behind, seed = imputation.of_rows(held), int(rng.integers(2**63))
-    blind = behind.draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
+    return _drawn(imputation, evidence, states, kept, held, rng=rng)
+
+
+def _drawn(
+    imputation: Imputation,
+    evidence: Evidence,
+    states: States,
+    kept: NDArray[np.int64],
+    held: NDArray[np.int64],
+    *,
+    rng: np.random.Generator,
+) -> Drawn:
+    """Draws of some rows, and of others without their labels."""
+    seed = int(rng.integers(2**63))
+    blind = imputation.of_rows(held).draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
     return Drawn(imputation.sources, states[:, :, kept], blind)
 
 

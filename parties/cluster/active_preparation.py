@@ -21,7 +21,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
-from parties.cluster.arrangement import rows_of
+from parties.cluster.arrangement import row_numbers
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.held_out_rows import (
     ChosenRows,
@@ -173,7 +173,7 @@ class PartitionedActive:
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records are common, or refuse others than before."""
         table = aligned.table
-        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, rows_of(table))
+        journal.begin(Records(table.n_rows, table.id_digest), aligned.orders, row_numbers(table))
 
 
 @dataclass(frozen=True, slots=True)

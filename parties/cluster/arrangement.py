@@ -74,7 +74,7 @@ def arranged(
     if run.ids is not None:
         found = select(found, run.ids, run.data)
     places = np.full(sum(lengths), -1, np.int64)
-    places[rows_of(found)] = np.arange(found.n_rows)
+    places[row_numbers(found)] = np.arange(found.n_rows)
     n_each = run.dask.partition_rows
     scatter = partial(_scatter, schema=schema, n_each=n_each)
     sources = [(folder / f"{number}.places.npy", folder / f"{number}.rows") for number in range(len(paths))]
@@ -100,7 +100,7 @@ def numbered(ids: Ids, rows: np.ndarray) -> PartyTable:
     return PartyTable(ids, pd.DataFrame({"row": rows}))
 
 
-def rows_of(table: PartyTable) -> np.ndarray:
+def row_numbers(table: PartyTable) -> np.ndarray:
     """The numbers of the rows of chosen records."""
     return table.frame["row"].to_numpy()
 

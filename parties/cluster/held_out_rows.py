@@ -16,7 +16,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import own_features
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.cluster.arrangement import rows_of
+from parties.cluster.arrangement import row_numbers
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
 from parties.storage.atomic_files import make_folder, replacing
@@ -43,8 +43,8 @@ class ChosenRows:
     @classmethod
     def of(cls, aligned: Aligned, n_rows: int) -> ChosenRows:
         """What an alignment chose of numbered ids."""
-        held_out = np.empty(0, np.int64) if aligned.held_out is None else rows_of(aligned.held_out)
-        return cls(np.delete(np.arange(n_rows), rows_of(aligned.table)), held_out)
+        held_out = np.empty(0, np.int64) if aligned.held_out is None else row_numbers(aligned.held_out)
+        return cls(np.delete(np.arange(n_rows), row_numbers(aligned.table)), held_out)
 
 
 def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:

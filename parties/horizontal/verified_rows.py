@@ -28,7 +28,6 @@ from opboost.trees.tree import Tree
 from parties.horizontal.answered_questions import Answered, AnsweredQuestions, history_with
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import Divide, FinishTree, Place, StartTree, WantHistograms, WantTotals
-from protocols.messages.message import Message
 
 
 class WorkerRecipe(Protocol):
@@ -128,7 +127,7 @@ class VerifiedRows:
             )
         if self._growing and (message.output == 0 or not rules.is_complete):
             raise UnexpectedMessage("a tree was begun before the one before it was finished; nothing was sent")
-        told = self._history_with(message)
+        told = history_with(self._told, message)
         now = self.asked.begun(told.hexdigest())
         self._rows.start_tree(message.output)
         self.asked.now = now
@@ -154,7 +153,7 @@ class VerifiedRows:
             self._grow(grown, nodes, Cuts(columns, cuts, missing_left))
         for level in grown.levels[len(newest.levels) :]:
             self._rows.divide(level)
-        self._growing[-1], self._told = grown, self._history_with(message)
+        self._growing[-1], self._told = grown, history_with(self._told, message)
 
     def answer(self, question: WantTotals | WantHistograms) -> Sums:
         """Answer a question: sums, or histograms, of leaves of the newest tree."""
@@ -166,7 +165,7 @@ class VerifiedRows:
             )
         if not _is_ascending(nodes, 0, newest.n_nodes) or not newest.is_leaf[nodes].all():
             raise UnexpectedMessage("sums were asked of nodes that the tree does not have as leaves; nothing was sent")
-        now = self.asked.asked(self._history_with(question).hexdigest())
+        now = self.asked.asked(history_with(self._told, question).hexdigest())
         if isinstance(question, WantTotals):
             out = self._rows.totals(nodes)
         else:
@@ -186,7 +185,7 @@ class VerifiedRows:
             raise UnexpectedMessage(f"new cells need {shape[1]} ascending cuts for each of {shape[0]} columns")
         columns = replace(self._columns, given=tuple(cuts))
         self._rows.place(columns)
-        self._columns, self._told = columns, self._history_with(message)
+        self._columns, self._told = columns, history_with(self._told, message)
         self._is_open = self._may_move = False
 
     def finish_tree(self, message: FinishTree) -> Tree:
@@ -206,7 +205,7 @@ class VerifiedRows:
         on_values = oldest.columns.in_values(tree)
         self._rows.finish_tree(tree)
         self._growing.popleft()
-        self._is_open, self._told = False, self._history_with(message)
+        self._is_open, self._told = False, history_with(self._told, message)
         return on_values
 
     def _newest(self, what: str) -> _Growing:
@@ -243,10 +242,6 @@ class VerifiedRows:
             splits_of(nodes, self._public.choose(nodes, self._rows), self._columns.axes, first_child=2 * first + 1)
             for nodes, first in zip(levels, firsts, strict=True)
         ]
-
-    def _history_with(self, message: Message) -> hashlib._Hash:
-        """Digest of all messages so far, this one included."""
-        return history_with(self._told, message)
 
 
 def _is_ascending(nodes: Nodes, first: int, end: int) -> bool:

@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from parties.errors import RunFolderError
-from protocols.alignment.sorted_rows import temporary_file
+from protocols.private_files import temporary_file
 
-# Up to this size everything stays in memory.
-MEMORY_BYTES = 4 << 20
-
-# Up to this size an active party's columns do.
+# Up to this size an active party's columns stay in memory.
 MAPPED_BYTES = 1 << 30
 
 # Rows that are looked at together where a column, or what tells its rows, is gone through on disk.
@@ -57,7 +54,7 @@ class ArraySpool:
 
     def __init__(self) -> None:
         # What reads from a spool may outlive the function that made it.
-        self._file = temporary_file(self, MEMORY_BYTES)
+        self._file = temporary_file(self)
         self._places: list[tuple[int, int, np.dtype[Any]]] = []
 
     def __len__(self) -> int:

@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocols.alignment.id_chunks import sorted_digests
-from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, as_words, temporary_file
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, as_words
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.fields import ByteRows
+from protocols.private_files import temporary_file
 
 # A compressed point of P-256.
 POINT_BYTES = 33

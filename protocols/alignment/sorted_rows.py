@@ -7,10 +7,7 @@ in memory at a time, and some four bytes for each 2^10 of 2^26 rows.
 
 from __future__ import annotations
 
-import tempfile
-import weakref
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Protocol
 
 import numpy as np
@@ -18,14 +15,12 @@ from numpy.typing import NDArray
 
 from protocols.alignment.bit_matrices import BitMatrix
 from protocols.messages.fields import ByteRows
+from protocols.private_files import temporary_file
 
 IdPositions = NDArray[np.int64]
 
 # A run, and a range on average, has so many rows at least, and of more than 2^28 rows 2^-12 of them.
 RUN_BITS, MAX_RUNS_BITS = 16, 12
-
-# Up to this size everything stays in memory.
-_MEMORY_BYTES = 4 << 20
 
 _POSITION_BYTES = 8
 
@@ -94,19 +89,6 @@ class ExternalSort:
         start = self._file.seek(0, 2) // self._width
         self._file.write(rows[order].tobytes())
         self._cuts.append(start + np.searchsorted(ranges[order], np.arange((1 << self.n_range_bits) + 1)))
-
-
-def temporary_file(owner: object, memory_bytes: int | None = None) -> tempfile.SpooledTemporaryFile[bytes]:
-    """A file without a name, in memory while it is small, that is closed with its owner."""
-    file = tempfile.SpooledTemporaryFile(max_size=memory_bytes or _MEMORY_BYTES)  # noqa: SIM115 - closed with its owner
-    weakref.finalize(owner, _closed, file)
-    return file
-
-
-def _closed(file: tempfile.SpooledTemporaryFile[bytes]) -> None:
-    # What no disk had room for is written once more, and raised about once more.
-    with suppress(OSError):
-        file.close()
 
 
 def joined(pieces: Iterable[IdPositions], length: int) -> IdPositions:

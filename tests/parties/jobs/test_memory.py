@@ -20,10 +20,11 @@ from contextlib import closing
 from pathlib import Path
 from opboost import desensitize, rng
 from parties.storage import spool
+from protocols import private_files
 
 # Pieces are small, so that the smaller of the tables has several of each kind.
 desensitize.PIECE_ROWS = spool.WINDOW_ROWS = 1 << 14
-spool.BLOCK_ROWS, spool.MEMORY_BYTES = 1 << 16, int(sys.argv[3])
+spool.BLOCK_ROWS, private_files.MEMORY_BYTES = 1 << 16, int(sys.argv[3])
 
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.schema import ColumnSchema, TableSchema

@@ -41,7 +41,7 @@ def test_each_record_is_in_the_sets_that_have_it(
 def test_many_small_sets_take_no_memory_per_record(monkeypatch: pytest.MonkeyPatch, run_names: int) -> None:
     """Runs that never go to disk would hold each name and its set."""
     monkeypatch.setattr(small_sets, "RUN_NAMES", run_names)
-    monkeypatch.setattr("parties.storage.spool.MEMORY_BYTES", 1 << 12)
+    monkeypatch.setattr("protocols.private_files.MEMORY_BYTES", 1 << 12)
     n_names, generator, small = 1 << 17, np.random.default_rng(0), SmallSets(NAME)
     tracemalloc.start()
     try:

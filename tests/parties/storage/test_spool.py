@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from parties.errors import RunFolderError
-from parties.storage import spool as module
 from parties.storage.spool import MAPPED_BYTES, ArraySpool, mapped, scattered
+from protocols import private_files
 
 
 @pytest.fixture(params=[1 << 20, 8], ids=["in memory", "in a file"])
 def spool(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> object:
-    monkeypatch.setattr(module, "MEMORY_BYTES", request.param)
+    monkeypatch.setattr(private_files, "MEMORY_BYTES", request.param)
     with closing(ArraySpool()) as opened:
         yield opened
 
@@ -34,7 +34,7 @@ def test_arrays_come_back_whole_and_in_part(spool: ArraySpool) -> None:
 
 @pytest.mark.parametrize("block", [1, 3, 100])
 def test_scattered_values_come_where_they_belong(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BLOCK_ROWS", block)
+    monkeypatch.setattr("parties.storage.spool.BLOCK_ROWS", block)
     rng = np.random.default_rng(5)
     for length in (0, 1, 20):
         places = rng.permutation(length)[: max(0, length - 2)]
@@ -80,7 +80,7 @@ def test_a_full_disk_is_noticed_when_something_is_put(monkeypatch: pytest.Monkey
 def test_no_folder_for_temporary_files_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
     monkeypatch.setattr(tempfile, "_candidate_tempdir_list", list)
-    monkeypatch.setattr(module, "MEMORY_BYTES", 8)
+    monkeypatch.setattr(private_files, "MEMORY_BYTES", 8)
     with pytest.raises(RunFolderError, match=r"written to a temporary folder: No usable temporary directory"):
         ArraySpool().put(np.arange(3))
 

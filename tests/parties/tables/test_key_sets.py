@@ -134,6 +134,6 @@ def peak_per_key(call: Callable[[Iterator[Names], int], object], n_keys: int) ->
 
 def test_a_large_set_takes_no_memory_per_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_sets, "WINDOW_ROWS", 1 << 12)
-    monkeypatch.setattr("parties.storage.spool.MEMORY_BYTES", 1 << 12)
+    monkeypatch.setattr("protocols.private_files.MEMORY_BYTES", 1 << 12)
     assert peak_per_key(kept_set, 1 << 18) < 2
     assert peak_per_key(lambda pieces, _: distinct(np.concatenate(list(pieces))), 1 << 18) > NAME_BYTES

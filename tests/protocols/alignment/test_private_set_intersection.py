@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols import private_files
 from protocols.alignment import id_chunks, private_set_intersection, sorted_rows, transfer_prf
 from protocols.alignment.blinding import POINT_BYTES, Cipher
 from protocols.alignment.private_set_intersection import (
@@ -485,7 +486,7 @@ def test_of_each_id_two_positions_are_in_memory_and_the_rest_is_on_disk(
 ) -> None:
     """Of both sides in one process. The twin keeps the runs in memory."""
     monkeypatch.setattr(sorted_rows, "RUN_BITS", run_bits)
-    monkeypatch.setattr(sorted_rows, "_MEMORY_BYTES", in_memory_bytes)
+    monkeypatch.setattr(private_files, "MEMORY_BYTES", in_memory_bytes)
     peaks = []
     for size in (5_000, 20_000):
         tracemalloc.start()
