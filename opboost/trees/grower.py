@@ -98,7 +98,7 @@ class _OpenNodes:
     depth: int
 
     def histogram(self, place: int) -> Sums:
-        """The histogram of one of the nodes, shape ``(2, n_bins)``, whether it was kept or not."""
+        """Running sums of the columns of one of the nodes, shape ``(2, n_bins)``, whether they were kept or not."""
         children = self.children
         if place < len(children.histograms):
             return children.histograms[place]

@@ -130,7 +130,7 @@ class LocalHolder:
         self._output = output
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._grid.block)
+        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)

@@ -73,11 +73,11 @@ class SortedRows:
         self._divide()
         return self._begins[nodes], self._ends[nodes]
 
-    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
-        """Write the sums of g and h per bin to `out`; as many as `block` packed gradients fit one sum."""
+    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64]) -> None:
+        """Write the sums of g and h per bin to `out`."""
         begins, ends = self.of(nodes)
         rows = self.numbers if self._is_divided else IN_ORDER
-        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, block, out)
+        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, out)
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.trees.constraints import Constraints, NodeLimits
-from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order
+from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order, sums_of_bins
 from opboost.trees.losses import GradientGrid
 
 _NONE = np.empty(0, dtype=np.intp)
@@ -65,9 +65,10 @@ class Children:
     ----------
     totals : ndarray of int64, shape (n_nodes, 2)
     histograms : ndarray of int64, shape (n_asked or n_nodes, 2, n_bins)
-        Sums of g and of h per bin for the first of every two siblings. If there is room for the others, the splitter
-        fills it with what their parents' histograms leave for them.
+        Sums of g and of h per bin for the first of every two siblings. The splitter replaces them by running sums of
+        each column and, if there is room for the others, fills it with what their parents' leave for them.
     parents : ndarray of int64, shape (n_parents, 2, n_bins)
+        Running sums.
     parent_of : ndarray of int64, shape (n_asked,)
         Where in `parents` the parent of each pair of siblings is.
     limits : NodeLimits
@@ -149,7 +150,7 @@ class GreedySplitter:
         splits : Splits
             Whose cuts of categories are places in their order; `goes_left` is written to.
         histogram_of : callable
-            The histogram of the node of a split, by its place, shape ``(2, n_bins)``.
+            The running sums of each column of the node of a split, by its place, shape ``(2, n_bins)``.
 
         Returns
         -------
@@ -171,8 +172,8 @@ class GreedySplitter:
 
     def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
         """The bins of the categories left of a cut."""
-        here = histogram[:, self.axes.offsets[column] : self.axes.offsets[column + 1]]
-        order = category_order(here[0], here[1], *self._steps, self._penalty)
+        running = histogram[:, self.axes.offsets[column] : self.axes.offsets[column + 1]]
+        order = category_order(*map(sums_of_bins, running), *self._steps, self._penalty)
         is_alone = self._category_modes[column] == 2
         return order[cut : cut + 1] if is_alone else order[: cut + 1]
 

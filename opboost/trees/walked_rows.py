@@ -95,13 +95,13 @@ class WalkedRows:
         self._levels.append(splits)
         self._is_walked = False
 
-    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64], block: int) -> None:
+    def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64]) -> None:
         """Write the sums of g and h per bin to `out`, of the root alone."""
         if self._levels or len(nodes) != 1:
             raise DataError("rows that walk have histograms at the root only")
         n_rows = len(self.gradients)
         begins, ends = np.zeros(1, np.int64), np.array([n_rows])
-        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, block, out)
+        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""

@@ -87,7 +87,7 @@ class Clipping:
     @cached_property
     def grid(self) -> GradientGrid:
         """Steps of the integers."""
-        finest = GradientGrid.for_bounds(self.max_grad, self.max_hess, are_never_exceeded=True)
+        finest = GradientGrid.for_bounds(self.max_grad, self.max_hess)
         if not self.noise_std:
             return finest
         scales = (
@@ -219,7 +219,7 @@ class RecordHolder:
         self._rows.gradients[:] = self._fresh
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets, block=self._clipping.grid.block)
+        self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets)
 
     def totals(self, nodes: Nodes) -> Sums:
         return self._rows.totals(nodes)

@@ -29,10 +29,11 @@ def best_cuts(
 ):  # fmt: skip
     """Choose among all allowed columns, for nodes whose histograms were asked for and for their siblings.
 
-    The first ``len(asked)`` nodes have the histograms `asked`. If there are `parents`, as many siblings follow, whose
-    histograms are the parents' less these; they are kept in `rest` if it has room. ``gains`` stays at minus infinity
-    where no cut is allowed. Limits that are the same for all nodes are given once. ``modes[column]`` is 0 for numbers,
-    1 for categories put in order, and 2 for categories that each stand alone. `penalty` is reg_lambda and reg_alpha.
+    The first ``len(asked)`` nodes have the histograms `asked`, whose sums of every column are replaced by running ones.
+    If there are `parents`, as many siblings follow, whose running sums are the parents' less these; they are kept in
+    `rest` if it has room. ``gains`` stays at minus infinity where no cut is allowed. Limits that are the same for all
+    nodes are given once. ``modes[column]`` is 0 for numbers, 1 for categories put in order, and 2 for categories that
+    each stand alone. `penalty` is reg_lambda and reg_alpha.
     """
     n_asked, n_columns = len(asked), len(offsets) - 1
     found = np.full((len(totals), n_columns), -np.inf)
@@ -42,21 +43,22 @@ def best_cuts(
     for task in prange(n_asked * n_columns):
         k, c = task // n_columns, task % n_columns
         begin, end = offsets[c], offsets[c + 1]
-        room, gains_room = np.empty((4, width), dtype=np.int64), np.empty(width)
+        room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
         grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
+        _accumulate(grads, hessians)
         for side in range(1 if len(parents) == 0 else 2):
             node = k + side * n_asked
             if side == 1:
                 parent = parents[parent_of[k]]
-                other_g = rest[k, 0, begin:end] if len(rest) else room[2, : end - begin]
-                other_h = rest[k, 1, begin:end] if len(rest) else room[3, : end - begin]
+                other_g = rest[k, 0, begin:end] if len(rest) else room[0, : end - begin]
+                other_h = rest[k, 1, begin:end] if len(rest) else room[1, : end - begin]
                 grads = _less(parent[0, begin:end], grads, other_g)
                 hessians = _less(parent[1, begin:end], hessians, other_h)
             if allowed[node % len(allowed), c]:
                 found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
                     upper[node % len(upper)], is_bounded, grad_step, hess_step, penalty, min_child_weight,
-                    found_sums[node, c], room, gains_room,
+                    found_sums[node, c], gains_room,
                 )  # fmt: skip
     for node in range(len(totals)):
         best = 0
@@ -69,8 +71,18 @@ def best_cuts(
 
 
 @njit(**OPTIONS)
+def _accumulate(grads, hessians):
+    """Replace sums per bin by running sums."""
+    g, h = np.int64(0), np.int64(0)
+    for b in range(len(grads)):
+        g += grads[b]
+        h += hessians[b]
+        grads[b], hessians[b] = g, h
+
+
+@njit(**OPTIONS)
 def _less(parent, child, out):
-    """The histogram of the other child."""
+    """The running sums of the other child."""
     for b in range(len(out)):
         out[b] = parent[b] - child[b]
     return out
@@ -79,44 +91,43 @@ def _less(parent, child, out):
 @njit(**OPTIONS)
 def _best_of_column(
     grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, penalty,
-    min_child_weight, left_sums, room, gains_room,
+    min_child_weight, left_sums, gains_room,
 ):  # fmt: skip
-    """Gain, cut and way of missing of one column's best cut; writes the left child's sums.
-
-    There is room for the sums and the gains of all cuts.
-    """
+    """Gain, cut and way of missing of one column's best cut, by its running sums; writes the left child's sums."""
     total_g, total_h = total[0] * grad_step, total[1] * hess_step
     if total_h < 2 * min_child_weight:
         return -np.inf, 0, 0
     n_bins = len(grads) - 1
-    missing_g, missing_h = grads[n_bins], hessians[n_bins]
+    missing_g, missing_h = grads[n_bins] - grads[n_bins - 1], hessians[n_bins] - hessians[n_bins - 1]
     if mode:
-        order = category_order(grads, hessians, grad_step, hess_step, penalty)
-        grads, hessians, n_bins = grads[order], hessians[order], len(order)
+        grads, hessians = _reordered(grads, hessians, mode == 2, grad_step, hess_step, penalty)
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
     best, best_cut, best_missing = -np.inf, 0, 0
-    left_g, left_h, gains = room[0, :n_cuts], room[1, :n_cuts], gains_room[:n_cuts]
+    left_g, left_h, gains = grads[:n_cuts], hessians[:n_cuts], gains_room[:n_cuts]
     for way in range(2 if has_missing else 1):
-        _left_sums(grads, hessians, mode == 2, way * missing_g, way * missing_h, left_g, left_h)
+        first_g, first_h = way * missing_g, way * missing_h
         if is_bounded:
             highest = _bounded_gains(
-                left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty,
-                min_child_weight, gains,
+                left_g, left_h, first_g, first_h, total_g, total_h, direction, lower, upper, grad_step, hess_step,
+                penalty, min_child_weight, gains,
             )  # fmt: skip
         else:
-            _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains)
+            _gains(
+                left_g, left_h, first_g, first_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight,
+                gains,
+            )  # fmt: skip
             highest = _max(gains)
         if highest > best:
             best, best_missing = highest, way
             best_cut = _first(gains, highest) if way == 0 else _last(gains, highest)
-            left_sums[0], left_sums[1] = left_g[best_cut], left_h[best_cut]
+            left_sums[0], left_sums[1] = left_g[best_cut] + first_g, left_h[best_cut] + first_h
     if has_missing and direction != 0:
         # Missing left and all present right is not the mirrored split where predictions must rise or fall.
-        alone_g, alone_h, gain = np.full(1, missing_g), np.full(1, missing_h), np.empty(1)
+        nothing, gain = np.zeros(1, np.int64), np.empty(1)
         _bounded_gains(
-            alone_g, alone_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty,
-            min_child_weight, gain,
+            nothing, nothing, missing_g, missing_h, total_g, total_h, direction, lower, upper, grad_step, hess_step,
+            penalty, min_child_weight, gain,
         )  # fmt: skip
         if gain[0] > best:
             best, best_cut, best_missing = gain[0], -1, 1
@@ -125,29 +136,41 @@ def _best_of_column(
 
 
 @njit(**OPTIONS)
-def _left_sums(grads, hessians, is_alone, first_g, first_h, left_g, left_h):
-    """Sums left of every cut, `first_g` and `first_h` added to each."""
-    g, h = first_g, first_h
-    for cut in range(len(left_g)):
-        g += grads[cut]
-        h += hessians[cut]
-        left_g[cut], left_h[cut] = g, h
-        if is_alone:
-            g, h = first_g, first_h
+def _reordered(grads, hessians, is_alone, grad_step, hess_step, penalty):
+    """What is left of each cut of categories in their order, from running sums in the order of the bins."""
+    grads, hessians = sums_of_bins(grads), sums_of_bins(hessians)
+    order = category_order(grads, hessians, grad_step, hess_step, penalty)
+    grads, hessians = grads[order], hessians[order]
+    if not is_alone:
+        _accumulate(grads, hessians)
+    return grads, hessians
 
 
 @njit(**OPTIONS)
-def _gains(left_g, left_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains):
-    """Score of both children of every cut; minus infinity where one is too light. There is no branch in the loops."""
+def sums_of_bins(running):
+    """Sums per bin, from running sums."""
+    sums = running.copy()
+    sums[1:] -= running[:-1]
+    return sums
+
+
+@njit(**OPTIONS)
+def _gains(
+    left_g, left_h, first_g, first_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains
+):  # fmt: skip
+    """Score of both children of every cut; minus infinity where one is too light. There is no branch in the loops.
+
+    To the left sums of every cut, `first_g` and `first_h` are added.
+    """
     reg_lambda, reg_alpha = penalty
     least = max(min_child_weight, _LEAST_WEIGHT)
     if reg_alpha == 0:
         for cut in range(len(gains)):
-            g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+            g, h = (left_g[cut] + first_g) * grad_step, (left_h[cut] + first_h) * hess_step
             gains[cut] = _score_of_children(g, total_g - g, h, total_h - h, reg_lambda, least)
     else:
         for cut in range(len(gains)):
-            g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+            g, h = (left_g[cut] + first_g) * grad_step, (left_h[cut] + first_h) * hess_step
             left, right = max(abs(g) - reg_alpha, 0.0), max(abs(total_g - g) - reg_alpha, 0.0)
             gains[cut] = _score_of_children(left, right, h, total_h - h, reg_lambda, least)
 
@@ -193,13 +216,14 @@ def _last(gains, wanted):
 
 @njit(**OPTIONS)
 def _bounded_gains(
-    left_g, left_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty, min_child_weight, gains
+    left_g, left_h, first_g, first_h, total_g, total_h, direction, lower, upper, grad_step, hess_step, penalty,
+    min_child_weight, gains,
 ):  # fmt: skip
     """The same with bounded leaf values, minus infinity where they contradict the column's direction; the highest."""
     highest = -np.inf
     reg_lambda, reg_alpha = penalty
     for cut in range(len(gains)):
-        g, h = left_g[cut] * grad_step, left_h[cut] * hess_step
+        g, h = (left_g[cut] + first_g) * grad_step, (left_h[cut] + first_h) * hess_step
         other_g, other_h = total_g - g, total_h - h
         gains[cut] = -np.inf
         if h > 0 and other_h > 0 and h >= min_child_weight and other_h >= min_child_weight:

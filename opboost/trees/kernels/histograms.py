@@ -8,7 +8,7 @@ from numba import get_num_threads, njit, prange
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, Sums
-from opboost.trees.kernels.packing import OPTIONS, PARALLEL, grad_of, hess_of
+from opboost.trees.kernels.packing import LARGEST_GRAD_SUM, LARGEST_HESS_SUM, OPTIONS, PARALLEL, grad_of, hess_of
 
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
@@ -17,8 +17,9 @@ IN_ORDER = np.empty(0, dtype=np.uint32)
 # table: the bins of four columns take at most 512 KB.
 _NEAR_BITS = 18
 
-# Rows that are taken for near each other if the last one is near the piece's first.
-_STRIDE = 32
+# Rows that are taken for near each other if the last one is near the piece's first. As many fit a packed sum, whatever
+# their gradients and their weights as counts.
+_STRIDE = 1 << 7
 
 # Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
 _PACKED_SUMS = 1 << 15
@@ -31,35 +32,34 @@ def build_histograms(
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
     offsets: NDArray[np.int64],
-    block: int,
     out: Sums,
 ) -> None:
     """Write sums of gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h.
 
-    Packed gradients of up to `block` rows are added before the sum is taken apart. `IN_ORDER` for `rows` says that
-    gradients are in the order of the table.
+    Packed gradients are added until the next ones might not fit the sum, which is then taken apart. `IN_ORDER` for
+    `rows` says that gradients are in the order of the table.
 
     Every thread takes an equal share of the rows, in the order of the nodes. Of a node that two threads share, the
     second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one part of the
     table to the next and takes the rows of all nodes there, whose bins lie in the same lines of the cache.
     """
     # Asked for inside the loop, the number of threads would keep the compiled code out of the cache.
-    _build_histograms(bins, rows, gradients, begins, ends, offsets, block, get_num_threads(), out)
+    _build_histograms(bins, rows, gradients, begins, ends, offsets, get_num_threads(), out)
 
 
 @njit(**PARALLEL)
-def _build_histograms(bins, rows, gradients, begins, ends, offsets, block, n_threads, out):
+def _build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, out):
     beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
     shared = np.empty(n_threads, dtype=np.int64)
     for thread in prange(n_threads):
-        shared[thread] = _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_threads, beside, out)
+        shared[thread] = _sum_share(bins, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out)
     for thread in range(n_threads):
         if shared[thread] >= 0:
             out[shared[thread]] += beside[thread - 1]
 
 
 @njit(**OPTIONS)
-def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_threads, beside, out):
+def _sum_share(bins, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out):
     """Sum a thread's share of the rows; returns the node that an earlier share has a part of, or -1.
 
     The sums of that node are added to ``beside[thread - 1]``, those of nodes that begin in the share written to `out`.
@@ -69,8 +69,7 @@ def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_th
     starts[1:] = np.cumsum(ends - begins)
     first, last = starts[n_nodes] * thread // n_threads, starts[n_nodes] * (thread + 1) // n_threads
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
-    packed, room = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.int64)
-    is_own = np.empty(n_together, dtype=np.bool_)
+    packed, is_own = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.bool_)
     near_bits, shared = np.uint32(_NEAR_BITS - bins.itemsize), -1
     for low in range(0, n_nodes, n_together):
         high = min(low + n_together, n_nodes)
@@ -82,82 +81,89 @@ def _sum_share(bins, rows, gradients, begins, ends, offsets, block, thread, n_th
             if starts[node] < first < starts[node + 1] and first < last:
                 shared = node
             is_own[node - low] = first <= starts[node] and (starts[node] < last or thread == n_threads - 1)
-        pieces, some = _pieces(rows, firsts, lasts, near_bits), out[low:high]
+        pieces, some = _pieces(rows, gradients, firsts, lasts, near_bits), out[low:high]
         for column in range(0, len(bins), 4):
-            _sum_columns(
-                bins, column, rows, gradients, pieces, offsets, block, packed, room, is_own, beside, thread, some
-            )
+            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, some)
     return shared
 
 
 @njit(**OPTIONS)
-def _pieces(rows, firsts, lasts, near_bits):
-    """Cut the nodes' rows into pieces that are near each other in the table: node, begin, end, by place in the table.
+def _pieces(rows, gradients, firsts, lasts, near_bits):
+    """Cut the nodes' rows into pieces that are near each other in the table and fit a packed sum.
 
-    Pieces of several nodes whose rows are near each other follow one another: all read the same bins from the cache.
+    Returns one line per piece, by place in the table: node, begin, end, sums of abs(g) and of h. Pieces of several
+    nodes whose rows are near each other follow one another: all read the same bins from the cache.
     """
-    n_pieces = np.int64(0)
+    pieces, areas, n_pieces = np.empty((len(firsts), 5), dtype=np.int64), np.empty(len(firsts), dtype=np.int64), 0
     for node in range(len(firsts)):
         begin = firsts[node]
         while begin < lasts[node]:
-            begin = _end_of_piece(rows, begin, lasts[node], near_bits)
-            n_pieces += 1
-    nodes, begins, ends, areas = np.empty((4, n_pieces), dtype=np.int64)
-    piece = 0
-    for node in range(len(firsts)):
-        begin = firsts[node]
-        while begin < lasts[node]:
-            end = _end_of_piece(rows, begin, lasts[node], near_bits)
-            nodes[piece], begins[piece], ends[piece] = node, begin, end
-            areas[piece] = rows[begin] >> near_bits if len(rows) else 0
+            if n_pieces == len(pieces):
+                pieces, areas = np.concatenate((pieces, pieces)), np.concatenate((areas, areas))
+            end, grad, hess = _end_of_piece(rows, gradients, begin, lasts[node], near_bits)
+            areas[n_pieces] = rows[begin] >> near_bits if len(rows) else 0
+            piece = pieces[n_pieces]
+            piece[0], piece[1], piece[2], piece[3], piece[4] = node, begin, end, grad, hess
             begin = end
-            piece += 1
-    order = np.argsort(areas, kind="mergesort")
-    return nodes[order], begins[order], ends[order]
+            n_pieces += 1
+    return pieces[np.argsort(areas[:n_pieces], kind="mergesort")]
 
 
 @njit(**OPTIONS)
-def _end_of_piece(rows, begin, last, near_bits):
-    """Where the rows leave the area of the first one; they rise but at few places, so one of `_STRIDE` is looked at."""
-    if len(rows) == 0:
-        return last
-    area, end = rows[begin] >> near_bits, begin + 1
-    while end + _STRIDE <= last and rows[end + _STRIDE - 1] >> near_bits == area:
-        end += _STRIDE
-    while end < last and rows[end] >> near_bits == area:
-        end += 1
-    return end
+def _end_of_piece(rows, gradients, begin, last, near_bits):
+    """Where the rows leave the area of the first one, or fit a packed sum no more; with their sums of abs(g) and of h.
+
+    Rows rise but at few places, so one of `_STRIDE` is looked at.
+    """
+    end, grad, hess = begin, np.int64(0), np.int64(0)
+    while end < last:
+        there = min(end + _STRIDE, last)
+        while len(rows) and there > end and rows[there - 1] >> near_bits != rows[begin] >> near_bits:
+            there -= 1
+        more_grad, more_hess = _magnitudes(gradients[end:there])
+        is_full = grad + more_grad > LARGEST_GRAD_SUM or hess + more_hess > LARGEST_HESS_SUM
+        if there == end or (is_full and end > begin):
+            break
+        end, grad, hess = there, grad + more_grad, hess + more_hess
+    return end, grad, hess
 
 
 @njit(**OPTIONS)
-def _sum_columns(bins, column, rows, gradients, pieces, offsets, block, packed, room, is_own, beside, thread, out):
+def _magnitudes(gradients):
+    """Sums of abs(g) and of h."""
+    grad, hess = np.int64(0), np.int64(0)
+    for i in range(len(gradients)):
+        grad += abs(grad_of(gradients[i]))
+        hess += hess_of(gradients[i])
+    return grad, hess
+
+
+@njit(**OPTIONS)
+def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, out):
     """Sum pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
 
     Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
-    than four columns are left, the last one fills the places, and what it gets there is thrown away. ``room[node]`` is
-    how many more rows fit a node's packed sums. The first sums of an own node are written, all others added.
+    than four columns are left, the last one fills the places, and what it gets there is thrown away. The first sums of
+    an own node are written, all others added.
     """
     last = len(bins) - 1
     columns = bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)]
-    room[:] = block
-    nodes, firsts, lasts = pieces
-    is_fresh = is_own.copy()
-    for piece in range(len(nodes)):
-        node, begin = nodes[piece], firsts[piece]
-        while begin < lasts[piece]:
-            if room[node] == 0:
-                sums = out[node] if is_own[node] else beside[thread - 1]
-                _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
-                room[node], is_fresh[node] = block, False
-            here = slice(begin, min(begin + room[node], lasts[piece]))
-            if len(rows):
-                _add_block(columns, rows[here], gradients[here], packed[node])
-            else:
-                _add_run(columns, here, gradients[here], packed[node])
-            room[node] -= here.stop - begin
-            begin = here.stop
+    # Sums of abs(g) and of h of what each node's packed sums hold.
+    held, is_fresh = np.zeros((len(out), 2), dtype=np.int64), is_own.copy()
+    for piece in pieces:
+        node, here, grad, hess = piece[0], slice(piece[1], piece[2]), piece[3], piece[4]
+        if held[node, 0] + grad > LARGEST_GRAD_SUM or held[node, 1] + hess > LARGEST_HESS_SUM:
+            sums = out[node] if is_own[node] else beside[thread - 1]
+            _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
+            held[node], is_fresh[node] = 0, False
+        held[node, 0] += grad
+        held[node, 1] += hess
+        if len(rows):
+            _add_block(columns, rows[here], gradients[here], packed[node])
+        else:
+            _add_run(columns, here, gradients[here], packed[node])
     for node in range(len(out)):
-        if room[node] < block or is_fresh[node]:
+        if held[node].any() or is_fresh[node]:
             sums = out[node] if is_own[node] else beside[thread - 1]
             _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
 

@@ -1,8 +1,8 @@
 # mypy: disable-error-code="no-untyped-def,misc,call-arg,no-untyped-call"
 """Gradients as integers: g in the low 35 bits and h in the high 29 bits of one 64-bit word.
 
-One addition adds both. ``|g| < 2^23`` and ``h < 2^18``, so the sum of `BLOCK` packed words, counting repeated ones,
-cannot overflow either field; sums of more are taken apart into int64 pairs first.
+One addition adds both. Before a field could overflow, the sum is taken apart into a pair of int64. ``|g| < 2^23`` and
+``h < 2^18``, so any `BLOCK` packed words, counting repeated ones, fit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba import njit, types
 from numba.core.cpu_options import ParallelOptions
 from numba.extending import intrinsic
 
-# Rows whose packed gradients may be added before the sum is taken apart.
+# Rows whose packed gradients fit a sum, whatever they are.
 BLOCK = 1 << 11
 
 GRAD_BITS, HESS_BITS = 23, 18
@@ -23,6 +23,8 @@ LARGEST_GRAD, LARGEST_HESS = 2.0**GRAD_BITS - 1, 2.0**HESS_BITS - 1
 
 _HESS_SHIFT = np.uint64(35)
 _GRAD_FIELD = np.uint64((1 << 35) - 1)
+
+LARGEST_GRAD_SUM, LARGEST_HESS_SUM = (1 << 34) - 1, (1 << 29) - 1
 
 # Added before a sum is taken apart, so that no borrow crosses from g to h.
 _BIAS = np.uint64(1 << 34)

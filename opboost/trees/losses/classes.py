@@ -39,7 +39,7 @@ class Logistic(Loss):
         return float(logit(base_score))
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(1.0, 0.25, weights, are_never_exceeded=True)
+        return GradientGrid.for_weights(1.0, 0.25, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
@@ -79,7 +79,7 @@ class Softmax(Loss):
         return float(base_score)
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(1.0, 0.5, weights, are_never_exceeded=True)
+        return GradientGrid.for_weights(1.0, 0.5, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
+from opboost.trees.kernels.packing import GRAD_BITS, HESS_BITS
 
 # Weights up to this are taken for counts if all are integers.
 MAX_COUNT_OF_A_ROW = 16
@@ -32,14 +32,11 @@ class GradientGrid:
         Powers of two.
     weights_are_counts : bool
         Whether gradients are rounded before the weights, which are integers, multiply them.
-    block : int
-        Rows whose packed gradients may be added before the sum is taken apart.
     """
 
     grad_scale: float
     hess_scale: float
     weights_are_counts: bool = False
-    block: int = BLOCK
 
     @property
     def rounding(self) -> tuple[float, float, bool]:
@@ -47,24 +44,30 @@ class GradientGrid:
         return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod
-    def for_bounds(cls, max_grad: float, max_hess: float, *, are_never_exceeded: bool = False) -> GradientGrid:
-        """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate.
-
-        Of gradients that never exceed the bounds, twice as many less one fit a sum.
-        """
-        block = 2 * BLOCK - 1 if are_never_exceeded else BLOCK
-        return cls(_scale(GRAD_BITS - 1, max_grad), _scale(HESS_BITS - 1, max_hess), block=block)
+    def for_bounds(cls, max_grad: float, max_hess: float) -> GradientGrid:
+        """The finest grid that holds gradients up to these magnitudes; those beyond twice of them saturate."""
+        return cls(_scale(GRAD_BITS - 1, max_grad), _scale(HESS_BITS - 1, max_hess))
 
     @classmethod
-    def for_weights(
-        cls, max_grad: float, max_hess: float, weights: Values, *, are_never_exceeded: bool = False
-    ) -> GradientGrid:
+    def for_weights(cls, max_grad: float, max_hess: float, weights: Values) -> GradientGrid:
         """The finest grid that holds gradients up to these magnitudes, times the weights."""
         heaviest = float(weights.max())
-        if 1 < heaviest <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all():
-            grid = cls.for_bounds(max_grad, max_hess, are_never_exceeded=are_never_exceeded)
-            return replace(grid, weights_are_counts=True, block=grid.block >> math.ceil(math.log2(heaviest)))
-        return cls.for_bounds(max_grad * heaviest, max_hess * heaviest, are_never_exceeded=are_never_exceeded)
+        if heaviest > 1 and _are_counts(weights):
+            return replace(cls.for_bounds(max_grad, max_hess), weights_are_counts=True)
+        return cls.for_bounds(max_grad * heaviest, max_hess * heaviest)
+
+    @classmethod
+    def for_unit_hessians(cls, max_grad: float, weights: Values) -> GradientGrid:
+        """The finest grid for gradients up to this magnitude and Hessians of 1, times the weights.
+
+        Hessians that are counts take steps of 1, so that more of them fit a packed sum.
+        """
+        grid = cls.for_weights(max_grad, 1.0, weights)
+        return replace(grid, hess_scale=1.0) if _are_counts(weights) else grid
+
+
+def _are_counts(weights: Values) -> bool:
+    return bool(weights.max() <= MAX_COUNT_OF_A_ROW and (weights == np.rint(weights)).all())
 
 
 def _scale(n_bits: int, bound: float) -> float:

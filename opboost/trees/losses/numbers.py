@@ -39,7 +39,7 @@ class SquaredError(Loss):
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
         """Room for residuals of four times the largest one at the start; what exceeds it saturates."""
         largest = max(float(np.abs(labels - initial_scores[0]).max()), LEAST_RESIDUAL)
-        return GradientGrid.for_weights(4 * largest, 1.0, weights)
+        return GradientGrid.for_unit_hessians(4 * largest, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
@@ -173,7 +173,7 @@ class PseudoHuber(Loss):
         return {"huber_slope": self.huber_slope}
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(self.huber_slope, 1.0, weights, are_never_exceeded=True)
+        return GradientGrid.for_weights(self.huber_slope, 1.0, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]

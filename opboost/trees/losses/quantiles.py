@@ -60,7 +60,7 @@ class Quantiles(Loss):
         return np.array([weighted_quantile(labels, weights, alpha) for alpha in self.quantile_alpha])
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
+        return GradientGrid.for_unit_hessians(1.0, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]
@@ -87,7 +87,7 @@ class AbsoluteError(Loss):
         return np.array([weighted_quantile(labels, weights, 0.5)])
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(1.0, 1.0, weights, are_never_exceeded=True)
+        return GradientGrid.for_unit_hessians(1.0, weights)
 
     def gradients(
         self, scores: Scores, labels: Values, weights: Values, grid: GradientGrid, *, out: NDArray[np.int64]

@@ -152,7 +152,7 @@ class AcceleratedFailure(LogMean):
         return {"label_lower_bound": lower, "label_upper_bound": upper}
 
     def grid(self, labels: Values, weights: Values, initial_scores: Values) -> GradientGrid:
-        return GradientGrid.for_weights(MAX_AFT, MAX_AFT, weights, are_never_exceeded=True)
+        return GradientGrid.for_weights(MAX_AFT, MAX_AFT, weights)
 
     def gradients_of(self, labels: Values, weights: Values, grid: GradientGrid) -> WriteGradients:
         lower, upper = (np.log(np.ascontiguousarray(one)) for one in bounds_of(labels))

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS, grad_of, hess_of
+from opboost.trees.kernels.histograms import _STRIDE
+from opboost.trees.kernels.packing import GRAD_BITS, HESS_BITS, grad_of, hess_of
 from opboost.trees.losses import GradientGrid, Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 
 LOSSES = [Logistic(), SquaredError(), Softmax(3), Poisson()]
@@ -131,25 +131,22 @@ def test_a_grid_is_the_finest_power_of_two_that_holds_the_bounds_in_22_and_17_bi
 
 
 @pytest.mark.parametrize(
-    ("weights", "block"),
+    ("weights", "are_counts"),
     [
-        ([1.0, 2.0], BLOCK // 2),
-        ([3.0, 0.0], BLOCK // 4),
-        ([16.0, 1.0], BLOCK // 16),
-        ([1.0, 1.0], None),
-        ([1.0, 17.0], None),
-        ([1.5, 2.0], None),
-        ([0.5, 1.0], None),
+        ([1.0, 2.0], True),
+        ([3.0, 0.0], True),
+        ([16.0, 1.0], True),
+        ([1.0, 1.0], False),
+        ([1.0, 17.0], False),
+        ([1.5, 2.0], False),
+        ([0.5, 1.0], False),
     ],
 )
-def test_weights_that_are_small_integers_are_counts(weights: list[float], block: int | None) -> None:
-    """They leave the step as it is and make the blocks smaller; other weights make the step larger."""
+def test_weights_that_are_small_integers_are_counts(weights: list[float], are_counts: bool) -> None:
+    """They leave the step as it is; other weights make it larger."""
     grid, plain = GradientGrid.for_weights(0.7, 0.3, np.array(weights)), GradientGrid.for_bounds(0.7, 0.3)
-    assert grid.weights_are_counts == (block is not None)
-    assert grid.block == (block or BLOCK)
-    strict = GradientGrid.for_weights(0.7, 0.3, np.array(weights), are_never_exceeded=True)
-    assert strict == replace(grid, block=(2 * BLOCK - 1) // (BLOCK // grid.block))
-    if block is not None:
+    assert grid.weights_are_counts == are_counts
+    if are_counts:
         assert (grid.grad_scale, grid.hess_scale) == (plain.grad_scale, plain.hess_scale)
     else:
         assert grid == GradientGrid.for_bounds(0.7 * max(weights), 0.3 * max(weights))
@@ -259,16 +256,14 @@ def test_fewer_than_two_classes_are_refused(n_classes: int) -> None:
     st.sampled_from([Logistic(), Softmax(3)]),
     st.lists(st.tuples(st.floats(-800, 800), st.integers(0, 1), st.floats(0.01, 9) | st.integers(0, 16)), min_size=1),
 )
-def test_a_block_of_these_losses_overflows_no_field(loss: Loss, rows: list[tuple[float, int, float]]) -> None:
-    """Whatever the rows, as many as a block holds: the largest gradient of all of them that often."""
+def test_rows_of_these_losses_always_fit_a_packed_sum(loss: Loss, rows: list[tuple[float, int, float]]) -> None:
+    """As many as are added without a look at their sizes: the largest gradient of all of them that often."""
     first, labels, weights = (np.array(each, np.float64) for each in zip(*rows, strict=True))
     weights[0] = max(weights[0], 0.01)
     scores = np.zeros((loss.n_outputs, len(rows)), loss.score_type)
     scores[0] = first
     grid = _grid(loss, labels, weights)
     grad, hess = _on_grid(loss, scores, labels, weights, grid)
-    assert np.abs(grad).max() * grid.block < 2**34
+    assert np.abs(grad).max() * _STRIDE < 2**34
     assert hess.min() >= 0
-    assert hess.max() * grid.block < 2**29
-    # The finest grid leaves no room for twice as many.
-    assert (grid.block + 1) * 2 * 2**22 > 2**34 / (weights.max() if grid.weights_are_counts else 1)
+    assert hess.max() * _STRIDE < 2**29

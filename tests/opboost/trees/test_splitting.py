@@ -108,11 +108,12 @@ def _of_categories(means: list[float], *, missing: float = 0.0, max_cat_to_oneho
     splitter = GreedySplitter(axes, GRID, none, 1.0, 0.0, 0.0, max_cat_to_onehot)
     nothing = np.empty((0, *histogram.shape[1:]), np.int64)
     limits = none.at_root(np.zeros(1, np.int64))
-    children = Children(histogram.sum(axis=2), histogram, nothing, np.zeros(1, np.int64), limits)
+    running = histogram.copy()
+    children = Children(histogram.sum(axis=2), running, nothing, np.zeros(1, np.int64), limits)
     best, node = splitter.choose(children), np.zeros(1, np.int32)
     flags = np.zeros((1, len(means) + 1), np.bool_)
     splits = Splits(node, best.columns, best.cuts, best.missing_left, flags, node + 1, node + 2)
-    listed = splitter.part_categories(splits, lambda place: histogram[place])[0]
+    listed = splitter.part_categories(splits, lambda place: running[place])[0]
     assert listed == tuple(np.flatnonzero(flags[0, :-1]).tolist())
     assert best.left_sums[0].tolist() == histogram[0][:, flags[0]].sum(axis=1).tolist()
     return flags.tolist(), len(listed)

@@ -79,4 +79,4 @@ def test_what_walking_rows_cannot_answer_is_refused() -> None:
     with pytest.raises(DataError, match="only the leaves' sums"):
         rows.totals(np.array([0]))
     with pytest.raises(DataError, match="histograms at the root only"):
-        rows.write_histograms(np.array([1], np.int32), np.zeros((1, 2, 5), np.int64), offsets=AXES.offsets, block=8)
+        rows.write_histograms(np.array([1], np.int32), np.zeros((1, 2, 5), np.int64), offsets=AXES.offsets)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -110,6 +111,12 @@ def _twin(histogram: np.ndarray, total: np.ndarray, allowed: np.ndarray, rules: 
     return best if best[0] > -math.inf else None
 
 
+def _running(histograms: np.ndarray) -> np.ndarray:
+    """Running sums of every column."""
+    parts = (histograms[..., begin:end].cumsum(axis=-1) for begin, end in pairwise(OFFSETS))
+    return np.concatenate(list(parts), axis=-1)
+
+
 def _run(
     asked: np.ndarray,
     totals: np.ndarray,
@@ -120,13 +127,13 @@ def _run(
     parent_of: np.ndarray | None = None,
     rest: np.ndarray | None = None,
 ) -> list[Found | None]:
-    n = len(totals)
+    n, before, asked = len(totals), asked, asked.copy()
     nothing = np.empty((0, *asked.shape[1:]), np.int64)
     gains, columns, cuts = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
     missing_left, left_sums = np.empty(n, np.bool_), np.empty((n, 2), np.int64)
     best_cuts(
         asked,
-        nothing if parents is None else parents,
+        nothing if parents is None else _running(parents),
         np.zeros(0, np.int64) if parent_of is None else parent_of,
         nothing if rest is None else rest,
         totals,
@@ -146,6 +153,7 @@ def _run(
         missing_left,
         left_sums,
     )
+    np.testing.assert_array_equal(asked, _running(before))
     sums = [(int(g), int(h)) for g, h in left_sums]
     found = zip(gains.tolist(), columns.tolist(), cuts.tolist(), missing_left.tolist(), sums, strict=True)
     return [cut if cut[0] > -math.inf else None for cut in found]
@@ -255,7 +263,7 @@ def test_a_siblings_histogram_is_what_the_parents_leaves(
         _twin(histogram, total, allowed[0], Rules()) for histogram, total in zip((*asked, *others), totals, strict=True)
     ]
     if rest is not None:
-        np.testing.assert_array_equal(rest, others)
+        np.testing.assert_array_equal(rest, _running(others))
 
 
 def _of_last_column(values: list[int], missing: int) -> tuple[np.ndarray, np.ndarray]:

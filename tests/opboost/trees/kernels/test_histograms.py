@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.histograms import IN_ORDER, _build_histograms, _pieces, build_histograms, sum_nodes
-from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
+from opboost.trees.kernels.histograms import _STRIDE, IN_ORDER, _build_histograms, _pieces, build_histograms, sum_nodes
+from opboost.trees.kernels.packing import (
+    BLOCK,
+    GRAD_BITS,
+    HESS_BITS,
+    LARGEST_GRAD_SUM,
+    LARGEST_HESS_SUM,
+    grad_of,
+    hess_of,
+)
 
 N_VALUE_BINS = np.array([1, 2, 5])
 OFFSETS = np.concatenate([[0], np.cumsum(N_VALUE_BINS + 1)])
@@ -47,9 +55,9 @@ class Rows:
     def gradients(self) -> np.ndarray:
         return pack(self.grads, self.hessians)
 
-    def histograms(self, bins: np.ndarray, offsets: np.ndarray, *, block: int = BLOCK) -> np.ndarray:
+    def histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         out = np.full((len(self.begins), 2, offsets[-1]), 77, np.int64)
-        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, block, out)
+        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, out)
         return out
 
     def expected_histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -87,7 +95,7 @@ def test_columns_summed_four_at_a_time_have_the_sums_that_each_has_alone(n_colum
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("n_blocks", [1, 3])
 def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> None:
-    """The largest gradients, all in one bin: a block too long would overflow its field."""
+    """The largest gradients, all in one bin: a row too many in a packed sum would overflow its field."""
     n_rows = n_blocks * BLOCK + extra
     for grad in (-MAX_GRAD, MAX_GRAD):
         out = np.zeros((1, 2, 2), np.int64)
@@ -99,7 +107,6 @@ def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> N
             np.array([0]),
             np.array([n_rows]),
             np.array([0, 2]),
-            BLOCK,
             out,
         )
         assert out.tolist() == [[[grad * n_rows, 0], [MAX_HESS * n_rows, 0]]]
@@ -111,39 +118,23 @@ def test_any_number_of_shares_gives_the_same_sums(sizes: list[int], seed: int, n
     """A node may lie in the shares of many threads, and a share may hold many nodes or none; nothing old is left."""
     case = Rows.random(sizes, seed)
     out = np.full((len(sizes), 2, OFFSETS[-1]), 77, np.int64)
-    _build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, BLOCK, n_shares, out)
+    _build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, n_shares, out)
     np.testing.assert_array_equal(out, case.expected_histograms(case.bins, OFFSETS))
 
 
-@settings(max_examples=40, deadline=None)
-@given(SIZES, SEEDS, st.sampled_from([1, 2, 7, 128, BLOCK]))
-def test_any_size_of_blocks_gives_the_same_sums(sizes: list[int], seed: int, block: int) -> None:
-    case = Rows.random(sizes, seed)
-    expected = case.expected_histograms(case.bins, OFFSETS)
-    np.testing.assert_array_equal(case.histograms(case.bins, OFFSETS, block=block), expected)
-
-
-@pytest.mark.parametrize("weight", [2, 3, 16])
-def test_words_of_rows_that_count_several_times_are_summed_in_smaller_blocks(weight: int) -> None:
-    """The largest gradients in one bin: blocks of the usual size would overflow their field."""
-    n_rows = 2 * BLOCK + 1
-    words = pack(np.full(n_rows, MAX_GRAD), np.full(n_rows, MAX_HESS)) * weight
-    found = []
-    for block in (BLOCK >> (weight - 1).bit_length(), BLOCK):
-        out = np.zeros((1, 2, 2), np.int64)
-        build_histograms(
-            np.zeros((1, n_rows), np.uint8),
-            np.arange(n_rows, dtype=np.uint32),
-            words,
-            np.array([0]),
-            np.array([n_rows]),
-            np.array([0, 2]),
-            block,
-            out,
-        )
-        found.append(out[0, :, 0].tolist())
-    assert found[0] == [weight * n_rows * MAX_GRAD, weight * n_rows * MAX_HESS]
-    assert found[1] != found[0]
+@pytest.mark.parametrize("weight", [1, 3, 16])
+@pytest.mark.parametrize("small", [0, 1, 1000])
+def test_gradients_of_any_size_are_summed_as_far_as_they_fit(weight: int, small: int) -> None:
+    """In one bin: large ones, times their weight as a count, behind and before many small ones."""
+    largest, others = np.array([MAX_GRAD, -MAX_GRAD] * BLOCK), np.full(3 * BLOCK + 5, small)
+    grads = weight * np.concatenate([others, np.abs(largest), others, largest, -others])
+    hessians = weight * np.concatenate([others, np.full(2 * BLOCK, MAX_HESS), others, np.full(2 * BLOCK, 1), others])
+    words, n_rows, out = pack(grads, hessians), len(grads), np.zeros((1, 2, 2), np.int64)
+    rows, bins = np.arange(n_rows, dtype=np.uint32), np.zeros((1, n_rows), np.uint8)
+    build_histograms(bins, rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), out)
+    assert out.tolist() == [[[grads.sum(), 0], [hessians.sum(), 0]]]
+    # One packed sum of them all overflows.
+    assert (grad_of(words.sum()), hess_of(words.sum())) != (grads.sum(), hessians.sum())
 
 
 @pytest.mark.usefixtures("every_thread")
@@ -164,19 +155,40 @@ def test_pieces_hold_every_row_once_and_follow_one_another_through_the_table(
     sizes: list[int], seed: int, near_bits: int
 ) -> None:
     case = Rows.random(sizes, seed)
-    nodes, begins, ends = _pieces(case.rows, case.begins, case.ends, np.uint32(near_bits))
+    pieces = _pieces(case.rows, case.gradients, case.begins, case.ends, np.uint32(near_bits))
+    nodes, begins, ends, grads, hessians = pieces.T
     areas = (case.rows[begins] >> near_bits).tolist()
     assert areas == sorted(areas)
     assert areas == (case.rows[ends - 1] >> near_bits).tolist()
     for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
         held = [np.arange(b, e) for b, e in zip(begins[nodes == node], ends[nodes == node], strict=True)]
         assert sorted(np.concatenate([np.empty(0, int), *held]).tolist()) == list(range(begin, end))
+    held = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    assert grads.tolist() == [np.abs(case.grads[here]).sum() for here in held]
+    assert hessians.tolist() == [case.hessians[here].sum() for here in held]
 
 
 def test_rows_in_the_order_of_the_table_are_one_piece() -> None:
     begins, ends = np.array([0, 5, 5]), np.array([5, 5, 900])
-    found = _pieces(IN_ORDER, begins, ends, np.uint32(3))
-    assert [part.tolist() for part in found] == [[0, 2], [0, 5], [5, 900]]
+    found = _pieces(IN_ORDER, pack(np.full(900, -2), np.full(900, 3)), begins, ends, np.uint32(3))
+    assert found.tolist() == [[0, 0, 5, 10, 15], [2, 5, 900, 1790, 2685]]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 5000), st.integers(0, 5000), SEEDS)
+def test_a_piece_fits_a_packed_sum_and_the_next_rows_do_not(n_large: int, n_small: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    grads = rng.permutation(np.concatenate([np.full(n_large, -MAX_GRAD), np.full(n_small, 1)]))
+    hessians = rng.permutation(np.concatenate([np.full(n_large, MAX_HESS), np.full(n_small, 0)]))
+    n = len(grads)
+    pieces = _pieces(IN_ORDER, pack(grads, hessians), np.array([0]), np.array([n]), np.uint32(3))
+    assert (pieces[:, 3] <= LARGEST_GRAD_SUM).all()
+    assert (pieces[:, 4] <= LARGEST_HESS_SUM).all()
+    assert pieces[1:, 1].tolist() == pieces[:-1, 2].tolist()
+    for end in pieces[:-1, 2]:
+        begin, there = pieces[pieces[:, 2] == end][0, 1], min(end + _STRIDE, n)
+        together = np.abs(grads[begin:there]).sum(), hessians[begin:there].sum()
+        assert together[0] > LARGEST_GRAD_SUM or together[1] > LARGEST_HESS_SUM
 
 
 @pytest.mark.usefixtures("every_thread")
@@ -189,7 +201,7 @@ def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n
     begins, ends = np.array([0, 10, n_rows // 2]), np.array([10, n_rows // 2, n_rows])
     out = np.full((3, 2, 2 * n_bins), 77, np.int64)
     offsets = np.array([0, n_bins, 2 * n_bins])
-    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, BLOCK, out)
+    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, out)
     for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         for column in range(2):
             here = bins[column, order[begin:end]]
@@ -204,7 +216,7 @@ def test_the_widest_bins_are_summed() -> None:
     out = np.zeros((1, 2, 65536), np.int64)
     words = pack(np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
     build_histograms(
-        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), BLOCK, out
+        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), out
     )
     assert out[0][:, [0, 65534, 65535]].tolist() == [[2, 3, 5], [6, 7, 13]]
     assert out.sum() == 10 + 26

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS
+from opboost.trees.kernels.packing import GRAD_BITS, HESS_BITS
 from opboost.trees.losses.grid import MAX_COUNT_OF_A_ROW, GradientGrid
 
 BOUNDS = st.floats(1e-12, 1e12)
@@ -31,7 +32,6 @@ def test_small_whole_weights_are_counts_and_leave_the_step_as_it_is(weights: lis
     assert grid.weights_are_counts is (1 < max(weights) <= MAX_COUNT_OF_A_ROW)
     if grid.weights_are_counts:
         assert (grid.grad_scale, grid.hess_scale) == (plain.grad_scale, plain.hess_scale)
-        assert grid.block * max(weights) <= 2 * BLOCK
     elif max(weights) == 1:
         assert grid == plain
 
@@ -42,5 +42,11 @@ def test_other_weights_widen_the_bounds(weights: list[float]) -> None:
     assert found == GradientGrid.for_bounds(max(weights), 0.25 * max(weights))
 
 
-def test_gradients_that_never_exceed_their_bounds_fit_a_sum_twice_as_often() -> None:
-    assert GradientGrid.for_bounds(1.0, 1.0, are_never_exceeded=True).block == 2 * BLOCK - 1
+@pytest.mark.parametrize("weights", [[1.0, 1.0], [0.0, 1.0], [3.0, 16.0], [0.5, 1.0], [1.0, 17.0], [0.25, 0.25]])
+def test_hessians_that_are_counts_take_steps_of_one(weights: list[float]) -> None:
+    found, plain = (
+        GradientGrid.for_unit_hessians(3.0, np.array(weights)),
+        GradientGrid.for_weights(3.0, 1.0, np.array(weights)),
+    )
+    are_counts = all(weight == round(weight) for weight in weights) and max(weights) <= MAX_COUNT_OF_A_ROW
+    assert found == (replace(plain, hess_scale=1.0) if are_counts else plain)
