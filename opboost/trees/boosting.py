@@ -24,7 +24,7 @@ from opboost.trees.refit import refit_leaves
 from opboost.trees.sampling import ColumnSampler, TreeDropout, draw_columns
 from opboost.trees.splitting import GreedySplitter
 from opboost.trees.tree import Tree
-from opboost.trees.validation import FollowedHolder, HeldOutRows, History, ValidationRows
+from opboost.trees.validation import HeldOutRows, History, ValidationRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,17 @@ def boost(
     """
     if parameters.early_stopping_rounds is not None and validation is None:
         raise ParameterError("early_stopping_rounds needs validation rows; there are none")
-    followed = holder if validation is None else FollowedHolder(holder, validation)
-    grow = _grower(followed, parameters, axes, grid, constraints, rng)
+    grow = _grower(holder, parameters, axes, grid, constraints, rng)
     trees = best = list(earlier)
     history = History()
     for finished in range(1, parameters.n_estimators + 1):
         factor = dropout.drop(trees) if dropout else 1.0
         for output in range(n_outputs):
-            followed.start_tree(output)
+            holder.start_tree(output)
             tree = refine(grow()).scaled(factor)
-            followed.finish_tree(tree)
+            holder.finish_tree(tree)
+            if validation:
+                validation.add_tree(tree, output)
             trees.append(tree)
         if dropout:
             dropout.bring_back(trees, factor)

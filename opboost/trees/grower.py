@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.trees.constraints import NodeLimits
-from opboost.trees.holder import RowHolder
+from opboost.trees.holder import LocalHolder, RowHolder
 from opboost.trees.kernels.nodes import NODE, split_nodes
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.sampling import ColumnSampler
@@ -60,13 +60,18 @@ def grow_tree(
     columns : ColumnSampler
         Which of the allowed columns each node looks at.
     """
+    draft = _Draft(limits)
+    is_plain = columns.draws_once and not splitter.has_categories and not splitter.constraints.change_below
+    if isinstance(holder, LocalHolder) and is_plain and not max_leaves and room.holds_trees_of(max_depth):
+        draft.grow_levels(holder, splitter, room, max_depth)
+        return draft.finish(leaves, learning_rate)
     # The best leaf first: its histogram must last until it is split.
-    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, limits, None if max_leaves else room, columns)
+    growth = _Growth(holder, splitter, leaves, max_depth or np.inf, draft, None if max_leaves else room, columns)
     if max_leaves:
         growth.split_best_leaves(max_leaves)
     else:
         growth.split_levels()
-    return growth.draft.finish(leaves, learning_rate)
+    return draft.finish(leaves, learning_rate)
 
 
 class HistogramRoom:
@@ -78,13 +83,19 @@ class HistogramRoom:
 
     def __init__(self, n_bins: int) -> None:
         n_nodes = min(_RESERVED_NODES, _RESERVED_BYTES // (16 * n_bins + 1))
-        self._levels = [np.empty((n_nodes, 2, n_bins), dtype=np.int64) for _ in range(2)]
+        self.levels = [np.empty((n_nodes, 2, n_bins), dtype=np.int64) for _ in range(2)]
+
+    def holds_trees_of(self, max_depth: int) -> bool:
+        """Whether there is room for whole trees of this depth."""
+        return (
+            max_depth > 0 and 2 ** (max_depth - 2) <= min(map(len, self.levels)) and 2 ** (max_depth + 1) <= _ROOM + 1
+        )
 
     def of_level(self, depth: int, n_nodes: int) -> Sums:
         """Room for a level's histograms; what the level before the last one left there is lost."""
-        room = self._levels[depth % 2]
+        room = self.levels[depth % 2]
         if len(room) < n_nodes:
-            room = self._levels[depth % 2] = np.empty((n_nodes, *room.shape[1:]), dtype=np.int64)
+            room = self.levels[depth % 2] = np.empty((n_nodes, *room.shape[1:]), dtype=np.int64)
         return room[:n_nodes]
 
 
@@ -109,12 +120,25 @@ class _OpenNodes:
 class _Draft:
     """A tree under construction: nodes are numbered as they arise, siblings side by side."""
 
-    def __init__(self, root: Sums, limits: NodeLimits) -> None:
+    def __init__(self, limits: NodeLimits) -> None:
         self._nodes = np.empty(_ROOM, NODE)
-        self._nodes[0] = (-1, 0, 0.0, False, 0.0, root)
-        self._n_nodes = 1
+        self._n_nodes = 0
         self._limits = [(limits, 1)]
         self.categories: dict[int, tuple[int, ...]] = {}
+
+    @property
+    def at_root(self) -> NodeLimits:
+        """Limits of the root."""
+        return self._limits[0][0]
+
+    def grow_levels(self, holder: LocalHolder, splitter: GreedySplitter, room: HistogramRoom, max_depth: int) -> None:
+        """Grow the whole tree, whose nodes all have the root's limits."""
+        self._n_nodes = holder.grow_levels(splitter, self.at_root, max_depth, room.levels, self._nodes)
+
+    def start(self, root: Sums) -> None:
+        """Begin with a root of these sums."""
+        self._nodes[0] = (-1, 0, 0.0, False, 0.0, root)
+        self._n_nodes = 1
 
     def split(
         self, opened: _OpenNodes, chosen: NDArray[np.intp], sizes: NDArray[np.int64]
@@ -170,9 +194,8 @@ class _Draft:
 
     def _bounds(self) -> tuple[Values, Values]:
         """Bounds of every node's value, one number if they are the same for all."""
-        root, _ = self._limits[0]
         if all(len(limits.lower) == 1 for limits, _ in self._limits):
-            return root.lower, root.upper
+            return self.at_root.lower, self.at_root.upper
         lower = np.concatenate([np.broadcast_to(limits.lower, n) for limits, n in self._limits])
         upper = np.concatenate([np.broadcast_to(limits.upper, n) for limits, n in self._limits])
         return lower, upper
@@ -187,7 +210,7 @@ class _Growth:
         splitter: GreedySplitter,
         leaves: NewtonLeaves,
         max_depth: float,
-        at_root: NodeLimits,
+        draft: _Draft,
         room: HistogramRoom | None,
         columns: ColumnSampler,
     ) -> None:
@@ -197,14 +220,14 @@ class _Growth:
         self._leaves = leaves
         self._max_depth = max_depth
         self._room = room
-        self._at_root = at_root
+        self._draft = draft
         root, nothing = np.zeros(1, dtype=np.int32), np.empty((0, 2, splitter.axes.n_bins), dtype=np.int64)
         histograms = self._ask(root, n_kept=1, depth=0)
         # Every row is in one bin of the first column.
         totals = histograms[:, :, : splitter.axes.sizes[0]].sum(axis=2)
-        children = Children(totals, histograms, nothing, np.zeros(1, np.int64), at_root)
+        children = Children(totals, histograms, nothing, np.zeros(1, np.int64), draft.at_root)
         self._root = _OpenNodes(root, children, self._choose(children, 0), depth=0)
-        self.draft = _Draft(totals[0], at_root)
+        draft.start(totals[0])
 
     def split_levels(self) -> None:
         """Split all nodes of a level that are worth it, then those of the next."""
@@ -229,10 +252,10 @@ class _Growth:
     def _split(self, opened: _OpenNodes, chosen: NDArray[np.intp]) -> _OpenNodes | None:
         """Split some of the open nodes; returns their children if these may be split in turn."""
         splitter, n, depth = self._splitter, len(chosen), opened.depth + 1
-        splits, nodes, totals = self.draft.split(opened, chosen, splitter.axes.sizes)
-        self.draft.categories |= splitter.part_categories(splits, lambda k: opened.histogram(int(chosen[k])))
+        splits, nodes, totals = self._draft.split(opened, chosen, splitter.axes.sizes)
+        self._draft.categories |= splitter.part_categories(splits, lambda k: opened.histogram(int(chosen[k])))
         limits = self._limits_of_children(opened.children.limits.of(chosen), splits.columns)
-        self.draft.limit(limits, 2 * n)
+        self._draft.limit(limits, 2 * n)
         self._holder.divide(splits)
         if depth >= self._max_depth:
             return None
@@ -259,6 +282,6 @@ class _Growth:
         if not constraints.change_below:
             return limits
         bounds = (np.repeat(bound, 2 * n // len(bound)) for bound in (limits.lower, limits.upper))
-        values = self._leaves.values(self.draft.latest_sums(2 * n), *bounds)
-        below = constraints.at_children(limits, columns, values[0::2], values[1::2], self._at_root)
+        values = self._leaves.values(self._draft.latest_sums(2 * n), *bounds)
+        below = constraints.at_children(limits, columns, values[0::2], values[1::2], self._draft.at_root)
         return below.of(np.arange(2 * n).reshape(2, n).T.ravel())

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Scores, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
+from opboost.trees.constraints import NodeLimits
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.losses.quantiles import weighted_quantile
 from opboost.trees.rows import SortedRows
-from opboost.trees.splitting import Splits
+from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
 
@@ -140,6 +142,30 @@ class LocalHolder:
 
     def finish_tree(self, tree: Tree) -> None:
         self._rows.finish_tree(tree, self._output)
+
+    def grow_levels(
+        self, splitter: GreedySplitter, limits: NodeLimits, max_depth: int, room: Sequence[Sums], tree: NDArray[Any]
+    ) -> int:
+        """Grow a tree level by level after `start_tree`, as its grower would by asking for one level after the other.
+
+        Parameters
+        ----------
+        splitter : GreedySplitter
+            Of numbers only.
+        limits : NodeLimits
+            Of all nodes.
+        max_depth : int
+        room : sequence of ndarray of int64, shape (n_nodes, 2, n_bins)
+            For the histograms of every other level.
+        tree : ndarray of NODE
+            Gets the nodes.
+
+        Returns
+        -------
+        int
+            The number of nodes.
+        """
+        return self._rows.grow_levels(splitter, limits, max_depth, room, tree)
 
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree that was grown before to the scores of all rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Bins, HistogramAxes, Mask, Nodes, Scores, Sums, Values
+from opboost.trees.constraints import NodeLimits
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes, number_rows
 from opboost.trees.kernels.following import follow_tree
+from opboost.trees.kernels.growth import grow_levels
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
-from opboost.trees.splitting import Splits
+from opboost.trees.kernels.threads import n_threads
+from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
 # Nodes that there is room for from the start: those of a tree of depth 6.
@@ -77,7 +81,29 @@ class SortedRows:
         """Write the sums of g and h per bin to `out`."""
         begins, ends = self.of(nodes)
         rows = self.numbers if self._is_divided else IN_ORDER
-        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, out)
+        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, n_threads(), out)
+
+    def grow_levels(
+        self, splitter: GreedySplitter, limits: NodeLimits, max_depth: int, room: Sequence[Sums], tree: NDArray[Any]
+    ) -> int:
+        """Grow a tree level by level; the splits of the last one wait. See `LocalHolder.grow_levels`."""
+        n_nodes, n_divided, nodes, columns, cuts, missing_left, goes_left, lefts = grow_levels(
+            self._bins,
+            self.numbers,
+            self.gradients,
+            self._begins,
+            self._ends,
+            *splitter.rules(limits),
+            splitter.least_gain,
+            max_depth,
+            n_threads(),
+            *room,
+            tree,
+        )
+        self._is_divided = n_divided > 0
+        splits = Splits(nodes, columns, cuts, missing_left, goes_left, lefts, lefts + np.int32(1))
+        self._waiting = splits if len(nodes) else None
+        return int(n_nodes)
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""

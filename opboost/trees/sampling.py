@@ -34,9 +34,14 @@ class ColumnSampler:
     rng: np.random.Generator
     _levels: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
+    @property
+    def draws_once(self) -> bool:
+        """Whether all nodes of a tree have the same columns."""
+        return self.by_level == self.by_node == 1
+
     def sampled(self, limits: NodeLimits, depth: int, n_nodes: int) -> NodeLimits:
         """The limits of nodes of a level, with the columns that were drawn for them alone."""
-        if self.by_level == self.by_node == 1:
+        if self.draws_once:
             return limits
         if depth not in self._levels:
             self._levels[depth] = draw_columns(self.columns, self.by_level, self.rng)

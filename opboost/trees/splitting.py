@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,24 +124,30 @@ class GreedySplitter:
             children.parent_of,
             children.histograms[n_asked:],
             children.totals,
-            self.axes.offsets,
-            children.limits.allowed,
-            self._category_modes,
-            self.constraints.monotone,
-            children.limits.lower,
-            children.limits.upper,
-            self.constraints.is_bounded,
-            *self._steps,
-            self._penalty,
-            float(self.min_child_weight),
+            *self.rules(children.limits),
             gains,
             columns,
             cuts,
             missing_left,
             left_sums,
         )
-        worthwhile = (gains >= self._least_gain).nonzero()[0]
+        worthwhile = (gains >= self.least_gain).nonzero()[0]
         return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
+
+    def rules(self, limits: NodeLimits) -> tuple[Any, ...]:
+        """What the compiled search is told beside sums: from `offsets` to `min_child_weight`."""
+        return (
+            self.axes.offsets,
+            limits.allowed,
+            self._category_modes,
+            self.constraints.monotone,
+            limits.lower,
+            limits.upper,
+            self.constraints.is_bounded,
+            *self._steps,
+            self._penalty,
+            float(self.min_child_weight),
+        )
 
     def part_categories(self, splits: Splits, histogram_of: Callable[[int], Sums]) -> dict[int, tuple[int, ...]]:
         """Set which bins go left, for the splits on columns of categories.
@@ -168,7 +175,7 @@ class GreedySplitter:
 
     def _categorical(self, columns: Nodes) -> NDArray[np.intp]:
         """Which of these columns hold categories."""
-        return np.flatnonzero(self.axes.is_categorical[columns]) if self._has_categories else _NONE
+        return np.flatnonzero(self.axes.is_categorical[columns]) if self.has_categories else _NONE
 
     def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
         """The bins of the categories left of a cut."""
@@ -178,7 +185,8 @@ class GreedySplitter:
         return order[cut : cut + 1] if is_alone else order[: cut + 1]
 
     @cached_property
-    def _has_categories(self) -> bool:
+    def has_categories(self) -> bool:
+        """Whether a column holds categories."""
         return bool(self.axes.is_categorical.any())
 
     @cached_property
@@ -187,7 +195,7 @@ class GreedySplitter:
         return np.arange(self.axes.largest, dtype=np.int32)
 
     @cached_property
-    def _least_gain(self) -> float:
+    def least_gain(self) -> float:
         """The smallest gain that is worth a split."""
         return max(self.gamma, math.nextafter(MIN_GAIN, math.inf))
 

@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
-from opboost.trees.holder import ForwardingHolder, RowHolder, repeated
+from opboost.trees.holder import repeated
 from opboost.trees.losses import Loss
 from opboost.trees.rows import SortedRows
-from opboost.trees.splitting import Splits
 from opboost.trees.tree import LEAF, Tree
 
 
@@ -109,7 +108,7 @@ def bins_between(values: Values, cuts: Values, *, is_categorical: bool = False) 
 
 
 class ValidationRows:
-    """Rows that are not trained on, routed through the trees as they grow.
+    """Rows that are not trained on, routed through the trees.
 
     Parameters
     ----------
@@ -130,7 +129,6 @@ class ValidationRows:
         self._loss = loss
         scores = repeated(initial_scores, table.n_rows, np.float64)
         self._rows, self._axes = SortedRows(table.bins, scores, has_gradients=False), table.axes
-        self._output = 0
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
@@ -139,42 +137,9 @@ class ValidationRows:
         predictions = self._loss.predictions(scores.T)
         return {metric.name: metric.score(self._labels, predictions) for metric in self.metrics}
 
-    def start_tree(self, output: int) -> None:
-        """Put all rows into the root."""
-        self._output = output
-        self._rows.start_tree()
-
-    def divide(self, splits: Splits) -> None:
-        """Move the rows of split nodes to their children."""
-        self._rows.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        """Add the leaves' values to the scores."""
-        self._rows.finish_tree(tree, self._output)
-
     def add_tree(self, tree: Tree, output: int) -> None:
-        """Add the leaves' values of a tree that was grown before."""
+        """Add the leaves' values of a tree to the scores."""
         self._rows.add_tree(tree, output, self._axes)
-
-
-class FollowedHolder(ForwardingHolder):
-    """A row holder whose splits and trees validation rows follow; sums come from the holder alone."""
-
-    def __init__(self, holder: RowHolder, followers: ValidationRows) -> None:
-        super().__init__(holder)
-        self._followers = followers
-
-    def start_tree(self, output: int) -> None:
-        super().start_tree(output)
-        self._followers.start_tree(output)
-
-    def divide(self, splits: Splits) -> None:
-        super().divide(splits)
-        self._followers.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        super().finish_tree(tree)
-        self._followers.finish_tree(tree)
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
+from opboost.trees.kernels.threads import n_threads
 from opboost.trees.kernels.walk import add_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
@@ -101,7 +102,7 @@ class WalkedRows:
             raise DataError("rows that walk have histograms at the root only")
         n_rows = len(self.gradients)
         begins, ends = np.zeros(1, np.int64), np.array([n_rows])
-        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, out)
+        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, n_threads(), out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""

@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import get_num_threads, njit, prange
-from numpy.typing import NDArray
+from numba import njit, prange
 
-from opboost.arrays import Bins, Sums
 from opboost.trees.kernels.packing import LARGEST_GRAD_SUM, LARGEST_HESS_SUM, OPTIONS, PARALLEL, grad_of, hess_of
 
 # Stands for the numbers of rows that are in the order of the table.
@@ -25,30 +23,17 @@ _STRIDE = 1 << 7
 _PACKED_SUMS = 1 << 15
 
 
-def build_histograms(
-    bins: Bins,
-    rows: NDArray[np.uint32],
-    gradients: NDArray[np.int64],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
-    offsets: NDArray[np.int64],
-    out: Sums,
-) -> None:
+@njit(**PARALLEL)
+def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, out):
     """Write sums of gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h.
 
     Packed gradients are added until the next ones might not fit the sum, which is then taken apart. `IN_ORDER` for
     `rows` says that gradients are in the order of the table.
 
-    Every thread takes an equal share of the rows, in the order of the nodes. Of a node that two threads share, the
-    second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one part of the
-    table to the next and takes the rows of all nodes there, whose bins lie in the same lines of the cache.
+    Every one of `n_threads` takes an equal share of the rows, in the order of the nodes. Of a node that two threads
+    share, the second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one
+    part of the table to the next and takes the rows of all nodes there, whose bins lie in the same lines of the cache.
     """
-    # Asked for inside the loop, the number of threads would keep the compiled code out of the cache.
-    _build_histograms(bins, rows, gradients, begins, ends, offsets, get_num_threads(), out)
-
-
-@njit(**PARALLEL)
-def _build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, out):
     beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
     shared = np.empty(n_threads, dtype=np.int64)
     for thread in prange(n_threads):

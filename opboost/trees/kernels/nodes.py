@@ -57,17 +57,23 @@ def split_nodes(
         node.column, node.left, node.cut = columns[k], left, cuts[k]
         node.missing_left, node.gain = missing_left[k], best_gains[place]
         for child in range(2):
-            leaf = tree[left + child]
-            leaf.column, leaf.left, leaf.cut, leaf.missing_left, leaf.gain = -1, 0, 0.0, False, 0.0
-            for of in range(2):
-                share = best_left_sums[place, of]
-                leaf.sums[of] = share if child == 0 else totals[place, of] - share
+            grad, hess = best_left_sums[place]
+            if child == 1:
+                grad, hess = totals[place, 0] - grad, totals[place, 1] - hess
+            make_leaf(tree[left + child], grad, hess)
         lighter = left + (tree[left + 1].sums[1] < tree[left].sums[1])
         other = 2 * left + 1 - lighter
         children[k], children[n + k] = lighter, other
         for of in range(2):
             sums[k, of], sums[n + k, of] = tree[lighter].sums[of], tree[other].sums[of]
     return split, columns, cuts, missing_left, goes_left, lefts, children, sums
+
+
+@njit(**OPTIONS)
+def make_leaf(node, grad, hess):
+    """Make a node a leaf with these sums."""
+    node.column, node.left, node.cut, node.missing_left, node.gain = -1, 0, 0.0, False, 0.0
+    node.sums[0], node.sums[1] = grad, hess
 
 
 @njit(**OPTIONS)

@@ -17,7 +17,7 @@ from opboost.arrays import Nodes, Sums
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.constraints import Constraints
 from opboost.trees.grower import HistogramRoom, grow_tree
-from opboost.trees.holder import LocalHolder
+from opboost.trees.holder import ForwardingHolder, LocalHolder, RowHolder
 from opboost.trees.kernels.packing import grad_of, hess_of
 from opboost.trees.leaves import NewtonLeaves
 from opboost.trees.losses import GradientGrid, Logistic, Loss, SquaredError
@@ -50,11 +50,11 @@ class Case:
     tree: Tree
 
 
-class CountingHolder(LocalHolder):
+class CountingHolder(ForwardingHolder):
     """Notes of which nodes a histogram was asked for, and how many rows they held."""
 
     def __init__(self, *args: object, **settings: object) -> None:
-        super().__init__(*args, **settings)  # type: ignore[arg-type]
+        super().__init__(LocalHolder(*args, **settings))  # type: ignore[arg-type]
         self.asked: list[Nodes] = []
         self.weights: list[Sums] = []
         self.n_divisions = 0
@@ -70,7 +70,7 @@ class CountingHolder(LocalHolder):
 
 
 def _grow_on(
-    holder: LocalHolder, table: BinnedTable, grid: GradientGrid, rules: Rules, columns: np.ndarray | None = None
+    holder: RowHolder, table: BinnedTable, grid: GradientGrid, rules: Rules, columns: np.ndarray | None = None
 ) -> Tree:
     holder.start_tree(0)
     none = Constraints.none(table.axes.n_columns)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typer.testing import CliRunner
 
-from opboost.trees.kernels.histograms import _build_histograms
+from opboost.trees.kernels.histograms import build_histograms
 from parties.cli import app
 from parties.vertical.warm_up import compiled_before
 
@@ -13,4 +13,4 @@ def test_every_loop_is_compiled_and_kept() -> None:
     result = CliRunner().invoke(app, ["compile-loops"])
     assert (result.exit_code, result.stdout) == (0, "")
     assert compiled_before()
-    assert _build_histograms.signatures
+    assert build_histograms.signatures

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.histograms import _STRIDE, IN_ORDER, _build_histograms, _pieces, build_histograms, sum_nodes
+from opboost.trees.kernels.histograms import _STRIDE, IN_ORDER, _pieces, build_histograms, sum_nodes
 from opboost.trees.kernels.packing import (
     BLOCK,
     GRAD_BITS,
@@ -19,6 +19,7 @@ from opboost.trees.kernels.packing import (
     grad_of,
     hess_of,
 )
+from opboost.trees.kernels.threads import n_threads
 
 N_VALUE_BINS = np.array([1, 2, 5])
 OFFSETS = np.concatenate([[0], np.cumsum(N_VALUE_BINS + 1)])
@@ -57,7 +58,7 @@ class Rows:
 
     def histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         out = np.full((len(self.begins), 2, offsets[-1]), 77, np.int64)
-        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, out)
+        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, n_threads(), out)
         return out
 
     def expected_histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -107,6 +108,7 @@ def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> N
             np.array([0]),
             np.array([n_rows]),
             np.array([0, 2]),
+            n_threads(),
             out,
         )
         assert out.tolist() == [[[grad * n_rows, 0], [MAX_HESS * n_rows, 0]]]
@@ -118,7 +120,7 @@ def test_any_number_of_shares_gives_the_same_sums(sizes: list[int], seed: int, n
     """A node may lie in the shares of many threads, and a share may hold many nodes or none; nothing old is left."""
     case = Rows.random(sizes, seed)
     out = np.full((len(sizes), 2, OFFSETS[-1]), 77, np.int64)
-    _build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, n_shares, out)
+    build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, n_shares, out)
     np.testing.assert_array_equal(out, case.expected_histograms(case.bins, OFFSETS))
 
 
@@ -131,7 +133,7 @@ def test_gradients_of_any_size_are_summed_as_far_as_they_fit(weight: int, small:
     hessians = weight * np.concatenate([others, np.full(2 * BLOCK, MAX_HESS), others, np.full(2 * BLOCK, 1), others])
     words, n_rows, out = pack(grads, hessians), len(grads), np.zeros((1, 2, 2), np.int64)
     rows, bins = np.arange(n_rows, dtype=np.uint32), np.zeros((1, n_rows), np.uint8)
-    build_histograms(bins, rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), out)
+    build_histograms(bins, rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), n_threads(), out)
     assert out.tolist() == [[[grads.sum(), 0], [hessians.sum(), 0]]]
     # One packed sum of them all overflows.
     assert (grad_of(words.sum()), hess_of(words.sum())) != (grads.sum(), hessians.sum())
@@ -201,7 +203,7 @@ def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n
     begins, ends = np.array([0, 10, n_rows // 2]), np.array([10, n_rows // 2, n_rows])
     out = np.full((3, 2, 2 * n_bins), 77, np.int64)
     offsets = np.array([0, n_bins, 2 * n_bins])
-    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, out)
+    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, n_threads(), out)
     for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         for column in range(2):
             here = bins[column, order[begin:end]]
@@ -216,7 +218,7 @@ def test_the_widest_bins_are_summed() -> None:
     out = np.zeros((1, 2, 65536), np.int64)
     words = pack(np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
     build_histograms(
-        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), out
+        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), n_threads(), out
     )
     assert out[0][:, [0, 65534, 65535]].tolist() == [[2, 3, 5], [6, 7, 13]]
     assert out.sum() == 10 + 26
