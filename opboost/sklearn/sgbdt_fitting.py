@@ -107,6 +107,7 @@ class SGBDTFitting(DividedRows):
     def _grow(self, X: Values, targets: Sequence[Values], n_trees: int) -> None:
         task, models = self._task, []
         for training, target in zip(self._trainings, targets, strict=True):
+            task.check_scores(len(training.trees) + n_trees, training.max_value)
             training.enrol(X, task.scaled(target))
             training.grow(n_trees)
             assert training.initial_score is not None

@@ -135,6 +135,13 @@ class SGBDT:
         self.initial_score: float | None = None
         self.trees: list[Tree] = []
 
+    @property
+    def max_value(self) -> float:
+        """Largest absolute value of a leaf, with the largest noise on it that there is."""
+        noise = 2.0**62 / VALUE_STEPS if self._noise.value_std else 0.0
+        shape = self._shape
+        return max(1.0, shape.later_rate) * shape.learning_rate * (shape.max_leaf + noise)
+
     def enrol(self, rows: Values, labels: Values) -> None:
         """Add records: the first ones, or newly arrived ones.
 
