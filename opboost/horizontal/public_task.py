@@ -74,7 +74,7 @@ class PublicTask:
         if not math.isfinite(abs(self.centre) + max(self.spread, 1.0) * n_trees * max_value):
             raise ParameterError(
                 f"{n_trees} trees with leaves of up to {max_value:.3g} on labels within {self.spread:.3g} have no "
-                "finite scores. Nothing was sent"
+                "finite scores. Nothing was released"
             )
 
     def model(self, trees: Sequence[Tree], *, has_scores: bool = True) -> Ensemble:

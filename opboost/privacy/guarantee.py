@@ -25,9 +25,10 @@ FRESH_ANSWERS = (
 
 # The same where they are answered by cells of an agreed grid.
 CELL_ANSWERS = (
-    "new records that are scored in mode routed: in which of at most {n_cells} cells of each column a record lies, or "
-    "that it is missing, is answered exactly, without differential privacy; however often it is asked, nothing more; "
-    "cuts that were kept from an earlier run tell of its records what its guarantee allows"
+    "new records that are scored in mode routed: which unordered category a record has, and in which of at most "
+    "{n_cells} cells of each other column it lies, or that it is missing, is answered exactly, without differential "
+    "privacy; however often it is asked, nothing more; cuts that were kept from an earlier run tell of its records "
+    "what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -55,7 +56,8 @@ class ColumnGuarantee:
     domain_loss : float
         Exact worst-case loss over the whole domain: the column's LDP epsilon.
     missing_epsilon : float
-        Cost of hiding whether the cell is empty; 0 if no cell can be.
+        Loss of the bit that says whether the cell is empty; 0 if no cell can be. An empty cell and a value lose at most
+        `domain_loss` besides.
     parameters : dict of str to float
         Settings of the mechanism: budget, domain size, theta, alpha.
     points : int

@@ -116,6 +116,7 @@ class _DPBoost(DividedRows):
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         task = self._public(X, targets[0])
         settings, bits = self._settings(task), self._bits()
+        task.check_scores(settings.n_trees, settings.max_value)
         tree_epsilon, initial, spent = self._budgets(task, settings, n_models=len(targets))
         is_gridless = self.candidates == "gridless"
         columns = GridlessColumns(task.grid.bounds, categorical=task.grid.categorical) if is_gridless else None
@@ -144,9 +145,7 @@ class _DPBoost(DividedRows):
                 task, epsilon=epsilon, delta=0.0, account=account, is_secure=bits.is_secure
             )
             return
-        epsilon = replacement_epsilon(
-            task.epsilon, self._printed_sensitivity(settings.max_grad), max_grad=settings.max_grad
-        )
+        epsilon = replacement_epsilon(task.epsilon, self._printed_sensitivity(settings.max_grad), settings)
         self.guarantee_ = self._guarantee(
             task,
             epsilon=epsilon,

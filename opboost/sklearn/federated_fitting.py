@@ -99,6 +99,7 @@ class FederatedFitting(NamedMethods, DividedRows):
         account = self._account(task, choices, update, delta, n_models=len(targets))
         columns = self._columns(task, X)
         leaf = self._leaf(update, account, len(X))
+        task.check_scores(choices.n_trees, update.max_value(leaf))
         trained = []
         for number, target in enumerate(targets):
             source = bits.fork(f"model {number}")

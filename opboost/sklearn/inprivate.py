@@ -133,6 +133,9 @@ class _InPrivate(DividedRows):
             raise ParameterError(f"initial_share must be less than 1; got {share}")
         whole = task.epsilon / len(targets) * ROUND_DOWN
         first, epsilon = share * whole, (1 - share) * whole
+        # Trees add up to half of the log odds.
+        scale = 2.0 if task.is_classification else 1.0
+        task.check_scores(self.n_rounds * len(self._names()), scale * settings.max_value)
         rows_of_owners = self._rows_of_owners(len(X), owners, bits.fork("owners"))
         models, n_turns = [], 0
         for target, source in zip(targets, bits_of_models(bits, len(targets)), strict=True):
@@ -144,8 +147,6 @@ class _InPrivate(DividedRows):
                     noise=partial(laplace_noise, 1.0, first),
                     is_classification=task.is_classification,
                 )
-            # Trees add up to half of the log odds.
-            scale = 2.0 if task.is_classification else 1.0
             chain = [
                 Owner(
                     X[rows],

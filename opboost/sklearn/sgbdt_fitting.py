@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 from numpy.typing import ArrayLike
@@ -17,6 +17,7 @@ from opboost.horizontal.noise.initial_score import InitialScore, score_of_classe
 from opboost.horizontal.noise.leaf_noise import LeafNoise, leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
+from opboost.horizontal.rows.public_grid import check_categories
 from opboost.horizontal.rows.record_holder import (
     Gradients,
     counted_logistic_gradients,
@@ -54,6 +55,7 @@ class SGBDTFitting(DividedRows):
     learn_columns: bool = True
     subsample: float = 1.0
     max_cells: int = FOR_CLASSES.max_cells
+    _trainings: list[SGBDT] = field(init=False)
 
     def __getstate__(self) -> dict[str, Any]:
         """State of a copy: the model, without the training rows and their privacy filters."""
@@ -68,11 +70,21 @@ class SGBDTFitting(DividedRows):
             return self
         targets = self._known_targets(labels, *said)
         if not hasattr(self, "_trainings"):
-            raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
-        self._grow(rows, targets, self.n_extra_estimators or self.n_estimators)
+            raise AccountError(
+                "a copied or loaded model, or one whose training broke off, has no accounts of its records any more; "
+                "nothing was released"
+            )
+        n_trees = self.n_extra_estimators or self.n_estimators
+        self._check(self._trainings, n_trees)
+        check_categories(rows, self._task.grid.bounds, self._task.grid.categorical)
+        # Should this break off, some of the records have paid for trees; used again, they would pay from new accounts.
+        trainings = self.__dict__.pop("_trainings")
+        self._grow(trainings, rows, targets, n_trees)
+        self._trainings = trainings
         return self
 
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
+        self.__dict__.pop("_trainings", None)
         task = self._public(X, targets[0])
         shape, bits = self._shape(task), self._bits()
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
@@ -81,7 +93,7 @@ class SGBDTFitting(DividedRows):
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
             task = replace(task, grid=placed_cells(task.grid, X, std=std, rng=bits.fork("cells")))
-        self._trainings = [
+        trainings = [
             SGBDT(
                 task.grid,
                 gradients=self._gradients(task.is_classification),
@@ -92,8 +104,9 @@ class SGBDTFitting(DividedRows):
             )
             for source in bits_of_models(bits, len(targets))
         ]
-        self._task = task
-        self._grow(X, targets, self.n_estimators + self.n_extra_estimators)
+        self._task, n_trees = task, self.n_estimators + self.n_extra_estimators
+        self._check(trainings, n_trees)
+        self._grow(trainings, X, targets, n_trees)
         self.guarantee_ = self._guarantee(
             task,
             epsilon=noise.epsilon(self.delta),
@@ -103,10 +116,17 @@ class SGBDTFitting(DividedRows):
             delta=self.delta,
             neighbours=noise.neighbours,
         )
+        self._trainings = trainings
 
-    def _grow(self, X: Values, targets: Sequence[Values], n_trees: int) -> None:
+    def _check(self, trainings: Sequence[SGBDT], n_trees: int) -> None:
+        """Refuse trees that nobody can pay for, or whose scores could be infinite."""
+        for training in trainings:
+            training.check_paid(n_trees)
+            self._task.check_scores(len(training.trees) + n_trees, training.max_value)
+
+    def _grow(self, trainings: Sequence[SGBDT], X: Values, targets: Sequence[Values], n_trees: int) -> None:
         task, models = self._task, []
-        for training, target in zip(self._trainings, targets, strict=True):
+        for training, target in zip(trainings, targets, strict=True):
             training.enrol(X, task.scaled(target))
             training.grow(n_trees)
             assert training.initial_score is not None

@@ -74,7 +74,9 @@ class ChainSection(TaskSection):
             ),
             settings=InPrivateSettings(**settings, max_residual=max_residual),
         )
-        recipe.task.check_scores(self.inprivate.n_rounds * len(self.order), recipe.score_scale * recipe.max_value)
+        recipe.task.check_scores(
+            self.inprivate.n_rounds * len(self.order), recipe.score_scale * recipe.settings.max_value
+        )
         return recipe
 
 

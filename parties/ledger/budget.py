@@ -45,7 +45,7 @@ class Limit:
     epsilon : float or None
         Per unit of the column.
     category_epsilon : float or None
-        Of randomised response: for unordered categories, and for hiding whether a cell is empty.
+        Of randomised response: for unordered categories, and of the bit that says whether a cell is empty.
     cell_bits : float or None
         Of the cells that a Local-Map publishes exactly.
     """

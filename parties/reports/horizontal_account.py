@@ -186,12 +186,18 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
     if promise.notion == "none":
         yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
     else:
-        but = f", but for a chance of {chance(promise.delta)}" if promise.delta else ""
+        told = f"with odds at most {odds(promise.epsilon)}"
+        if promise.delta:
+            # Kairouz, Oh and Viswanath (ICML 2015). Odds beyond these come up with a larger chance than delta.
+            told = (
+                f"no better than somebody who is told it outright with a chance of {chance(promise.delta)}, and with "
+                f"odds at most {odds(promise.epsilon)} otherwise"
+            )
         right = (1 - promise.delta) / (1 + math.exp(-promise.epsilon)) + promise.delta
         yield Prose(
-            f"Whoever reads the model tells whether any one record was used with odds at most {odds(promise.epsilon)}"
-            f"{but}, whatever else is known. Guessing that, one is right in 50 of 100 cases without the model, and in "
-            f"at most {math.ceil(100 * right - 1e-9)} with it.",
+            f"Whoever reads the model tells whether any one record was used {told}, whatever else is known. Guessing "
+            "that, one is right in 50 of 100 cases without the model, and in at most "
+            f"{math.ceil(100 * right - 1e-9)} with it.",
             is_strong=True,
         )
         for one in promise.weaker:

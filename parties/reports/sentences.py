@@ -128,8 +128,13 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
     else:
         parts.append(_numeric_sentence(mechanism))
     if mechanism.missingness is not None:
+        # What is published as an empty cell's value is drawn from one code for all, and other values' draws differ.
+        promise = mechanism.guarantee()
+        both = promise.missing_epsilon + promise.domain_loss
         parts.append(
-            f"Whether {schema.name} is empty is told apart with odds at most {odds(mechanism.missingness.epsilon)}."
+            f"The published bit that says whether {schema.name} is empty tells it with odds at most "
+            f"{odds(promise.missing_epsilon)}; where it says that there is a value, which is then published too, both "
+            f"together {'can tell it for certain' if math.isinf(both) else f'tell it with odds at most {odds(both)}'}."
         )
     return " ".join(parts)
 
@@ -203,7 +208,8 @@ def column_warnings(mechanism: ColumnMechanism, attack: Attack | None) -> Iterat
     if loss > math.log(MOST_ODDS):
         yield f"{who} are told apart with odds of up to {odds(loss)}; above {MOST_ODDS:g} to 1 that protects little"
     if mechanism.missingness is not None and mechanism.missingness.epsilon > math.log(MOST_ODDS):
-        yield f"whether {name} is empty is told apart with odds of up to {odds(mechanism.missingness.epsilon)}"
+        most = odds(mechanism.missingness.epsilon)
+        yield f"the published bit that says whether {name} is empty tells it with odds of up to {most}"
     if attack is not None and attack.success > MOST_GUESS_RATIO * attack.blind_success:
         yield (
             f"an attacker who sees the release names the exact value of {name} in {_in_100(attack.success)} of 100 "

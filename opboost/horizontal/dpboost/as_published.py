@@ -21,14 +21,14 @@ def printed_sensitivity(which: Literal["3", "slides"], *, reg_lambda: float, max
     return 3 * max_grad**2 if which == "3" else dpboost_gain_sensitivity(reg_lambda, max_grad)
 
 
-def replacement_epsilon(claimed: float, sensitivity: float, *, max_grad: float) -> float:
+def replacement_epsilon(claimed: float, sensitivity: float, settings: DPBoostSettings) -> float:
     """Epsilon of the published noise between data sets of a public size that differ in one record's values.
 
-    Replacing a record is removing one and adding one, and may touch two nodes of a level; half of the budget is for
+    Replacing a record is removing one and adding one, and may touch two nodes of a level. What is not for leaves is for
     splits, whose gain has a range of ``4 max_grad^2`` where the publication takes ``2 sensitivity``.
     """
-    worth = 4 * max_grad**2 / (2 * sensitivity)
-    return 2 * claimed * (worth * 0.5 + 0.5)
+    worth, of_leaves = 4 * settings.max_grad**2 / (2 * sensitivity), settings.leaf_epsilon(1.0)
+    return 2 * claimed * (worth * (1 - of_leaves) + of_leaves)
 
 
 def by_fixed_sizes(settings: DPBoostSettings) -> Deals:

@@ -96,6 +96,12 @@ class DPBoostSettings:
                 return RecordCoins.geometric(n, ratio=1 - self.learning_rate)
 
     @property
+    def max_value(self) -> float:
+        """Largest absolute value of a leaf, with the largest noise on it that there is."""
+        noise = 2.0**62 / _LEAF_STEPS if self.leaf == "value" else 0.0
+        return self.learning_rate * self.max_grad * (1.0 + noise)
+
+    @property
     def clipping(self) -> Clipping:
         """Bounds of a record's gradient and of its count."""
         return Clipping(max_grad=self.max_grad, max_hess=1.0)

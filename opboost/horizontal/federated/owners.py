@@ -75,13 +75,13 @@ class FederatedAmongOwners:
     @property
     def tree_rules(self) -> TreeRules:
         """Limits of the trees and of the questions about them."""
-        choices, leaf = self.choices, self.leaf
+        choices = self.choices
         is_moved = choices.refining != "none"
         n_refined = choices.n_trees if choices.split_method == "hist" else choices.hessian_rounds
         return TreeRules(
             n_trees=choices.n_trees,
             max_depth=choices.max_depth,
-            max_value=1.0 if self.update.name == "averaging" else leaf.learning_rate * leaf.max_leaf,
+            max_value=self.update.max_value(self.leaf),
             batch_size=choices.batch_size,
             is_complete=choices.split_method == "tr",
             n_histogram_nodes=int(is_moved) if choices.split_method == "tr" else 2 ** (choices.max_depth - 1),

@@ -86,6 +86,10 @@ class WeightUpdate:
             return sums[:, 1], self.scales[1]
         return sums[:, 0] + sums[:, 1] * round(self.scales[0] / self.scales[1]), self.scales[0]
 
+    def max_value(self, rule: LeafRule) -> float:
+        """Largest absolute value of a leaf."""
+        return 1.0 if self.name == "averaging" else rule.learning_rate * rule.max_leaf
+
     def values(self, grad: Values, hess: Values, rule: LeafRule) -> Values:
         """Leaf values from noisy sums, the learning rate included."""
         if self.name == "averaging":

@@ -46,11 +46,6 @@ class InPrivateAmongOwners:
         return 2.0 if self.task.is_classification else 1.0
 
     @property
-    def max_value(self) -> float:
-        """Largest absolute value of a leaf."""
-        return self.settings.learning_rate * self.settings.max_residual
-
-    @property
     def releases(self) -> tuple[Release, ...]:
         """Releases of one owner; none without noise."""
         return releases(self.settings, self.epsilon) if math.isfinite(self.epsilon) else ()
@@ -98,7 +93,7 @@ class InPrivateAmongOwners:
             and (cuts < axes.sizes[columns] - 2 + alone).all()
             and (cuts == np.rint(cuts)).all()
             and not tree.missing_left[inner[alone]].any()
-            and (np.abs(tree.values) <= self.max_value).all()
+            and (np.abs(tree.values) <= self.settings.max_value).all()
         )
         if not is_sound:
             raise DataError("a tree does not fit the columns, the grid or the settings that were agreed on")

@@ -43,6 +43,11 @@ class InPrivateSettings:
     utility_range: float | None = None
 
     @property
+    def max_value(self) -> float:
+        """Largest absolute value of a leaf."""
+        return self.learning_rate * self.max_residual
+
+    @property
     def clipping(self) -> Clipping:
         """Bounds of a record's residual and of its count."""
         return Clipping(max_grad=self.max_residual, max_hess=1.0)

@@ -35,6 +35,9 @@ _HESS_SHIFT = 35
 # Noise has deviations below 2**28 steps: its variance is then far below the largest that Skellam noise can have.
 _NOISE_BITS = 28
 
+# Bounds of contributions lie between these, so that no square of them, or of noise, vanishes or overflows.
+_LEAST_BOUND, _LARGEST_BOUND = 1e-60, 1e60
+
 
 def squared_gradients(scores: Values, labels: Values) -> tuple[Values, Values]:
     """Half the squared error: ``score - y``, and 1."""
@@ -60,7 +63,7 @@ class Clipping:
     Parameters
     ----------
     max_grad, max_hess : float
-        Bounds of ``|g|`` and of h, which is not negative.
+        Bounds of ``|g|`` and of h, which is not negative; between 1e-60 and 1e60, like `ratio`.
     ratio : float
         Deviation of the noise on h over that on g, which makes the two comparable.
     max_norm : float, optional
@@ -78,7 +81,11 @@ class Clipping:
     def __post_init__(self) -> None:
         check_not_negative("noise_std", self.noise_std)
         for name in ("max_grad", "max_hess", "ratio"):
-            check_positive(name, getattr(self, name))
+            if not _LEAST_BOUND <= check_positive(name, getattr(self, name)) <= _LARGEST_BOUND:
+                raise ParameterError(
+                    f"{name} must lie between {_LEAST_BOUND:g} and {_LARGEST_BOUND:g}; got {getattr(self, name)}. "
+                    "Nothing was released"
+                )
         implied = math.hypot(self.max_grad, self.max_hess / self.ratio)
         if not self.max_norm >= self.max_grad:
             raise ParameterError(f"max_norm must be at least max_grad; got {self.max_norm} and {self.max_grad}")

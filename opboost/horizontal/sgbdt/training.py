@@ -135,6 +135,13 @@ class SGBDT:
         self.initial_score: float | None = None
         self.trees: list[Tree] = []
 
+    @property
+    def max_value(self) -> float:
+        """Largest absolute value of a leaf, with the largest noise on it that there is."""
+        noise = 2.0**62 / VALUE_STEPS if self._noise.value_std else 0.0
+        shape = self._shape
+        return max(1.0, shape.later_rate) * shape.learning_rate * (shape.max_leaf + noise)
+
     def enrol(self, rows: Values, labels: Values) -> None:
         """Add records: the first ones, or newly arrived ones.
 
@@ -165,6 +172,11 @@ class SGBDT:
         self.initial_score = 0.0
         self._holders.append(holder)
 
+    def check_paid(self, n_trees: int) -> None:
+        """Refuse to grow more trees on the same records than the noise was made for, without a filter."""
+        if not self._noise.has_filter and n_trees > self._noise.n_trees:
+            raise AccountError(f"the account is for {self._noise.n_trees} trees without a filter; got {n_trees}")
+
     def grow(self, n_trees: int) -> None:
         """Grow trees on all records with budget left.
 
@@ -176,8 +188,7 @@ class SGBDT:
         noise = self._noise
         if not self._holders:
             raise AccountError("there are no records to grow trees on; nothing was released")
-        if not noise.has_filter and n_trees > noise.n_trees:
-            raise AccountError(f"the account is for {noise.n_trees} trees without a filter; got {n_trees}")
+        self.check_paid(n_trees)
         noisy = NoisyHolder(
             SummedHolders(self._holders.copy()) if len(self._holders) > 1 else self._holders[0],
             noises=noise.sum_laws,

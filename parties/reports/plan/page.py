@@ -193,7 +193,10 @@ def words_section(plan: Plan) -> PageSection:
         number_of_tests = f"at most {plan.most_tests} tests, as was agreed on"
     routed = f"answered, one bit per split test and record: {number_of_tests}"
     if plan.n_cells is not None:
-        routed = f"answered by the number of a cell, of at most {plan.n_cells} in each column, and nothing finer"
+        routed = (
+            f"answered by the number of a cell, of at most {plan.n_cells} in each column, or one for each unordered "
+            "category, and nothing finer"
+        )
     routed = routed if plan.allow_routed else "refused"
     lets_out = (
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from opboost import SGBDTClassifier, SGBDTRegressor
+from opboost.arrays import Sums, Values
 from opboost.errors import AccountError, DataError, ParameterError
+from opboost.horizontal.sgbdt.training import SGBDT
 from tests.support.ages import BOUNDS, frame
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,6 +61,57 @@ def test_a_copy_has_no_accounts_of_its_records_and_trains_no_further() -> None:
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with pytest.raises(AccountError, match="nothing was released"):
         again.partial_fit(X, y)
+
+
+@pytest.mark.parametrize("use_filter", [False, True])
+def test_a_stream_that_broke_off_goes_on_with_none_of_its_accounts(monkeypatch, use_filter: bool) -> None:
+    """Its records would be in trees of both attempts, and pay for those of one."""
+    X, y = frame()
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "epsilon": 1.0, "random_state": 0, "n_estimators": 3}
+    model = SGBDTRegressor(**settings, use_filter=use_filter).fit(X, y)
+    accounts, whole = model._trainings, SGBDT._leaf_values
+
+    def one_tree(training: SGBDT, totals: Sums) -> Values:
+        if len(training.trees) == 4:
+            raise KeyboardInterrupt
+        return whole(training, totals)
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(SGBDT, "_leaf_values", one_tree)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, y)
+    with pytest.raises(AccountError, match="broke off, has no accounts"):
+        model.partial_fit(X, y)
+    assert len(model.model_.trees) == 3
+    model._trainings = accounts
+    assert len(model.partial_fit(X, y).model_.trees) == 3 + 1 + 3
+
+
+def test_a_stream_goes_on_after_records_and_numbers_of_trees_that_were_refused() -> None:
+    rows, labels = np.tile(np.arange(4.0), 50)[:, None], np.arange(200.0)
+    settings = {"bounds": (0, 3), "label_bounds": (0, 200), "epsilon": 1.0, "n_estimators": 3, "random_state": 0}
+    model = SGBDTRegressor(**settings, categorical_features=[0]).fit(rows, labels)
+    with pytest.raises(DataError, match="not among its categories"):
+        model.partial_fit(rows + 1, labels)
+    with pytest.raises(AccountError, match="the account is for 3 trees"):
+        model.set_params(n_estimators=4).partial_fit(rows, labels)
+    assert len(model.set_params(n_estimators=3).partial_fit(rows, labels).model_.trees) == 6
+
+
+def test_a_fit_that_broke_off_leaves_no_accounts_beside_an_older_promise(monkeypatch) -> None:
+    X, y = frame()
+    model = SGBDTRegressor(bounds=BOUNDS, label_bounds=(0, 10), epsilon=1.0, n_estimators=2).fit(X, y)
+    with monkeypatch.context() as breaking:
+        breaking.setattr(SGBDT, "_leaf_values", lambda *_: interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            model.set_params(epsilon=100.0).fit(X, y)
+    with pytest.raises(AccountError, match="broke off"):
+        model.partial_fit(X, y)
+    assert model.guarantee_.epsilon <= 1.0
+
+
+def interrupted() -> Values:
+    raise KeyboardInterrupt
 
 
 def test_more_trees_than_were_paid_for_need_the_filter() -> None:

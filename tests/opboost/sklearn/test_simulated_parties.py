@@ -119,9 +119,18 @@ def test_answers_by_cells_stand_as_such_under_what_is_not_protected() -> None:
     model = OpBoostRegressor(bounds=BOUNDS, epsilon=1.0, answers="cells", cells=7, **SMALL)
     told = model.fit(visitors(), spending(visitors())).guarantee_.not_protected
     assert not any(ROUTED_ANSWERS in words for words in told)
-    assert sum("in which of at most 7 cells of each column" in words for words in told) == 1
+    assert sum("in which of at most 7 cells of each other column" in words for words in told) == 1
     # What was fitted counts.
     assert model.set_params(answers="tests", cells=3).guarantee_.not_protected == told
+
+
+def test_an_unordered_category_is_told_whole_however_few_cells_there_are_and_the_guarantee_says_so() -> None:
+    towns = [f"town {number}" for number in range(12)]
+    frame = pd.DataFrame({"own": np.arange(120.0), "town": towns * 10})
+    model = OpBoostRegressor(bounds={"town": towns}, answers="cells", cells=2, **SMALL).fit(frame, np.arange(120.0))
+    asked = {one.name for one in model.model_.ensemble.features if one.n_cells is not None}
+    assert asked == {f"town={town}" for town in towns}
+    assert sum("which unordered category a record has" in words for words in model.guarantee_.not_protected) == 1
 
 
 @pytest.mark.parametrize("estimator", [OpBoostRegressor, OpBoostClassifier])

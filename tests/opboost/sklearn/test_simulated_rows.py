@@ -23,7 +23,8 @@ from opboost import (
     SGBDTRegressor,
     load_model,
 )
-from opboost.errors import ParameterError, SchemaError
+from opboost.errors import DataError, ParameterError, SchemaError
+from opboost.horizontal.public_task import PublicTask
 from opboost.trees.model_file import document_digest, save_model
 from tests.support.ages import BOUNDS, frame
 
@@ -166,3 +167,48 @@ def test_missing_cells_go_one_way_or_the_other(kind):
     shares = model.predict_proba(X)
     assert np.isfinite(shares).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+# Steps so large that leaves of two trees are infinite together, and regularisers below the noise.
+WITHOUT_END: list[tuple[Any, dict[str, Any]]] = [
+    (SGBDTRegressor, {"n_estimators": 20, "learning_rate": 8e307, "noise_lambda": 0.0, "reg_lambda": 1e-3}),
+    (
+        InPrivateRegressor,
+        {"owners": 20, "n_rounds": 6, "learning_rate": 1.7e308, "noise_lambda": 0.0, "reg_lambda": 1e-3},
+    ),
+    (FederatedGBDTRegressor, {"n_estimators": 20, "learning_rate": 8e307, "reg_lambda": 1e-3}),
+]
+
+
+@pytest.mark.parametrize(("kind", "settings"), WITHOUT_END)
+def test_no_record_decides_whether_scores_are_finite(monkeypatch, kind, settings):
+    """A record that is in two leaves of the same infinite sign, or not, would end the fit, or not."""
+    delta = {} if kind is InPrivateRegressor else {"delta": 1e-6}
+    model = kind(epsilon=1.0, bounds=(0, 1), label_bounds=(-1, 1), random_state=0, **delta, **settings)
+    rows, labels = np.full((3, 2), 0.5), np.array([-1.0, 0.0, 1.0])
+    with pytest.raises(ParameterError, match=r"no finite scores\. Nothing was released"):
+        model.fit(rows, labels)
+    monkeypatch.setattr(PublicTask, "check_scores", lambda *_: None)
+    with np.errstate(all="ignore"), pytest.raises(DataError, match="not a finite number"):
+        model.fit(rows, labels)
+
+
+def test_every_tree_that_a_stream_adds_counts_for_its_scores():
+    model = SGBDTRegressor(
+        epsilon=1.0, bounds=(0, 1), label_bounds=(-1, 1), random_state=0, n_estimators=1, learning_rate=3e307
+    )
+    rows, labels = np.full((3, 2), 0.5), np.array([-1.0, 0.0, 1.0])
+    model.fit(rows, labels).partial_fit(rows, labels)
+    with pytest.raises(ParameterError, match=r"3 trees .* no finite scores"):
+        model.partial_fit(rows, labels)
+    assert len(model.model_.trees) == 2
+
+
+def test_noise_on_the_values_of_leaves_counts_for_scores_too():
+    settings = {"epsilon": 1.0, "bounds": (0, 1), "label_bounds": (0, 1e302), "random_state": 0, "n_estimators": 1}
+    rows, labels = np.full((3, 2), 0.5), np.array([0.0, 0.5, 1.0])
+    DPBoostRegressor(leaf="sums", **settings).fit(rows, labels)
+    SGBDTRegressor(leaf_noise="dynamic", **settings).fit(rows, labels)
+    for model in (DPBoostRegressor(leaf="value", **settings), SGBDTRegressor(leaf_noise="static", **settings)):
+        with pytest.raises(ParameterError, match="no finite scores"):
+            model.fit(rows, labels)

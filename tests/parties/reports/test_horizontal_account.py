@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from opboost import DPBoostClassifier
 from opboost.privacy.accounting import by_gaussian, by_renyi
+from opboost.privacy.gaussian import gaussian_epsilon
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
     FilteredRelease,
@@ -17,7 +19,7 @@ from opboost.privacy.releases import (
     PureRelease,
     SampledGaussianRelease,
 )
-from parties.reports.horizontal_account import SHOWN_DELTAS, account_facts, account_section
+from parties.reports.horizontal_account import SHOWN_DELTAS, account_facts, account_section, promise_blocks
 from parties.reports.page import FigureGrid
 from parties.reports.plain import plain
 
@@ -78,3 +80,19 @@ def test_a_page_tells_what_a_publication_claims() -> None:
     found = cells(account_section(account_facts(promise, [PureRelease(epsilon=2.0)])).blocks)
     assert found["epsilon that the publication claims"] == "1"
     assert found["certified or paper"] == "not certified (paper mode)"
+
+
+def test_odds_beyond_epsilon_come_up_more_often_than_delta_and_nobody_is_told_otherwise() -> None:
+    """Of one Gaussian release, whose loss is normal: what holds for sure is that nobody guesses better than told."""
+    mu, delta = 0.25, 1e-6
+    epsilon = gaussian_epsilon(mu, delta)
+    thresholds = np.linspace(-4, 4, 801)
+    told, guessed = delta + math.exp(epsilon) * ndtr(-thresholds), ndtr(mu - thresholds)
+    assert (guessed <= told + 1e-12).all()
+    assert ndtr(-(epsilon - mu**2 / 2) / mu) > 5 * delta
+    promise = RecordGuarantee(
+        epsilon=epsilon, delta=delta, account="exact", mode="certified", is_secure=True, bounds_are_public=True
+    )
+    text = " ".join(block.text for block in promise_blocks(promise))
+    assert "no better than somebody who is told it outright with a chance of one in 1,000,000, and with odds" in text
+    assert "but for" not in text

@@ -128,4 +128,32 @@ def test_categories_and_empty_cells_are_warned_of_by_their_own_budget() -> None:
     assert warned(ColumnMechanism(schema, MechanismSettings(category_epsilon=2.3))) == ""
     both = warned(ColumnMechanism(schema, MechanismSettings(category_epsilon=2.31)))
     assert "two categories of town" in both
-    assert "whether town is empty" in both
+    assert "the published bit that says whether town is empty" in both
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"epsilon": 0.008}, {"epsilon": 0.05, "mechanism": "adj", "theta": 10}, {"epsilon": 0.008, "law": "exponential"}],
+)
+def test_the_odds_that_a_cell_is_empty_hold_for_all_that_is_published_of_it(settings: dict[str, Any]) -> None:
+    """By the exact table: the bit alone keeps to its own odds, and a value beside it is beyond them."""
+    schema = ColumnSchema(name="income", lower=0, upper=99, missing=Missing.CATEGORY)
+    one = ColumnMechanism(schema, MechanismSettings(domain_size=100, category_epsilon=2.3, **settings))
+    assert one.missingness is not None
+    bits, values = one.missingness.log_probabilities(), one.value.log_probabilities()
+    empty = encode(pd.Series([np.nan]), schema, domain=one.settings.domain).codes[0] - 1
+    of_bit = math.exp(abs(bits[0, 1] - bits[1, 1]))
+    of_both = math.exp(np.abs(bits[0, 0] + values - bits[1, 0] - values[empty]).max())
+    found = re.findall(r"tells? it with odds at most ([\d,.]+) to 1", column_sentence(one))
+    said_of_bit, said_of_both = (float(each.replace(",", "")) for each in found)
+    assert of_bit <= said_of_bit + 1e-9 < of_bit + 0.02
+    assert of_both <= said_of_both + 1e-9
+    assert of_both > said_of_bit
+
+
+def test_an_empty_cell_and_a_value_of_another_published_cell_are_told_apart_for_certain() -> None:
+    schema = ColumnSchema(name="income", lower=0, upper=99, missing=Missing.CATEGORY)
+    one = ColumnMechanism(
+        schema, MechanismSettings(domain_size=100, mechanism="local", epsilon=0.1, category_epsilon=1.0)
+    )
+    assert "both together can tell it for certain" in column_sentence(one)

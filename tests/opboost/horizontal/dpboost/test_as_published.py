@@ -10,7 +10,25 @@ import pytest
 
 from opboost.errors import ParameterError
 from opboost.horizontal.dpboost.as_published import by_fixed_sizes, printed_sensitivity, replacement_epsilon
+from opboost.horizontal.dpboost.training import DPBoostSettings, _value_steps
+from opboost.horizontal.noise.noisy_holder import laplace_noise
 from opboost.rng import seeded
+
+
+def published(max_depth: int, max_grad: float = 1.0) -> DPBoostSettings:
+    return DPBoostSettings(
+        n_trees=1,
+        trees_per_ensemble=1,
+        max_depth=max_depth,
+        scheme="seq",
+        learning_rate=0.3,
+        reg_lambda=1.0,
+        max_grad=max_grad,
+        leaf="value",
+        noise_lambda=0.0,
+        filters_gradients=False,
+        clips_leaves=False,
+    )
 
 
 @pytest.mark.parametrize("n_records", [7, 100])
@@ -39,7 +57,23 @@ def test_the_slides_sensitivity_is_the_smaller_one_and_another_does_not_exist() 
 
 @pytest.mark.parametrize("max_grad", [0.5, 1.0])
 def test_the_real_epsilon_grows_as_the_claimed_sensitivity_shrinks(max_grad: float) -> None:
-    right = replacement_epsilon(1.0, 2 * max_grad**2, max_grad=max_grad)
+    settings = published(max_depth=2, max_grad=max_grad)
+    right = replacement_epsilon(1.0, 2 * max_grad**2, settings)
     assert right == pytest.approx(2.0)
     slides = printed_sensitivity("slides", reg_lambda=0.1, max_grad=max_grad)
-    assert replacement_epsilon(1.0, slides, max_grad=max_grad) > right
+    assert replacement_epsilon(1.0, slides, settings) > right
+
+
+@pytest.mark.parametrize(("max_depth", "is_kept"), [(0, True), (2, False)])
+def test_a_tree_without_splits_loses_twice_what_is_claimed_however_the_gain_is_taken(max_depth: int, is_kept: bool):
+    """One record whose gradient turns around moves the only leaf by twice its sensitivity, and all noise is on it.
+
+    The promise of a tree whose splits take half, at the authors' later constant, would be too small.
+    """
+    of_leaf = published(max_depth=0)
+    steps = _value_steps(of_leaf, 0)
+    noise = laplace_noise(steps, of_leaf.leaf_epsilon(1.0), 1.0)
+    assert noise is not None
+    real = 2 * (steps - 1) / noise.scale
+    promised = replacement_epsilon(1.0, printed_sensitivity("3", reg_lambda=1.0, max_grad=1.0), published(max_depth))
+    assert (real <= promised) is is_kept

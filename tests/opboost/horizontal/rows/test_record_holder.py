@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.errors import AccountError, DataError
+from opboost.arrays import Values
+from opboost.errors import AccountError, DataError, ParameterError
 from opboost.horizontal.noise.leaf_sensitivity import joint_norm
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
+from opboost.horizontal.rows import record_holder
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import (
     Clipping,
@@ -228,3 +230,28 @@ def test_laplace_noise_costs_no_more_than_it_was_asked_for(bound, epsilon):
     assert spent <= epsilon
     assert spent == pytest.approx(epsilon, rel=1e-9)
     assert laplace_noise(bound, math.inf, scale) is None
+
+
+@pytest.mark.parametrize("name", ["max_grad", "max_hess", "ratio"])
+@pytest.mark.parametrize("bound", [5e-324, 2.2e-162, 1e-61, 1e61, 1e153, 1e300])
+def test_bounds_whose_squares_doubles_do_not_hold_are_refused(name, bound):
+    with pytest.raises(ParameterError, match=f"{name} must lie between 1e-60 and 1e\\+60; .* Nothing was released"):
+        Clipping(**{"max_grad": 1.0, "max_hess": 1.0, name: bound})
+
+
+@pytest.mark.parametrize("bound", [1e-60, 1.0, 1e60])
+def test_a_record_is_charged_for_what_it_contributes_however_small_or_large_bounds_are(bound):
+    norms = _share_of_the_largest(Clipping(max_grad=bound, max_hess=bound))
+    np.testing.assert_allclose(norms, 0.68**2, rtol=1e-6)
+
+
+def test_below_these_bounds_two_thirds_of_a_contribution_would_be_free(monkeypatch):
+    monkeypatch.setattr(record_holder, "_LEAST_BOUND", 0.0)
+    assert (_share_of_the_largest(Clipping(max_grad=2.2e-162, max_hess=1e-161)) == 0).all()
+
+
+def _share_of_the_largest(clipping: Clipping) -> Values:
+    """What the filter charges for a gradient of 68 % of the bound, as a share of what it charges for the bound."""
+    grad, hess = clipping.encode(np.array([0.68, 1.0]) * clipping.max_grad, np.zeros(2))
+    norms = clipping.norms_squared(grad, hess)
+    return norms[:1] / norms[1:]
