@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parties.horizontal.worker_connections import Connection, Connections
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.horizontal import Confirmed, Masked, Shares, Survivors, Unmask
 from protocols.messages.message import Message
-from protocols.secure_aggregation.epochs import Epoch
+from protocols.secure_aggregation.epochs import Epoch, check_enough
 from protocols.secure_aggregation.sum import SumRound
 
 Answer = TypeVar("Answer", Masked, Confirmed, Shares)
@@ -60,6 +61,31 @@ class SumSteps:
 
         self._take(Masked, self._connections.answers(asked, self._patience_s, came), take)
 
+    def opened(self, before: Collection[str], note_survivors: Callable[[list[str]], None]) -> NDArray[np.int64] | None:
+        """Unmask the sum of the vectors that came; None if too few workers remained, or others than before.
+
+        Parameters
+        ----------
+        before : collection of str
+            Over whom the sum may have been opened before; empty for nobody.
+        note_survivors : callable
+            Called with the names of those over whom it is opened, before anybody is asked to.
+
+        Raises
+        ------
+        SumRefused
+            If too few shares are right. Nothing was learnt then.
+        """
+        survivors = [self._of.epoch.names[place] for place in np.flatnonzero(self._of.survivors)]
+        if before and set(survivors) != set(before):
+            return None
+        with suppress(TooFewWorkers):
+            confirmed = self.collect_confirmations()
+            check_enough(self._of.epoch, len(confirmed), "confirmed who took part")
+            note_survivors(survivors)
+            return self.unmasked(confirmed)
+        return None
+
     def collect_confirmations(self) -> list[str]:
         """Collect confirmations of who took part, from everybody, since some may be wrong; returns who confirmed."""
         told, epoch = self._of.close(), self._of.epoch
@@ -88,19 +114,29 @@ class SumSteps:
             return self._of.result()
         except SumRefused:
             if not self._of.has_enough_shares:
+                self._lose_silent(asked)
                 raise
         self._collect_shares(asked, n=len(asked))
         return self._of.result()
 
+    def _lose_silent(self, asked: Sequence[str]) -> None:
+        """Go on without those that sent no shares until they are heard again."""
+        for name in sorted(self._connections.still_in(asked) - self._answered()):
+            self._connections.lose_late(name, self._patience_s)
+
     def _collect_shares(self, asked: Sequence[str], *, n: int) -> None:
         def is_enough() -> bool:
-            answered = {self._of.epoch.names[place] for place in self._of.answered}
+            answered = self._answered()
             return len(answered) >= n or answered >= self._connections.still_in(asked)
 
         def take(place: int, message: Shares) -> None:
             self._of.add_shares(place, message.rows, message.confirmed)
 
         self._take(Shares, self._connections.listen(asked, self._patience_s, until=is_enough), take)
+
+    def _answered(self) -> set[str]:
+        """Who sent its shares."""
+        return {self._of.epoch.names[place] for place in self._of.answered}
 
     def _take(
         self, kind: type[Answer], found: Iterable[tuple[Connection, Message]], take: Callable[[int, Answer], None]

@@ -122,7 +122,7 @@ class Connections:
         """Messages of these workers, until all that still take part are in `came`; the others then no longer do."""
         yield from self.listen(names, seconds, until=lambda: came >= self.still_in(names))
         for name in sorted(self.still_in(names) - came):
-            self.lose(self.all[name], f"{name} did not answer within {seconds:g} s", is_gone=False)
+            self.lose_late(name, seconds)
 
     def receive(self, worker: Connection) -> Message | None:
         """The next message of a worker; None if it is gone."""
@@ -170,6 +170,10 @@ class Connections:
         if is_gone:
             worker.key, worker.returns = b"", False
             worker.channel.begin_again()
+
+    def lose_late(self, name: str, seconds: float) -> None:
+        """Drop a worker that did not answer within so many seconds, until it is heard again."""
+        self.lose(self.all[name], f"{name} did not answer within {seconds:g} s", is_gone=False)
 
     def expel(self, worker: Connection, why: str) -> None:
         """Expel a worker that does not keep to the protocol, for good."""

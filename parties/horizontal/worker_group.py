@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +132,7 @@ class WorkerGroup:
         Raises
         ------
         SumRefused
-            If too few workers were there, or left during the round. Nothing was learnt then.
+            If too few workers are there, or their shares do not fit. Nothing was learnt then.
         RunFolderError
             If the journal is of other questions.
         """
@@ -145,7 +146,7 @@ class WorkerGroup:
         return total
 
     def _try_round(self, length: int) -> NDArray[np.int64] | None:
-        """One round of secure aggregation; None if it begins anew, since a worker was started again."""
+        """One round of secure aggregation; None if it begins anew: a worker was started again, or too few remained."""
         self._complete()
         epoch, number = self._epoch, self._round
         assert epoch is not None
@@ -171,11 +172,11 @@ class WorkerGroup:
         steps.collect_vectors(asked)
         if set(asked) & set(self._connections.awaited()):
             return None
-        confirmed = steps.collect_confirmations()
-        self.journal.note_survivors(self._n_sums, [epoch.names[place] for place in np.flatnonzero(of.survivors)])
-        total = steps.unmasked(confirmed)
-        self.journal.note_sum(self._n_sums, total)
-        self._faults.judge(of)
+        before, note = self.journal.survivors(self._n_sums), partial(self.journal.note_survivors, self._n_sums)
+        total = steps.opened(before, note)
+        if total is not None:
+            self.journal.note_sum(self._n_sums, total)
+            self._faults.judge(of)
         return total
 
     def finish(self) -> list[str]:
@@ -239,8 +240,7 @@ class WorkerGroup:
             worker.parcel = None
             self._connections.send(worker, Members(epoch=number, names=epoch.names, keys=keys, round=self._round))
         came: set[str] = set()
-        names = list(epoch.names)
-        for worker, message in self._connections.answers(names, self.patience_s, came):
+        for worker, message in self._connections.answers(epoch.names, self.patience_s, came):
             if isinstance(message, ParcelFor) and (message.epoch, message.round) == (number, self._round):
                 came.add(worker.name)
                 self._keep_parcel(worker, message, epoch, message.round)

@@ -26,8 +26,11 @@ from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.journal import FOLDER
 from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.reconnection import with_restarts
+from protocols.errors import PeerRestarted, ProtocolError
+from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel
 
 _RESUMING = "Start the same run again: it goes on where it stopped"
@@ -110,7 +113,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 def save(trees: list[Tree]) -> None:
                     save_shared_model(folder, SharedModel(ensemble=recipe.model(trees), guarantee=promise))
 
-                if not folder.has_model:
+                had_model = folder.has_model
+                if not had_model:
                     job = WorkerJob(
                         party=run.party,
                         run_id=run.run_id,
@@ -129,11 +133,23 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                     )
                     run_worker(job, channels[0], progress=log.progress)
                 checkpoint.conclude()
+                if had_model:
+                    _say_done(channels[0], log)
                 note_own_fit(folder, rows.own_fit(load_model(folder.path / "model.json")))
                 return rows.n_rows
 
         life.finish(log, channels, n_rows=with_restarts(channels, work, log))
     return life.report()
+
+
+def _say_done(channel: Channel, log: RunLog) -> None:
+    """Tell the coordinator that the model is here, which an earlier process may not have told; it may be gone."""
+    try:
+        channel.send(Done())
+    except PeerRestarted:
+        raise
+    except ProtocolError as error:
+        log.step("unconfirmed", f"the model is saved, but {channel.peer} was not told that it is: {error}")
 
 
 def _keys_of(run: WorkerRun) -> dict[str, bytes]:

@@ -16,7 +16,7 @@ from opboost.rng import BitSource, seeded
 from opboost.trees.holder import SummedHolders
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
-from protocols.errors import PeerAborted, PeerLost, SumRefused, UnexpectedMessage
+from protocols.errors import PeerAborted, PeerLost, SumRefused, TooFewWorkers, UnexpectedMessage
 from protocols.messages.horizontal import Masked
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
@@ -185,6 +185,43 @@ def test_a_slow_worker_is_left_out_of_a_round_its_late_vector_is_dropped_and_it_
     assert events == ["dropped out", "returned"]
     assert "w2 did not answer within 0.4 s" in run.events[0][1]
     assert len(found["w2"]) == len(found["hub"].ensemble.trees) == 30
+
+
+@pytest.mark.parametrize("kind", ["masked", "confirmed", "shares"])
+def test_a_round_that_too_few_slow_workers_are_left_in_begins_anew_when_they_are_back(memory: Run, kind: str) -> None:
+    of = recipe()
+    memory.start_hub(of, patience_s=0.4)
+
+    def be_late(message: Message) -> Message:
+        memory.group.wait_s = 30.0
+        time.sleep(1.0)
+        return message
+
+    memory.start_worker(job(of, 0))
+    for place in (1, 2):
+        memory.start_worker(job(of, place), through=meddling(kind, be_late))
+    found = memory.join()
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    assert {"dropped out", "returned"} == {event for event, _ in memory.events}
+
+
+@pytest.mark.parametrize("is_heard_again", [False, True])
+def test_a_worker_that_never_sends_shares_in_time_ends_a_run_that_needs_it(memory: Run, is_heard_again: bool) -> None:
+    of = recipe()
+    memory.start_hub(of, patience_s=0.2, threshold=3)
+
+    def be_late(message: Message) -> Message | None:
+        memory.group.wait_s = 3.0
+        time.sleep(0.5)
+        return message if is_heard_again else None
+
+    for place in range(3):
+        through = (lambda channel: Always(channel, "shares", be_late)) if place == 2 else (lambda channel: channel)
+        memory.start_worker(job(of, place, threshold=3), through=through)
+    found = memory.join()
+    assert isinstance(found["hub"], TooFewWorkers)
+    assert "2 of 3 workers are there where every sum needs 3" in str(found["hub"])
+    assert ("it came back 8 times more than there were sums" in str(found["w2"])) == is_heard_again
 
 
 def test_a_worker_that_was_killed_comes_back_as_a_new_process_and_answers_for_no_tree_twice(curve: Run) -> None:

@@ -33,7 +33,8 @@ class Round:
     """A round that takes vectors of w0 and w1, and refuses those of w2."""
 
     number = 7
-    epoch = SimpleNamespace(number=1, names=NAMES, threshold=2)
+    survivors = np.array([True, False, True])
+    epoch = SimpleNamespace(number=1, names=NAMES, threshold=2, n_workers=3)
 
     def __init__(self) -> None:
         self.added: list[int] = []
@@ -46,7 +47,7 @@ class Round:
     add_confirmations = add
 
     def close(self) -> np.ndarray:
-        return np.array([True, False, True])
+        return self.survivors
 
 
 class Connections:
@@ -100,3 +101,18 @@ def test_survivors_alone_are_asked_to_confirm_and_who_did_is_returned(said: list
     made, _, connections, _, _ = steps([(name, confirmed) for name in said])
     assert made.collect_confirmations() == said
     assert [name for name, _ in connections.sent] == ["w0", "w2"]
+
+
+def test_a_sum_that_too_few_confirm_is_opened_over_nobody_and_begins_anew() -> None:
+    confirmed = Confirmed(epoch=1, round=7, rows=np.zeros((3, CONFIRMATION_BYTES), np.uint8))
+    made, _, connections, _, _ = steps([("w0", confirmed)])
+    noted: list[list[str]] = []
+    assert made.opened([], noted.append) is None
+    assert (noted, {message.kind for _, message in connections.sent}) == ([], {"survivors"})
+
+
+def test_a_sum_that_may_have_been_opened_is_not_opened_over_others() -> None:
+    made, _, connections, _, _ = steps([])
+    noted: list[list[str]] = []
+    assert made.opened(["w0", "w1", "w2"], noted.append) is None
+    assert (noted, connections.sent) == ([], [])

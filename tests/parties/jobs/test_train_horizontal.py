@@ -7,6 +7,7 @@ import math
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 from opboost.trees.holder import SummedHolders
 from opboost.trees.losses import Softmax
 from opboost.trees.model_file import load_model
+from opboost.trees.tree import Tree
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
@@ -23,12 +25,15 @@ from parties.doctor.check_result import Checklist
 from parties.doctor.run_files import check_folder
 from parties.errors import ConfigError
 from parties.horizontal.answered_questions import Answered
+from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_checkpoint import WorkerCheckpoint
+from parties.jobs import train_horizontal
 from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, PeerLost
+from protocols.transport.channel import Channel
 from tests.support.clinics import NAMES, Clinics
 from tests.support.processes import finish
 
@@ -178,6 +183,43 @@ def test_a_coordinator_and_a_worker_that_are_killed_go_on_with_one_model_and_one
         run = read_run(clinics.write(name), WorkerRun)
         with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
             assert len(ledger.charges()) == 1
+
+
+def test_a_worker_that_has_the_model_and_was_killed_before_it_said_so_says_so_when_it_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.runs["hub"].update(patience=2, wait=10)
+
+    def killed_at_the_end(job: WorkerJob, channel: Channel, **options: Any) -> list[Tree]:
+        def save(trees: list[Tree]) -> None:
+            job.save(trees)
+            raise KeyboardInterrupt
+
+        return run_worker(replace(job, save=save) if job.party == "w0" else job, channel, **options)
+
+    monkeypatch.setattr(train_horizontal, "run_worker", killed_at_the_end)
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    ends = {name: end.get(timeout=60) for name, end in found.items()}
+    assert isinstance(ends["w0"], KeyboardInterrupt)
+    assert clinics.read("hub", "meta.json")["unconfirmed"] == ["w0"]
+    again = {name: clinics.in_thread(name) for name in ("hub", "w0")}
+    assert all(isinstance(end.get(timeout=60), RunFolder) for end in again.values())
+    assert clinics.read("hub", "meta.json")["unconfirmed"] == []
+    assert not (clinics.folder("hub") / "journal").exists()
+
+
+def test_a_worker_that_has_the_model_finishes_without_a_coordinator_that_is_gone(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    clinics.runs["w0"]["wait"] = 0.5
+    folder = RunFolder(clinics.folder("w0"))
+    folder.write_json("meta.json", {**folder.read_json("meta.json"), "finished": None})
+    assert isinstance(clinics.in_thread("w0").get(timeout=60), RunFolder)
+    assert (
+        "the model is saved, but hub was not told that it is: hub could not be reached"
+        in (clinics.folder("w0") / "log.txt").read_text()
+    )
 
 
 def wait_for_trees(clinics: Clinics, n_trees: int, seconds: float = 100) -> None:
