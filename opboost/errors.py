@@ -23,8 +23,8 @@ from itertools import chain
 from numbers import Integral, Real
 from typing import TypeGuard
 
-# Words that are compared in search of one that was meant: a peer may send millions, and the time that a pair takes grows
-# faster than its length.
+# Words that are compared in search of one that was meant. A peer may send millions, and a pair's time grows faster than
+# its length.
 MOST_PAIRS, LONGEST_WORD = 20_000, 100
 
 
