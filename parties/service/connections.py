@@ -74,8 +74,9 @@ class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
     caller : CallerConnection
     context : SSLContext
     begun : dict of EncryptedConnection to Transport
-        Connections to the server, the oldest first; of `most` handshakes that are not over, and of none beyond these.
+        All connections to the server, the oldest first.
     most : int
+        Beyond so many the oldest are forgotten, and shut where their handshake is not over.
     """
 
     def __init__(self, loop: Any, caller: Any, context: Any, begun: dict[Self, Transport], most: int) -> None:
