@@ -23,6 +23,10 @@ from itertools import chain
 from numbers import Integral, Real
 from typing import TypeGuard
 
+# Words that are compared in search of one that was meant. A peer may send millions, and a pair's time grows faster than
+# its length.
+MOST_PAIRS, LONGEST_WORD = 20_000, 100
+
 
 class OpBoostError(Exception):
     """Base class of all exceptions of this package."""
@@ -58,12 +62,17 @@ def shown(value: object) -> str:
 
 
 def nearest(found: str | Iterable[str], known: Iterable[str]) -> str:
-    """The names that unknown ones were probably meant to be, to end a sentence with; nothing if none is near."""
+    """The names that unknown ones were probably meant to be, to end a sentence with.
+
+    Nothing if none is near, or there are more than `MOST_PAIRS` to compare; words over `LONGEST_WORD` are left out.
+    """
     # Loaded when an error is told.
     from difflib import get_close_matches
 
-    by_word = {name.casefold(): str(name) for name in known}
-    words = [found] if isinstance(found, str) else found
+    by_word = {name.casefold(): str(name) for name in known if len(name) <= LONGEST_WORD}
+    words = [word for word in ([found] if isinstance(found, str) else found) if len(word) <= LONGEST_WORD]
+    if len(words) * len(by_word) > MOST_PAIRS:
+        return ""
     near = (get_close_matches(word.casefold(), by_word, n=2, cutoff=0.65) for word in words)
     close = [repr(by_word[word]) for word in dict.fromkeys(chain.from_iterable(near))]
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -42,7 +42,10 @@ class _DistinctKeys(Request):
     """A request whose JSON has no key twice: of two values for a column, one would be scored without a word."""
 
     async def json(self) -> Any:
-        return json.loads(await self.body(), object_pairs_hook=_distinct)
+        try:
+            return json.loads(await self.body(), object_pairs_hook=_distinct)
+        except (ValueError, RecursionError):
+            raise HTTPException(400, "the body is no JSON. Nothing was asked") from None
 
 
 class _Route(APIRoute):
@@ -125,8 +128,6 @@ def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         found = error.errors()[0]
-        if found["type"] == "json_invalid":
-            return _refusal(400, "the body is no JSON. Nothing was asked")
         place = ".".join(str(part) for part in found["loc"] if part != "body" and len(str(part)) <= 40)
         return _refusal(422, f"{place or 'the body'}: {found['msg']}. Nothing was asked")
 

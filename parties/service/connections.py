@@ -1,17 +1,21 @@
 """Connections of callers: how many there may be over which no token was proved, and how long a request's head may be.
 
 The server's own bound on connections counts everybody's, so that strangers could keep callers out; it keeps a head of
-any length, waits a minute for a TLS handshake, and speaks WebSockets past the check of tokens where it finds a library.
+any length, holds any number of connections for a minute until their TLS handshake is over, and speaks WebSockets past
+the check of tokens where it finds a library.
 """
 
 from __future__ import annotations
 
 import time
-from asyncio import BaseTransport
-from typing import Any, cast
+from asyncio import BaseTransport, Transport
+from typing import Any, Self, cast
 
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]
+
+from protocols.transport.descriptors import raise_limit
 
 # Connections over which no token came; beyond that the oldest are shut.
 MAX_UNPROVEN = 200
@@ -19,13 +23,15 @@ MAX_UNPROVEN = 200
 # Bytes of a request before its body, beyond the piece in which they end.
 MAX_HEAD_BYTES = 65_536
 
-# Seconds that a TLS handshake may take. Before it is over, a connection does not count as one.
-HANDSHAKE_S = 5.0
+# Seconds that a TLS handshake may take, and connections of which it is not over; beyond that the oldest are shut. Each
+# of them takes fifty kilobytes, and a caller's has its time also where thousands come in a second.
+HANDSHAKE_S, MAX_HANDSHAKES = 5.0, 1000
 
 
 class CallerConnection(HttpToolsProtocol):
     """A connection; whoever finds a caller's token in a request calls the `prove` of its scope's state."""
 
+    is_made = False
     _is_proven = False
     _in_head = True
     _head_bytes = 0
@@ -33,6 +39,7 @@ class CallerConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
+        self.is_made = True
         self._began = time.monotonic()
         others = [one for one in cast("set[CallerConnection]", self.connections) if not one._is_proven]
         for one in sorted(others, key=lambda one: one._began)[:-MAX_UNPROVEN]:
@@ -58,13 +65,51 @@ class CallerConnection(HttpToolsProtocol):
         self._is_proven = True
 
 
-class EventLoop(uvloop.Loop):
-    """uvloop's event loop, whose servers wait for a TLS handshake no longer than `HANDSHAKE_S`."""
+class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
+    """TLS under a caller's connection, which the server meets when the handshake is over.
 
-    async def create_server(self, *place: Any, **settings: Any) -> Any:
-        if settings.get("ssl") is not None:
-            settings["ssl_handshake_timeout"] = HANDSHAKE_S
-        return await super().create_server(*place, **settings)
+    Parameters
+    ----------
+    loop : EventLoop
+    caller : CallerConnection
+    context : SSLContext
+    begun : dict of EncryptedConnection to Transport
+        All connections to the server, the oldest first.
+    most : int
+        Beyond so many the oldest are forgotten, and shut where their handshake is not over.
+    """
+
+    def __init__(self, loop: Any, caller: Any, context: Any, begun: dict[Self, Transport], most: int) -> None:
+        super().__init__(loop, caller, context, None, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
+        self._caller, self._begun, self._most = caller, begun, most
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        self._begun[self] = cast("Transport", transport)
+        while len(self._begun) > self._most:
+            oldest = next(iter(self._begun))
+            below = self._begun.pop(oldest)
+            if not oldest._caller.is_made:
+                below.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._begun.pop(self, None)
+        super().connection_lost(error)
+
+
+class EventLoop(uvloop.Loop):
+    """uvloop's event loop, whose servers bound how many TLS handshakes there are and how long they take."""
+
+    async def create_server(self, protocol_factory: Any, *place: Any, ssl: Any = None, **settings: Any) -> Any:
+        make = protocol_factory
+        if ssl is not None:
+            begun: dict[EncryptedConnection, Transport] = {}
+            most = min(MAX_HANDSHAKES, raise_limit() // 4)
+
+            def make() -> EncryptedConnection:
+                return EncryptedConnection(self, protocol_factory(), ssl, begun, most)
+
+        return await super().create_server(make, *place, **settings)
 
 
 # The part of `uvicorn.Config` that bounds strangers.

@@ -25,6 +25,9 @@ _GUARANTEE, _COLUMN = TypeAdapter(Guarantee), TypeAdapter(ColumnGuarantee)
 MAX_TEXT = 2000
 MAX_ENTRIES = 100
 
+# Thresholds lie among codes, which are whole numbers that doubles tell apart.
+MAX_THRESHOLD = 2.0**53
+
 # What reading a document of the wrong structure can raise.
 _MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
 
@@ -82,7 +85,7 @@ def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.in
     try:
         mechanisms = tuple(_mechanisms(document["columns"], most_cells))
         tests = document["tests"]
-        thresholds = [math.inf if test["threshold"] is None else _finite(test["threshold"]) for test in tests]
+        thresholds = [math.inf if test["threshold"] is None else _threshold(test["threshold"]) for test in tests]
         sources = tuple((str(test["source"]), test["category"]) for test in tests)
         known = {mechanism.schema.name: len(mechanism.schema.categories) for mechanism in mechanisms}
         for source, category in sources:
@@ -139,9 +142,9 @@ def _is_short_column(column: object) -> bool:
     return isinstance(column, Mapping) and _is_short(column) and _is_short(column.get("parameters", {}))
 
 
-def _finite(value: Any) -> float:
+def _threshold(value: Any) -> float:
     number = float(value)
-    if not math.isfinite(number):
+    if not abs(number) <= MAX_THRESHOLD:
         raise ValueError
     return number
 

@@ -7,8 +7,10 @@ grids together would tell more of a value than either. A run whose column lacks 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import nullcontext
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +28,8 @@ from parties.ledger.ledger_lines import GridKey, digest_of, grid_fields
 from parties.ledger.pricing import unpriced
 from parties.vertical.release_offer import OfferedRanks
 from parties.vertical.resolution_limit import ResolvedTests
+from protocols.errors import UnexpectedMessage
+from protocols.messages.vertical import Offer
 
 
 def agree_grid(
@@ -75,6 +79,25 @@ def agree_grid(
             found.append(within(column.table, np.array(kept, np.float64)))
     thresholds: list[Values] = [own for _, own in found]
     return [cuts.tolist() for cuts, _ in found], cell_tests(columns, thresholds)
+
+
+def check_router(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool) -> None:
+    """Refuse what a peer shares to answer with if its answers were not those that the model reads.
+
+    Raises
+    ------
+    UnexpectedMessage
+        If it answers with cells where tests were asked for, with tests in place of cells, or with other cells than
+        those of the offer.
+    """
+    due = [len(one.cuts) + 1 for one in offer.columns if one.cuts is not None]
+    runs = [len(list(run)) for _, run in groupby(tests.sources)]
+    is_of_offer = runs == list(Counter(tests.sources).values()) == due
+    if tests.by_cells is not by_cells or (by_cells and not is_of_offer):
+        raise UnexpectedMessage(
+            f"{peer} sent thresholds that cannot be used: they do not answer with "
+            f"{'the cells that were offered' if by_cells else 'one bit for each test'}. Nothing more was asked"
+        )
 
 
 def _key(column: OfferedRanks, mechanism: ColumnMechanism, n_cells: int, *, is_noised: bool) -> GridKey:

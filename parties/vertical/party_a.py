@@ -24,6 +24,7 @@ from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
 from parties.storage.serialization import router_from_dict
+from parties.vertical.agreed_grid import check_router
 from parties.vertical.held_out_score import HeldOutCells, ask_cells, score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
 from parties.vertical.training_job import ActiveJob
@@ -213,7 +214,8 @@ def _have_resolved(
             n_tests = sum(len(cuts) + 1 for one in receipt.offer.columns if (cuts := one.cuts) is not None)
             n_tests += len(tests[channel.peer].ranks)
             _check_counts(channel.peer, document, n_offered=len(receipt.columns), n_tests=n_tests)
-            routers[channel.peer] = _shared_router(channel.peer, document)
+            router = routers[channel.peer] = _shared_router(channel.peer, document)
+            check_router(router.tests, receipt.offer, channel.peer, by_cells=job.by_cells)
     return routers
 
 

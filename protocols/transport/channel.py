@@ -85,10 +85,13 @@ class Traffic:
         self.sent_bytes += size_bytes(frames)
         self.on_send(message.kind, frames)
 
-    def decode_received(self, frames: Sequence[Frame]) -> Message:
-        """Count and decode an incoming message."""
+    def decode_received(self, frames: Sequence[Frame], peer: str) -> Message:
+        """Count and decode a peer's message; the error of one that is none names the peer, so no other reads it."""
         self.received_bytes += size_bytes(frames)
-        message = decode(frames)
+        try:
+            message = decode(frames)
+        except DecodeError as error:
+            raise type(error)(f"{peer} sent a message that cannot be read: {error}") from None
         self.on_receive(message.kind, frames)
         return message
 

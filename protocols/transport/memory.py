@@ -57,7 +57,7 @@ class MemoryChannel:
                 raise PeerLost(f"{self.peer} closed the channel")
             frames = pipe.queue.popleft()
             pipe.changed.notify_all()
-        return self.traffic.decode_received(frames)
+        return self.traffic.decode_received(frames, self.peer)
 
     def is_ready(self) -> bool:
         with self._incoming.changed:

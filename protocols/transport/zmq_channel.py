@@ -86,7 +86,7 @@ class ConnectedChannel:
             self.check()
             if not self._attempt.socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
                 self._tell()
-        return self.traffic.decode_received(self._inbox.popleft())
+        return self.traffic.decode_received(self._inbox.popleft(), self.peer)
 
     def is_ready(self) -> bool:
         self._follow_events()

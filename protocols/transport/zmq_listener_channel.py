@@ -37,7 +37,7 @@ class ListenerChannel:
         self.traffic.count_sent(message, frames)
 
     def receive(self) -> Message:
-        return self.traffic.decode_received(self._listener.receive(self.peer, self._deadline))
+        return self.traffic.decode_received(self._listener.receive(self.peer, self._deadline), self.peer)
 
     def is_ready(self) -> bool:
         return self._listener.is_ready(self.peer)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import time
 
 import numpy as np
 import pytest
 
 from opboost import errors
-from opboost.errors import OpBoostError, is_integer, shown
+from opboost.errors import MOST_PAIRS, OpBoostError, is_integer, nearest, shown
 
 
 def test_every_exception_has_the_root() -> None:
@@ -31,3 +32,19 @@ def test_a_value_is_shown_in_short_and_on_one_line() -> None:
     text = shown("k\n" * 5000)
     assert "\n" not in text
     assert len(text) < 500
+
+
+def test_the_name_that_was_meant_is_told() -> None:
+    assert nearest("max_dept", ["eta", "max_depth"]) == "; did you mean 'max_depth'?"
+    assert nearest(["x"], ["eta", "max_depth"]) == ""
+
+
+def test_what_was_meant_is_not_looked_for_among_more_than_a_peer_may_make_us_compare() -> None:
+    """Two words of 10,000 letters take a second, and a message has room for thousands."""
+    letters = [chr(0x4E00 + k % 300) for k in range(10_000)]
+    long = ["".join(letters[k:] + letters[:k]) for k in range(1, 200)]
+    began = time.process_time()
+    assert nearest("".join(letters), [*long, "max_depth"]) == ""
+    assert nearest("max_dept", [*long, "max_depth"]) == "; did you mean 'max_depth'?"
+    assert nearest("max_dept", ["max_depth", *map(str, range(MOST_PAIRS))]) == ""
+    assert time.process_time() - began < 2

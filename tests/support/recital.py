@@ -37,7 +37,7 @@ class Recital:
             raise PeerLost(f"{self.peer} closed the channel")
         item = self._script.pop(0)
         frames = encode(self._proved(item)) if isinstance(item, Message) else item
-        return self.traffic.decode_received([bytes(frame) for frame in frames])
+        return self.traffic.decode_received([bytes(frame) for frame in frames], self.peer)
 
     def _proved(self, item: Message) -> Message:
         """The message; in place of `PROVED`, the proof that the last greetings of both sides call for."""

@@ -109,3 +109,13 @@ def test_a_key_that_is_given_twice_is_refused() -> None:
             400,
             "an object of the body has a key twice. Nothing was asked",
         )
+
+
+@pytest.mark.parametrize(
+    "content", [b"zebra", b'{"records": [{"id": "\xe9"}]}', b"[" * 100_000, b'{"records": ' + b"9" * 5000 + b"}"]
+)
+def test_a_body_that_is_no_json_is_refused_in_one_sentence(content: bytes) -> None:
+    """No text, nested too deeply, or with a number that Python does not read."""
+    answer, told = ask(Models(), "POST", "/v1/scores", content=content, headers={"Content-Type": "application/json"})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "the body is no JSON. Nothing was asked")
+    assert told == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 import threading
 import time
@@ -167,6 +168,33 @@ def is_cut_off(folder: Path, wait_s: float, **settings: Any) -> bool:
         with suppress(TimeoutError):
             return stranger.recv(1) == b""
         return False
+
+
+def n_shut_of(strangers: int, folder: Path, **settings: Any) -> int:
+    """How many of so many strangers that say nothing are cut off while a caller is answered over TLS, twice."""
+    trust = certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    with running(folder, **files, **settings) as place, ExitStack() as stack:
+        url = "https://{}:{}".format(*place)
+        client = stack.enter_context(httpx.Client(base_url=url, headers=BEARER, timeout=5, verify=trust))
+        assert client.get("/v1/models").status_code == 200
+        silent = [stack.enter_context(socket.create_connection(place, 5)) for _ in range(strangers)]
+        time.sleep(0.2)
+        for one in (client, stack.enter_context(httpx.Client(base_url=url, headers=BEARER, timeout=5, verify=trust))):
+            assert one.get("/v1/models").status_code == 200
+        return len(select.select(silent, [], [], 0)[0])
+
+
+def test_of_many_tls_handshakes_that_are_not_over_the_oldest_are_shut_and_callers_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_HANDSHAKES", 10)
+    # Both callers' handshakes counted while they lasted.
+    assert n_shut_of(25, tmp_path, **SETTINGS) in (15, 16)
+
+
+def test_without_that_bound_all_of_them_stand(tmp_path: Path) -> None:
+    assert n_shut_of(25, tmp_path, http="httptools") == 0
 
 
 def test_a_tls_handshake_does_not_take_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.storage.serialization import router_to_dict
 from parties.vertical.agreed_grid import agree_grid
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, train
@@ -242,6 +243,54 @@ def test_a_bank_refuses_an_offer_without_a_grid_or_with_cuts_out_of_range(
     monkeypatch.setattr(party_b, "make_offer", broken)
     with pytest.raises(UnexpectedMessage, match=r"than `answers: cells` allows\. Nothing was asked"):
         train_by_cells(trial, "post")
+
+
+def _all_on_one_column(router: Any) -> Any:
+    first = router["tests"][0]["source"]
+    return {**router, "tests": [{**one, "source": first, "category": None} for one in router["tests"]]}
+
+
+def _with_one_test_apart(router: Any) -> Any:
+    return {**router, "tests": [*router["tests"][1:], router["tests"][0]]}
+
+
+def _by_tests(router: Any) -> Any:
+    return {**router, "by_cells": False}
+
+
+@pytest.mark.parametrize("changed", [_all_on_one_column, _with_one_test_apart, _by_tests])
+def test_a_bank_refuses_thresholds_of_other_cells_than_were_offered(
+    trial: Any, monkeypatch: pytest.MonkeyPatch, changed: Callable[[Any], Any]
+) -> None:
+    """It would read other bits than such a router answers with, or look behind the last one."""
+    from parties.vertical import party_b
+
+    monkeypatch.setattr(party_b, "make_offer", _changing(party_b.make_offer, changed))
+    with pytest.raises(UnexpectedMessage, match="do not answer with the cells that were offered"):
+        train_by_cells(trial, "shop", share_thresholds=True)
+
+
+def _changing(make_offer: Callable[..., Offer], changed: Callable[[Any], Any]) -> Callable[..., Offer]:
+    def broken(*arguments: Any, **changes: Any) -> Offer:
+        offer = make_offer(*arguments, **changes)
+        return offer.model_copy(update={"router": changed(offer.router)})
+
+    return broken
+
+
+def test_a_bank_that_asked_for_tests_refuses_thresholds_of_cells(trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from parties.vertical import party_b
+
+    def as_cells(router: Any) -> Any:
+        return {**router_to_dict(router), "by_cells": True}
+
+    monkeypatch.setattr(party_b, "router_to_dict", as_cells)
+    with pytest.raises(UnexpectedMessage, match="do not answer with one bit for each test"):
+        simulate(
+            lambda channels: train_jointly(trial.active(), channels),
+            {"shop": lambda channel: train(trial.passive("shop", share_thresholds=True), channel)},
+            name="bank",
+        )
 
 
 def test_a_shop_that_answers_by_cells_resolves_no_split_rank(trial: Any) -> None:

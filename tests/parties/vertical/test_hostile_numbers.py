@@ -288,8 +288,8 @@ def test_thresholds_over_cells_that_together_nobody_could_hold_are_refused_befor
     assert len(router_from_dict(router).mechanisms) == 2
 
 
-@pytest.mark.parametrize("threshold", ["inf", "-inf", -math.inf, math.inf, "nan", 1e309])
-def test_a_threshold_is_a_finite_number_or_none(threshold: object) -> None:
+@pytest.mark.parametrize("threshold", ["inf", "-inf", -math.inf, math.inf, "nan", 1e309, 1e300, -(2.0**63)])
+def test_a_threshold_is_a_number_among_codes_or_none(threshold: object) -> None:
     with pytest.raises(ConfigError):
         router_from_dict(changed(shared(1), ["tests", 0, "threshold"], threshold))
     assert router_from_dict(changed(shared(1), ["tests", 0, "threshold"], None)).tests.thresholds.tolist() == [math.inf]

@@ -171,6 +171,23 @@ def test_a_release_that_breaks_the_protocol_is_refused_and_its_sender_told(
     assert found["shop"] == str(found["bank"])
 
 
+def test_of_a_message_that_cannot_be_read_no_other_peer_hears_more_than_that_it_was_anothers(
+    together: Together, trial: Any
+) -> None:
+    def shop(channel: Channel) -> str:
+        with pytest.raises(PeerAborted) as heard:
+            party_b.train(trial.passive("shop"), channel)
+        return str(heard.value)
+
+    unreadable = SHOP.model_copy(update={"party": "post", "n_rows": -1})
+    found = together(
+        lambda channels: train_jointly(trial.active(), channels),
+        {"shop": shop, "post": lambda channel: recite(channel, unreadable, [])},
+    )
+    assert str(found["bank"]).startswith("post sent a message that cannot be read: a 'hello' message has wrong")
+    assert str(found["shop"]).endswith(": another party did not keep to the protocol")
+
+
 def test_the_release_that_is_broken_above_is_sound(together: Together, trial: Any) -> None:
     def resolve_nothing(channel: Channel) -> str:
         greet(channel, SHOP, password=IDS)
