@@ -28,6 +28,7 @@ from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
+from opboost.trees.tree import Ensemble
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -69,7 +70,8 @@ class SGBDTFitting(DividedRows):
         targets = self._known_targets(labels, *said)
         if not hasattr(self, "_trainings"):
             raise AccountError("a copied or loaded model has no accounts of its records any more; nothing was released")
-        self._grow(rows, targets, self.n_extra_estimators or self.n_estimators)
+        n_trees = self.n_extra_estimators or self.n_estimators
+        self._keep(self._task, _grown(self._task, self._trainings, rows, targets, n_trees))
         return self
 
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
@@ -81,7 +83,7 @@ class SGBDTFitting(DividedRows):
         if self.cells_share and self.mode == "certified":
             std = noise.cells_std * counts_sensitivity(len(task.names))
             task = replace(task, grid=placed_cells(task.grid, X, std=std, rng=bits.fork("cells")))
-        self._trainings = [
+        trainings = [
             SGBDT(
                 task.grid,
                 gradients=self._gradients(task.is_classification),
@@ -92,8 +94,10 @@ class SGBDTFitting(DividedRows):
             )
             for source in bits_of_models(bits, len(targets))
         ]
-        self._task = task
-        self._grow(X, targets, self.n_estimators + self.n_extra_estimators)
+        models = _grown(task, trainings, X, targets, self.n_estimators + self.n_extra_estimators)
+        # Not before: a fit that is broken off leaves model, accounts and guarantee of the one before.
+        self._task, self._trainings = task, trainings
+        self._keep(task, models)
         self.guarantee_ = self._guarantee(
             task,
             epsilon=noise.epsilon(self.delta),
@@ -103,15 +107,6 @@ class SGBDTFitting(DividedRows):
             delta=self.delta,
             neighbours=noise.neighbours,
         )
-
-    def _grow(self, X: Values, targets: Sequence[Values], n_trees: int) -> None:
-        task, models = self._task, []
-        for training, target in zip(self._trainings, targets, strict=True):
-            training.enrol(X, task.scaled(target))
-            training.grow(n_trees)
-            assert training.initial_score is not None
-            models.append(task.ensemble(training.trees, training.initial_score))
-        self._keep(task, models)
 
     def _shape(self, task: PublicTask) -> SGBDTSettings:
         for name in ("n_estimators", "n_extra_estimators", "max_depth", "columns_per_tree"):
@@ -182,3 +177,16 @@ class SGBDTFitting(DividedRows):
             return score_of_nothing
         start = score_of_classes if is_classification else score_of_numbers
         return functools.partial(start, noise=functools.partial(gaussian_noise, noise.initial_std))
+
+
+def _grown(
+    task: PublicTask, trainings: Sequence[SGBDT], X: Values, targets: Sequence[Values], n_trees: int
+) -> list[Ensemble]:
+    """The models of all classes after so many more trees on these and earlier records."""
+    models = []
+    for training, target in zip(trainings, targets, strict=True):
+        training.enrol(X, task.scaled(target))
+        training.grow(n_trees)
+        assert training.initial_score is not None
+        models.append(task.ensemble(training.trees, training.initial_score))
+    return models

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from opboost.errors import nearest, shown
-from opboost.schema import TableSchema
+from opboost.schema import ColumnSchema, Missing, TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES, PartyRun
 from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
@@ -141,7 +141,7 @@ def check_schema_of_run(run: PartyRun) -> None:
 
 
 def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:
-    """Refuse a schema that lacks one of a model's own columns, or numbers its categories otherwise than in training.
+    """Refuse a schema that lacks one of a model's own columns, or reads its cells otherwise than in training.
 
     Raises
     ------
@@ -153,6 +153,23 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
     check_numbers_of_categories(schema, folder, needed)
+    if (kept := _kept_schema(folder)) is None:
+        return
+    before = {column.name: column for column in kept.columns if column.name in needed}
+    for column in (column for column in schema.columns if column.name in before):
+        earlier, name = before[column.name], column.name
+        is_read_so = Missing.REFUSE in (column.missing, earlier.missing) or _of_empty(column) == _of_empty(earlier)
+        if not is_read_so or schema.format.of(name).unit_s != kept.format.of(name).unit_s:
+            key = "`unit`" if is_read_so else "`missing` or `fill`"
+            raise ConfigError(
+                f"column {name!r} has another {key} than in {folder / KEPT_SCHEMA}, by which the model was trained; "
+                "bring that back. Nothing was sent"
+            )
+
+
+def _of_empty(column: ColumnSchema) -> tuple[Missing, float | None]:
+    """What empty cells of a column are read as."""
+    return column.missing, None if column.fill is None else column.fill_value
 
 
 def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
@@ -162,23 +179,26 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
     ------
     ConfigError
     """
-    kept = folder / KEPT_SCHEMA
     now = {column.name: column for column in schema.columns if column.name in names}
-    before = [column for column in read_schema(kept)[0].columns if column.name in now] if kept.exists() else []
-    for column in before:
+    kept = _kept_schema(folder)
+    for column in (column for column in (kept.columns if kept else ()) if column.name in now):
         found = now[column.name]
         if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
             raise ConfigError(
                 f"column {column.name!r} has another kind, or other categories or another order of them, than in "
-                f"{kept}, by which the model was trained; bring these back. Nothing was sent"
+                f"{folder / KEPT_SCHEMA}, by which the model was trained; bring these back. Nothing was sent"
             )
 
 
 def kept_fills(folder: Path) -> dict[str, float]:
     """The numbers that empty cells of imputed columns were read as in training; none where no schema is kept."""
+    kept = _kept_schema(folder)
+    return {column.name: column.fill_value for column in (kept.columns if kept else ()) if column.fill is not None}
+
+
+def _kept_schema(folder: Path) -> TableSchema | None:
     kept = folder / KEPT_SCHEMA
-    columns = read_schema(kept)[0].columns if kept.exists() else ()
-    return {column.name: column.fill_value for column in columns if column.fill is not None}
+    return read_schema(kept)[0] if kept.exists() else None
 
 
 def _names(found: object, what: str) -> tuple[str, ...]:

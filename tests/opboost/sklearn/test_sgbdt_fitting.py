@@ -10,6 +10,7 @@ import pytest
 
 from opboost import SGBDTClassifier, SGBDTRegressor
 from opboost.errors import AccountError, DataError, ParameterError
+from opboost.horizontal.sgbdt.training import SGBDT
 from tests.support.ages import BOUNDS, frame
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -59,6 +60,27 @@ def test_a_copy_has_no_accounts_of_its_records_and_trains_no_further() -> None:
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     with pytest.raises(AccountError, match="nothing was released"):
         again.partial_fit(X, y)
+
+
+def test_a_second_fit_that_is_broken_off_leaves_everything_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or later records would train on with the second one's budget under the first one's guarantee."""
+    X, y = frame()
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "random_state": 0, "n_estimators": 2, "use_filter": True}
+    model = SGBDTRegressor(**settings, epsilon=1.0).fit(X, y)
+    kept = [getattr(model, name) for name in ("model_", "guarantee_", "_task", "_trainings")]
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model.set_params(epsilon=50.0)
+    with monkeypatch.context() as changed:
+        changed.setattr(SGBDT, "grow", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    assert [getattr(model, name) for name in ("model_", "guarantee_", "_task", "_trainings")] == kept
+    other = SGBDTRegressor(**settings, epsilon=1.0).fit(X, y)
+    more = X[:50] + 1, y[:50]
+    np.testing.assert_array_equal(model.partial_fit(*more).predict(X), other.partial_fit(*more).predict(X))
 
 
 def test_more_trees_than_were_paid_for_need_the_filter() -> None:

@@ -243,6 +243,14 @@ def test_a_flipped_bit_in_parquet_is_seen_wherever_the_writer_left_check_sums(sh
     told(put(shop, "data.parquet", whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]), "it is damaged")
 
 
+@pytest.mark.parametrize("notes", [b'{"index_columns": 1}', b"{\xff", b"{", b'["index_columns"]'])
+def test_notes_of_pandas_that_are_damaged_are_one_sentence(shop: Any, notes: bytes) -> None:
+    """They are read beside the names of columns, by code of Python's."""
+    table = pa.Table.from_pandas(shop.table, preserve_index=False).replace_schema_metadata({b"pandas": notes})
+    pq.write_table(table, shop.path / "data.parquet")
+    told(put(shop, "data.parquet", (shop.path / "data.parquet").read_bytes()), "it is damaged")
+
+
 def test_text_in_parquet_that_is_no_text_is_one_sentence(shop: Any) -> None:
     whole = as_parquet(shop.table, compression="none", use_dictionary=False)
     place = whole.index(b"k0200")
