@@ -35,8 +35,7 @@ PROPOSALS: dict[str, tuple[Any, Any]] = {
     "age": (0, 120),
     **dict.fromkeys(("percent", "percentage", "pct"), (0, 100)),
     **dict.fromkeys(("share", "ratio", "fraction", "probability"), (0, 1)),
-    **{"year": (1900, 2100), "month": (1, 12), "weekday": (0, 7), "hour": (0, 24)},
-}
+} | {"year": (1900, 2100), "month": (1, 12), "weekday": (0, 7), "hour": (0, 24)}
 
 # Categories with fewer records go to `other`; columns with more categories stay out.
 LEAST_RECORDS, LISTABLE = 10, 60
