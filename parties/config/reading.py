@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +38,20 @@ def read_run(path: Path, kind: type[S]) -> S:
     """
     document = read_yaml(path)
     with naming(path):
-        return resolved(read_section(kind, document), path.resolve().parent)
+        run = resolved(read_section(kind, document), path.resolve().parent)
+        if isinstance(run, PartyRun):
+            _check_kept_files(run)
+        return run
+
+
+def _check_kept_files(run: PartyRun) -> None:
+    folder = os.path.realpath(run.run_folder)
+    for key, path in run.kept_files.items():
+        if Path(os.path.realpath(path)).is_relative_to(folder):
+            raise ConfigError(
+                f"{key}: {path} lies in the run folder {run.run_folder}, which holds one run and nothing else; name "
+                "another place. Nothing was sent"
+            )
 
 
 def read_any_run(path: Path) -> ActiveRun | PassiveRun:
