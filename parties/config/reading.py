@@ -167,18 +167,34 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
     check_numbers_of_categories(schema, folder, needed)
+    check_units_of_times(schema, folder, needed)
+    kept = _kept_schema(folder)
+    before = {column.name: column for column in (kept.columns if kept else ()) if column.name in needed}
+    for column in (column for column in schema.columns if column.name in before):
+        earlier = before[column.name]
+        if Missing.REFUSE not in (column.missing, earlier.missing) and _of_empty(column) != _of_empty(earlier):
+            raise _other_than_kept(column.name, "another `missing` or `fill`", folder)
+
+
+def check_units_of_times(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
+    """Refuse a schema that reads times in some columns in another unit than in training.
+
+    Raises
+    ------
+    ConfigError
+    """
     if (kept := _kept_schema(folder)) is None:
         return
-    before = {column.name: column for column in kept.columns if column.name in needed}
-    for column in (column for column in schema.columns if column.name in before):
-        earlier, name = before[column.name], column.name
-        is_read_so = Missing.REFUSE in (column.missing, earlier.missing) or _of_empty(column) == _of_empty(earlier)
-        if not is_read_so or schema.format.of(name).unit_s != kept.format.of(name).unit_s:
-            key = "`unit`" if is_read_so else "`missing` or `fill`"
-            raise ConfigError(
-                f"column {name!r} has another {key} than in {folder / KEPT_SCHEMA}, by which the model was trained; "
-                "bring that back. Nothing was sent"
-            )
+    for name in sorted({*names} & {*schema.names} & {*kept.names}):
+        if schema.format.of(name).unit_s != kept.format.of(name).unit_s:
+            raise _other_than_kept(name, "another `unit`", folder)
+
+
+def _other_than_kept(name: str, what: str, folder: Path) -> ConfigError:
+    return ConfigError(
+        f"column {name!r} has {what} than in {folder / KEPT_SCHEMA}, by which the model was trained; bring that back. "
+        "Nothing was sent"
+    )
 
 
 def _of_empty(column: ColumnSchema) -> tuple[Missing, float | None]:
@@ -198,10 +214,7 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
     for column in (column for column in (kept.columns if kept else ()) if column.name in now):
         found = now[column.name]
         if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
-            raise ConfigError(
-                f"column {column.name!r} has another kind, or other categories or another order of them, than in "
-                f"{folder / KEPT_SCHEMA}, by which the model was trained; bring these back. Nothing was sent"
-            )
+            raise _other_than_kept(column.name, "another kind, or other categories or another order of them,", folder)
 
 
 def kept_fills(folder: Path) -> dict[str, float]:
