@@ -48,7 +48,7 @@ def showing_misfits(path: Path, schema: TableSchema) -> Iterator[None]:
     try:
         yield
     except (DataError, TableError) as error:
-        # What keeps the cells from being looked at again is the error itself, or a cell too long for lines to be counted.
+        # What keeps the cells from being looked at again is that error, or a cell too long for lines to be counted.
         with suppress(DataError, TableError, csv.Error):
             for note in _notes(path, schema, str(error)):
                 error.add_note(note)
