@@ -42,13 +42,14 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def sync_folder(path: Path) -> None:
-    """Flush a folder's names to disk, where the file system can: what was renamed stays so after a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        with suppress(OSError):
+    """Flush a folder's names to disk, where that can be: what was renamed stays so after a power cut."""
+    # Some file systems cannot, and a folder that may only be written to is not opened.
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
             os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def temporary_file(owner: object) -> tempfile.SpooledTemporaryFile[bytes]:

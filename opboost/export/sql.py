@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from opboost.errors import ParameterError
 from opboost.export.link_functions import LinkFunction, check_exportable, link_function
 from opboost.export.xgboost_features import feature_names
+from opboost.table_format import OTHER
 from opboost.trees.tree import Ensemble, Tree
 
 
 def to_sql(
-    ensemble: Ensemble, *, table: str, keep: Sequence[str] = (), categories: Mapping[str, Sequence[str]] | None = None
+    ensemble: Ensemble,
+    *,
+    table: str,
+    keep: Sequence[str] = (),
+    categories: Mapping[str, Sequence[str]] | None = None,
+    with_others: Collection[str] = (),
 ) -> str:
     """Write a query in standard SQL that predicts for every row of a table.
 
@@ -25,7 +31,10 @@ def to_sql(
     keep : sequence of str
         Columns to copy beside the predictions, such as an id.
     categories : mapping of str to sequence of str, optional
-        By feature, the name of each category 0, 1, 2, ..., ordered or not, if the table holds names.
+        By feature, the name of each category 0, 1, 2, ..., ordered or not, if the table holds names. A row with any
+        other name has no prediction, which is NULL.
+    with_others : collection of str
+        Of these features, those of which any other name counts as ``other``, one of the categories.
 
     Returns
     -------
@@ -55,8 +64,11 @@ def to_sql(
         if name not in names:
             raise ParameterError(f"the model has no feature {name!r} to name categories of. No query was written")
         labels[names.index(name)] = [_text(label) for label in of]
+    # Of features with others, what is not named goes the way of `other`.
+    others = {c: _text(OTHER) for c in labels if names[c] in with_others}
+    cases = [_case(tree, 0, columns, labels, others) for tree in ensemble.trees]
     sums = [
-        _sum([repr(float(base)), *(_case(tree, 0, columns, labels) for tree in ensemble.trees[output::n_outputs])])
+        _where_named(_sum([repr(float(base)), *cases[output::n_outputs]]), columns, labels, others)
         for output, base in enumerate(ensemble.base_scores)
     ]
     scores = [f"score_{output}" for output in range(n_outputs)]
@@ -76,7 +88,18 @@ def to_sql(
     return f"SELECT {outer}\nFROM (\nSELECT {inner}\nFROM {_quoted(table)} t\n) AS scores\n"
 
 
-def _case(tree: Tree, node: int, columns: Sequence[str], labels: Mapping[int, Sequence[str]]) -> str:
+def _where_named(
+    total: str, columns: Sequence[str], labels: Mapping[int, Sequence[str]], others: Mapping[int, str]
+) -> str:
+    """A sum where every category is a known one, and NULL elsewhere."""
+    closed = (c for c in labels if c not in others)
+    tests = [f"({columns[c]} IS NULL OR {columns[c]} IN ({', '.join(labels[c])}))" for c in closed]
+    return f"CASE WHEN {' AND '.join(tests)} THEN {total} END" if tests else total
+
+
+def _case(
+    tree: Tree, node: int, columns: Sequence[str], labels: Mapping[int, Sequence[str]], others: Mapping[int, str]
+) -> str:
     if tree.is_leaf[node]:
         return repr(float(tree.values[node]))
     c, threshold = int(tree.columns[node]), float(tree.thresholds[node])
@@ -92,9 +115,14 @@ def _case(tree: Tree, node: int, columns: Sequence[str], labels: Mapping[int, Se
     if numbers is None:
         test = f"{columns[c]} <= {threshold!r}"
     else:
-        test = f"{columns[c]} IN ({', '.join(labels[c][n] if c in labels else str(n) for n in numbers)})"
+        named = [labels[c][n] if c in labels else str(n) for n in numbers]
+        is_left = others.get(c) not in named
+        listed = named if is_left else [label for label in labels[c] if label not in named]
+        # A split may ask for nothing but whether the cell is empty.
+        asked = f"{'IN' if is_left else 'NOT IN'} ({', '.join(listed)})" if listed else "IS NOT NULL"
+        test = f"{columns[c]} {asked}"
     missing = f" OR {columns[c]} IS NULL" if tree.missing_left[node] else ""
-    left, right = (_case(tree, int(child), columns, labels) for child in (tree.lefts[node], tree.rights[node]))
+    left, right = (_case(tree, int(child), columns, labels, others) for child in (tree.lefts[node], tree.rights[node]))
     return f"CASE WHEN {test}{missing} THEN {left} ELSE {right} END"
 
 

@@ -29,6 +29,7 @@ from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
+from opboost.trees.tree import Ensemble
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -75,16 +76,15 @@ class SGBDTFitting(DividedRows):
                 "nothing was released"
             )
         n_trees = self.n_extra_estimators or self.n_estimators
-        self._check(self._trainings, n_trees)
+        _check(self._task, self._trainings, n_trees)
         check_categories(rows, self._task.grid.bounds, self._task.grid.categorical)
         # Should this break off, some of the records have paid for trees; used again, they would pay from new accounts.
         trainings = self.__dict__.pop("_trainings")
-        self._grow(trainings, rows, targets, n_trees)
+        self._keep(self._task, _grown(self._task, trainings, rows, targets, n_trees))
         self._trainings = trainings
         return self
 
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
-        self.__dict__.pop("_trainings", None)
         task = self._public(X, targets[0])
         shape, bits = self._shape(task), self._bits()
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
@@ -104,9 +104,12 @@ class SGBDTFitting(DividedRows):
             )
             for source in bits_of_models(bits, len(targets))
         ]
-        self._task, n_trees = task, self.n_estimators + self.n_extra_estimators
-        self._check(trainings, n_trees)
-        self._grow(trainings, X, targets, n_trees)
+        n_trees = self.n_estimators + self.n_extra_estimators
+        _check(task, trainings, n_trees)
+        models = _grown(task, trainings, X, targets, n_trees)
+        # Not before: a fit that is broken off leaves model, accounts and guarantee of the one before.
+        self._task, self._trainings = task, trainings
+        self._keep(task, models)
         self.guarantee_ = self._guarantee(
             task,
             epsilon=noise.epsilon(self.delta),
@@ -116,22 +119,6 @@ class SGBDTFitting(DividedRows):
             delta=self.delta,
             neighbours=noise.neighbours,
         )
-        self._trainings = trainings
-
-    def _check(self, trainings: Sequence[SGBDT], n_trees: int) -> None:
-        """Refuse trees that nobody can pay for, or whose scores could be infinite."""
-        for training in trainings:
-            training.check_paid(n_trees)
-            self._task.check_scores(len(training.trees) + n_trees, training.max_value)
-
-    def _grow(self, trainings: Sequence[SGBDT], X: Values, targets: Sequence[Values], n_trees: int) -> None:
-        task, models = self._task, []
-        for training, target in zip(trainings, targets, strict=True):
-            training.enrol(X, task.scaled(target))
-            training.grow(n_trees)
-            assert training.initial_score is not None
-            models.append(task.ensemble(training.trees, training.initial_score))
-        self._keep(task, models)
 
     def _shape(self, task: PublicTask) -> SGBDTSettings:
         for name in ("n_estimators", "n_extra_estimators", "max_depth", "columns_per_tree"):
@@ -202,3 +189,23 @@ class SGBDTFitting(DividedRows):
             return score_of_nothing
         start = score_of_classes if is_classification else score_of_numbers
         return functools.partial(start, noise=functools.partial(gaussian_noise, noise.initial_std))
+
+
+def _check(task: PublicTask, trainings: Sequence[SGBDT], n_trees: int) -> None:
+    """Refuse trees that nobody can pay for, or whose scores could be infinite."""
+    for training in trainings:
+        training.check_paid(n_trees)
+        task.check_scores(len(training.trees) + n_trees, training.max_value)
+
+
+def _grown(
+    task: PublicTask, trainings: Sequence[SGBDT], X: Values, targets: Sequence[Values], n_trees: int
+) -> list[Ensemble]:
+    """The models of all classes after so many more trees on these and earlier records."""
+    models = []
+    for training, target in zip(trainings, targets, strict=True):
+        training.enrol(X, task.scaled(target))
+        training.grow(n_trees)
+        assert training.initial_score is not None
+        models.append(task.ensemble(training.trees, training.initial_score))
+    return models

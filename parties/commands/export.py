@@ -62,13 +62,14 @@ def _query(path: Path, ensemble: Ensemble, table: str, keep: list[str], schema: 
     from opboost.export.sql import to_sql
     from parties.config.reading import check_numbers_of_categories, read_schema
 
-    categories = {}
+    categories, with_others = {}, []
     if schema is not None:
         own = {feature.name for feature in ensemble.features if feature.owner is None}
         described = read_schema(schema)[0]
         check_numbers_of_categories(described, path.parent, own)
         categories = {one.name: one.categories for one in described.columns if one.categories and one.name in own}
-    return to_sql(ensemble, table=table, keep=keep, categories=categories).encode()
+        with_others = [name for name in categories if described.format.of(name).has_other]
+    return to_sql(ensemble, table=table, keep=keep, categories=categories, with_others=with_others).encode()
 
 
 def _exported(ensemble: Ensemble, to: System) -> bytes:

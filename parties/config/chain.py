@@ -97,6 +97,10 @@ class OwnerRun(HorizontalRun):
     training: ChainSection = Field(description="What all owners agreed on.")
 
     @property
+    def kept_files(self) -> dict[str, Path]:
+        return {"ledger.path": self.ledger.path}
+
+    @property
     def wiring(self) -> Wiring:
         calls = {owner.name: owner.connect for owner in self.owners if owner.connect is not None}
         return Wiring(self.owners, calls, self.listen)

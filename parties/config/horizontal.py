@@ -122,6 +122,10 @@ class WorkerRun(_Run):
     ledger: WorkerLedgerSection = Field(WorkerLedgerSection(), description="The privacy ledger and its limits.")
 
     @property
+    def kept_files(self) -> dict[str, Path]:
+        return {"ledger.path": self.ledger.path}
+
+    @property
     def wiring(self) -> Wiring:
         return Wiring([self.coordinator, *self.peers], {self.coordinator.name: self.connect}, None)
 

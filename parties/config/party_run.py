@@ -110,6 +110,11 @@ class PartyRun(Section):
     no_privacy: bool = Field(False, description="Allows budgets that protect nothing.")
 
     @property
+    def kept_files(self) -> dict[str, Path]:
+        """Files that several runs write to, by their places in the run file; none lies in a run folder."""
+        return {}
+
+    @property
     def timing(self) -> Timing:
         return Timing(timeout_s=self.timeout, wait_s=self.wait, stall_s=self.stall)
 

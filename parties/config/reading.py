@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from opboost.errors import nearest, shown
-from opboost.schema import TableSchema
+from opboost.schema import ColumnSchema, Missing, TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES, PartyRun
 from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
@@ -37,7 +38,20 @@ def read_run(path: Path, kind: type[S]) -> S:
     """
     document = read_yaml(path)
     with naming(path):
-        return resolved(read_section(kind, document), path.resolve().parent)
+        run = resolved(read_section(kind, document), path.resolve().parent)
+        if isinstance(run, PartyRun):
+            _check_kept_files(run)
+        return run
+
+
+def _check_kept_files(run: PartyRun) -> None:
+    folder = os.path.realpath(run.run_folder)
+    for key, path in run.kept_files.items():
+        if Path(os.path.realpath(path)).is_relative_to(folder):
+            raise ConfigError(
+                f"{key}: {path} lies in the run folder {run.run_folder}, which holds one run and nothing else; name "
+                "another place. Nothing was sent"
+            )
 
 
 def read_any_run(path: Path) -> ActiveRun | PassiveRun:
@@ -141,7 +155,7 @@ def check_schema_of_run(run: PartyRun) -> None:
 
 
 def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:
-    """Refuse a schema that lacks one of a model's own columns, or numbers its categories otherwise than in training.
+    """Refuse a schema that lacks one of a model's own columns, or reads its cells otherwise than in training.
 
     Raises
     ------
@@ -153,6 +167,39 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
     check_numbers_of_categories(schema, folder, needed)
+    check_units_of_times(schema, folder, needed)
+    kept = _kept_schema(folder)
+    before = {column.name: column for column in (kept.columns if kept else ()) if column.name in needed}
+    for column in (column for column in schema.columns if column.name in before):
+        earlier = before[column.name]
+        if Missing.REFUSE not in (column.missing, earlier.missing) and _of_empty(column) != _of_empty(earlier):
+            raise _other_than_kept(column.name, "another `missing` or `fill`", folder)
+
+
+def check_units_of_times(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
+    """Refuse a schema that reads times in some columns in another unit than in training.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if (kept := _kept_schema(folder)) is None:
+        return
+    for name in sorted({*names} & {*schema.names} & {*kept.names}):
+        if schema.format.of(name).unit_s != kept.format.of(name).unit_s:
+            raise _other_than_kept(name, "another `unit`", folder)
+
+
+def _other_than_kept(name: str, what: str, folder: Path) -> ConfigError:
+    return ConfigError(
+        f"column {name!r} has {what} than in {folder / KEPT_SCHEMA}, by which the model was trained; bring that back. "
+        "Nothing was sent"
+    )
+
+
+def _of_empty(column: ColumnSchema) -> tuple[Missing, float | None]:
+    """What empty cells of a column are read as."""
+    return column.missing, None if column.fill is None else column.fill_value
 
 
 def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collection[str]) -> None:
@@ -162,23 +209,23 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
     ------
     ConfigError
     """
-    kept = folder / KEPT_SCHEMA
     now = {column.name: column for column in schema.columns if column.name in names}
-    before = [column for column in read_schema(kept)[0].columns if column.name in now] if kept.exists() else []
-    for column in before:
+    kept = _kept_schema(folder)
+    for column in (column for column in (kept.columns if kept else ()) if column.name in now):
         found = now[column.name]
         if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
-            raise ConfigError(
-                f"column {column.name!r} has another kind, or other categories or another order of them, than in "
-                f"{kept}, by which the model was trained; bring these back. Nothing was sent"
-            )
+            raise _other_than_kept(column.name, "another kind, or other categories or another order of them,", folder)
 
 
 def kept_fills(folder: Path) -> dict[str, float]:
     """The numbers that empty cells of imputed columns were read as in training; none where no schema is kept."""
+    kept = _kept_schema(folder)
+    return {column.name: column.fill_value for column in (kept.columns if kept else ()) if column.fill is not None}
+
+
+def _kept_schema(folder: Path) -> TableSchema | None:
     kept = folder / KEPT_SCHEMA
-    columns = read_schema(kept)[0].columns if kept.exists() else ()
-    return {column.name: column.fill_value for column in columns if column.fill is not None}
+    return read_schema(kept)[0] if kept.exists() else None
 
 
 def _names(found: object, what: str) -> tuple[str, ...]:

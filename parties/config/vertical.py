@@ -244,6 +244,11 @@ class PassiveRun(_Run):
     serve: ServeSection = Field(ServeSection(), description="Limits on predictions.")
 
     @property
+    def kept_files(self) -> dict[str, Path]:
+        prepared = self.align.prepared
+        return {"ledger.path": self.ledger.path, **({} if prepared is None else {"align.prepared": prepared})}
+
+    @property
     def wiring(self) -> Wiring:
         return Wiring([self.active], {self.active.name: self.connect}, None)
 

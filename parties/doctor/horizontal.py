@@ -31,6 +31,7 @@ from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
+from parties.storage.sqlite import check_place
 
 
 def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -103,6 +104,7 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
                 with worker_ledger(path, budget) as ledger:
                     check_charge(ledger, charge, RunFolder(run.run_folder))
             else:
+                check_place(path)
                 budget.check(path, (0.0, 0.0), charge)
         except OverBudget as error:
             checks.add("budget", Status.PROBLEM, str(error))

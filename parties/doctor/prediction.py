@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.config.reading import check_schema_of_model, read_any_run, read_schema
+from parties.config.reading import check_schema_of_model, check_units_of_times, read_any_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
@@ -99,6 +99,7 @@ def _check_passive(
         checks.add("model", Status.OK, f"{router.tests.n_tests} {asked} on {n_columns} columns in {folder.path}")
         with checks.checking("data"):
             table, schema = _read_records(run, data, checks)
+            check_units_of_times(schema, folder.path, schema.names)
             budget = run.ledger.budget.budget(schema)
             _check_ledger(run, budget, AnswerableRecords.of(router, table.index, table.frame), checks)
             _check_limits(run, router, checks)

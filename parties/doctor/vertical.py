@@ -28,6 +28,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.reports.sentences import column_warnings, run_warnings
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
+from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.release_accounts import account_of
@@ -138,6 +139,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
             if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
+                check_place(run.ledger.path)
                 Balances().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
                 return

@@ -10,7 +10,7 @@ from pathlib import Path
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.align_section import AlignSection
-from parties.config.reading import read_run, read_schema
+from parties.config.reading import check_units_of_times, read_run, read_schema
 from parties.config.vertical import PassiveRun
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.jobs.predict_vertical import is_partitioned
@@ -31,6 +31,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
+    check_units_of_times(schema, folder.path, schema.names)
     source = data or run.data
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
@@ -87,6 +88,7 @@ def serve_until_stopped(
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
     router = folder.load_router()
+    check_units_of_times(schema, folder.path, schema.names)
     source = data or run.data
 
     def read() -> AnswerableRecords:

@@ -20,6 +20,7 @@ from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import write_json
+from parties.storage.sqlite import check_place
 from parties.tables.blocks import Block, exact_codes, named_records
 from parties.tables.record_ids import Ids
 
@@ -44,8 +45,17 @@ class LabelNoise:
     def of(
         cls, name: str, loss: Loss, epsilon: float | None, bounds: tuple[float, float] | None, *, ledger: Path
     ) -> LabelNoise | None:
-        """The noise that a run file asks for, None without; see `opboost.label_noise.label_mechanism`."""
-        return None if epsilon is None else cls(label_mechanism(name, loss, epsilon, bounds), ledger)
+        """The noise that a run file asks for, None without; see `opboost.label_noise.label_mechanism`.
+
+        Raises
+        ------
+        ParameterError, LedgerError
+            Also if no ledger can be where it is to be: parties do not meet then.
+        """
+        if epsilon is None:
+            return None
+        check_place(ledger)
+        return cls(label_mechanism(name, loss, epsilon, bounds), ledger)
 
     def draw(self, labels: Values, ids: Ids, *, run_id: str, peers: Iterable[str], to: Path) -> Values:
         """Noised labels of some records; those that were drawn before are taken from the ledger's store.

@@ -13,7 +13,7 @@ import pandas as pd
 import yaml
 
 from opboost.table_format import TableFormat
-from parties.config.reader_section import TODO, is_open
+from parties.config.reader_section import TODO, described_column, is_open
 from parties.errors import ConfigError
 from parties.onboarding.date_formats import times_of
 from parties.onboarding.dialect import RawTable, reads_numbers, why_text
@@ -33,18 +33,9 @@ LISTED = (
 # Bounds of common kinds of numbers, by words in a column's name.
 PROPOSALS: dict[str, tuple[Any, Any]] = {
     "age": (0, 120),
-    "percent": (0, 100),
-    "percentage": (0, 100),
-    "pct": (0, 100),
-    "share": (0, 1),
-    "ratio": (0, 1),
-    "fraction": (0, 1),
-    "probability": (0, 1),
-    "year": (1900, 2100),
-    "month": (1, 12),
-    "weekday": (0, 7),
-    "hour": (0, 24),
-}
+    **dict.fromkeys(("percent", "percentage", "pct"), (0, 100)),
+    **dict.fromkeys(("share", "ratio", "fraction", "probability"), (0, 1)),
+} | {"year": (1900, 2100), "month": (1, 12), "weekday": (0, 7), "hour": (0, 24)}
 
 # Categories with fewer records go to `other`; columns with more categories stay out.
 LEAST_RECORDS, LISTABLE = 10, 60
@@ -140,8 +131,8 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
 
     Raises
     ------
-    ConfigError
-        If there is no id, or a column that is named does not exist.
+    ConfigError, SchemaError
+        If there is no id, a column that is named does not exist, or bounds that are given are none.
     """
     names = [str(name) for name in raw.frame.columns]
     for name in (hints.id, hints.label, *hints.bounds):
@@ -152,6 +143,8 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
             f"{path}: the name of column {', '.join(hidden)} holds a line break or a control character; rename it. "
             "Nothing was made"
         )
+    if hints.id is not None and hints.id == hints.label:
+        raise ConfigError(f"column {hints.id!r} cannot be both the id and the label. Nothing was made")
     texts = {name: _texts(raw.frame[name], raw.format) for name in names}
     draft = Draft(hints.id or _id_of(texts, path, hints), hints.label)
     if draft.label is not None:
@@ -160,12 +153,18 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
     for name in names:
         if name not in (draft.id, draft.label):
             cleaning |= _describe(draft, name, texts[name], raw.format, hints.bounds.get(name))
+    _check_bounds(draft, hints)
     if not draft.columns:
         raise ConfigError(f"{path} has no column that may serve beside {draft.id!r}. Nothing was made")
     form = replace(raw.format, strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
     if reader := _reader(form):
         draft.keys["reader"] = reader
     return draft
+
+
+def _check_bounds(draft: Draft, hints: Hints) -> None:
+    for name in draft.columns.keys() & hints.bounds.keys() - set(draft.open_bounds):
+        described_column(name, draft.columns[name])
 
 
 def _reader(form: TableFormat) -> dict[str, Any]:
@@ -188,8 +187,9 @@ def _id_of(texts: Mapping[str, pd.Series], path: Path, hints: Hints) -> str:
 
     Of such a name, a column will do that repeats a tenth of its cells.
     """
-    whole = [name for name, column in texts.items() if column.notna().all() and not _is_unnamed(name)]
-    shared = [name for name in whole if name.casefold() in hints.beside and name != hints.label]
+    others = {name: column for name, column in texts.items() if name != hints.label and not _is_unnamed(name)}
+    whole = [name for name, column in others.items() if column.notna().all()]
+    shared = [name for name in whole if name.casefold() in hints.beside]
     named_so = [name for name in whole if {"id", "key", "uuid", "no", "number"} & set(_words(name))]
     for names, share in ((shared, 1), (shared, NEARLY), (named_so, 1), (whole, 1), (named_so, NEARLY)):
         for name in names:
@@ -222,6 +222,9 @@ def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive:
             "or number several classes from 0"
         )
     truth = [word for word in counts.index if word in ("yes", "true", "y", "t")]
+    known = {text.removesuffix(".0") for text in _spelled(present).str.casefold()}
+    if positive is not None and " ".join(positive.split()).casefold().removesuffix(".0") not in known:
+        raise ConfigError(f"label column {draft.label!r} holds no {positive!r}, as --positive says. Nothing was made")
     chosen = positive or present[present.str.casefold() == (truth or [counts.index[-1]])[0]].iloc[0]
     draft.keys["positive"] = chosen
     if positive is None and not truth:
@@ -278,9 +281,14 @@ def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[
     return {"lower": lower, "upper": upper}
 
 
+def _spelled(present: pd.Series) -> pd.Series:
+    # Without the white space around words.
+    return present.str.split().str.join(" ")
+
+
 def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:
     """Description of a column of categories, and what brings their spellings together."""
-    stripped = present.str.split().str.join(" ")
+    stripped = _spelled(present)
     spelled = {"strip": bool((stripped != present).any())}
     spelled["ignore_case"] = stripped.str.casefold().nunique() < stripped.nunique()
     groups = stripped.groupby(stripped.str.casefold())

@@ -21,6 +21,9 @@ _SUFFIX = ".partial"
 def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     """Replace a file atomically: yields an empty file of mode 0600 to write, which then takes its place.
 
+    It is flushed to disk before that, and its name afterwards: what is written, such as the model of a run whose
+    journal goes next, is there after a power cut.
+
     Parameters
     ----------
     path : Path
@@ -37,7 +40,9 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         partial.unlink(missing_ok=True)
         open(partial, "x", opener=private_opener).close()
         yield partial
+        _flush(partial)
         partial.replace(path)
+        sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
             partial.unlink()
@@ -72,18 +77,23 @@ def make_folder(path: Path) -> None:
         private_folder(path)
 
 
+def _flush(path: Path) -> None:
+    """Flush a file to disk, whoever wrote it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically and flush it to disk, its name too: it is there after a power cut."""
-    with writing(path):
-        with replacing(path) as partial, partial.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(path.parent)
+    """Write a file atomically."""
+    with replacing(path) as partial:
+        partial.write_text(text)
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file atomically and flush it to disk."""
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 

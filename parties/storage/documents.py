@@ -46,6 +46,10 @@ _SENTENCES = {
 }
 
 _MERGE = "tag:yaml.org,2002:merge"
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+# YAML 1.1 reads 1:30 as 90 and 010 as 8, where a time or a code was meant.
+_MISREAD = re.compile(r".*:.*|[-+]?0[0-9_]+")
 
 # What PyYAML's constructors raise for scalars that are not what their tag says, beside its own errors.
 _MALFORMED = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -58,7 +62,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     ------
     ConfigError
         If the file cannot be read, is not YAML, has a text that is too long or holds a line break or a control
-        character, or gives a key twice, of which YAML libraries take the last one.
+        character, or a number in base 60 or 8, or gives a key twice, of which YAML libraries take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
@@ -139,11 +143,11 @@ def _section_in(section: type[BaseModel], key: int | str) -> type[BaseModel] | N
 
 
 class _Refused(Exception):
-    """The document has a repeated key, or a text that can be no name."""
+    """The document has a repeated key, a number in an odd base, or a text that can be no name."""
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses repeated keys before merge keys are resolved, and texts that are no names."""
+    """PyYAML's safe loader, which refuses odd numbers, texts that are no names, and repeated keys before merges."""
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
@@ -155,6 +159,8 @@ class _Loader(yaml.SafeLoader):
                 f"{which} is too long: at most {MAX_NAME_BYTES} bytes from one slash to the next, and {MAX_TEXT_BYTES} "
                 "in all, are allowed"
             )
+        if scalar.tag in _NUMBERS and _MISREAD.fullmatch(text):
+            raise _Refused(f"{which} reads as {shown(self.construct_object(scalar))}; put it in quotes, or write that")
         return scalar
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:

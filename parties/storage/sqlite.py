@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import time
@@ -10,11 +11,40 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parties.errors import LedgerError
-from parties.storage.atomic_files import odd_kind
+from parties.storage.atomic_files import is_folder, odd_kind
 from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.
 WAIT_S = 60.0
+
+_BEGIN = b"SQLite format 3\0"
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that is no database of this party's alone, and a place at which none can be made.
+
+    Raises
+    ------
+    LedgerError
+    """
+    with reporting(path):
+        if not path.exists():
+            there = next(one for one in path.absolute().parents if one.exists())
+            if not is_folder(there) or not os.access(there, os.W_OK | os.X_OK):
+                raise LedgerError(
+                    f"{path} cannot be used: {there} is no folder, or may not be written to. Nothing was released"
+                )
+            return
+        if kind := odd_kind(path):
+            raise LedgerError(f"{path} cannot be used: it is {kind}, and a database is a file. Nothing was released")
+        mode = stat.S_IMODE(path.stat().st_mode)
+        if mode & 0o077:
+            raise LedgerError(
+                f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
+            )
+        with path.open("rb") as file:
+            if file.read(len(_BEGIN)) not in (b"", _BEGIN):
+                raise LedgerError(f"{path} cannot be used: file is not a database. Nothing was released")
 
 
 def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
@@ -26,15 +56,9 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
         If the file cannot be made, is not a database, or may be read by others than its owner.
     """
     with reporting(path):
+        check_place(path)
         private_folder(path.parent)
-        if path.exists() and (kind := odd_kind(path)):
-            raise LedgerError(f"{path} cannot be used: it is {kind}, and a database is a file. Nothing was released")
         open(path, "ab", opener=private_opener).close()
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077:
-            raise LedgerError(
-                f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
-            )
         database = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
         try:
             _write_through(database)

@@ -40,11 +40,6 @@ def reporting_faults(path: Path, encoding: str = "utf-8") -> Iterator[None]:
         yield
     except PartyError:
         raise
-    except UnicodeDecodeError:
-        raise TableError(
-            f"{path} is not a readable table: it is not text in {encoding.upper()}; `reader: {{encoding: ...}}` in the "
-            "schema names another encoding"
-        ) from None
     except pd.errors.ParserError as error:
         place = re.search(r"(?:line|row) (\d+)", str(error))
         where = f" in or after line {place[1]}" if place else ""
@@ -56,6 +51,11 @@ def reporting_faults(path: Path, encoding: str = "utf-8") -> Iterator[None]:
         # exceptions were seen in 60,000 damaged Parquet files, none of them documented.
         if isinstance(error, OSError) and error.strerror:
             raise TableError(f"{path} cannot be read: {error.strerror}") from None
+        if isinstance(error, UnicodeDecodeError) and not is_stored(path):
+            raise TableError(
+                f"{path} is not a readable table: it is not text in {encoding.upper()}; `reader: {{encoding: ...}}` in "
+                "the schema names another encoding"
+            ) from None
         reason = "it is damaged, or not what its name says"
         raise TableError(f"{path} is not a readable table: {reason} ({type(error).__name__})") from None
 

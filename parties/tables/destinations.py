@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from parties.errors import ConfigError
 from parties.storage.atomic_files import replacing
@@ -136,7 +137,8 @@ class Destination:
 
 
 def _write_file(rows: pd.DataFrame, path: Path) -> None:
-    with replacing(path) as partial:
+    # Two predictions of one run may be written at the same time.
+    with replacing(path, writer=f".{uuid4().hex}") as partial:
         if path.suffix == ".parquet":
             rows.to_parquet(partial, index=False)
         else:

@@ -48,8 +48,8 @@ def showing_misfits(path: Path, schema: TableSchema) -> Iterator[None]:
     try:
         yield
     except (DataError, TableError) as error:
-        # What keeps the cells from being looked at again is the error itself.
-        with suppress(DataError, TableError):
+        # What keeps the cells from being looked at again is that error, or a cell too long for lines to be counted.
+        with suppress(DataError, TableError, csv.Error):
             for note in _notes(path, schema, str(error)):
                 error.add_note(note)
         raise

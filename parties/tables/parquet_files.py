@@ -29,16 +29,19 @@ def stored_names(path: Path) -> list[str]:
     ------
     TableError
     """
-    first, *others = [_names(schema) for schema in stored_schemas(path)]
+    first, *others = [_names(part) for part in parts(path)]
     for part, found in zip(parts(path)[1:], others, strict=True):
         if odd := set(found) ^ set(first):
             raise TableError(f"{part} and the first file of its folder differ in columns {named(sorted(odd))}")
     return first
 
 
-def _names(schema: pa.Schema) -> list[str]:
-    index = (schema.pandas_metadata or {}).get("index_columns", ())
-    return [name for name in schema.names if name not in index]
+def _names(path: Path) -> list[str]:
+    # What pandas has noted in the file may be damaged, too.
+    with opened(path) as file:
+        schema = file.schema_arrow
+        index = (schema.pandas_metadata or {}).get("index_columns", ())
+        return [name for name in schema.names if name not in index]
 
 
 def stored_schemas(path: Path) -> Iterator[pa.Schema]:

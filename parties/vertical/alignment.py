@@ -32,7 +32,7 @@ from parties.storage.spool import on_disk
 from parties.storage.twice_kept import is_kept, read_either, write_twice
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable, id_keys
-from parties.tables.prepared_ids import prepared_ids
+from parties.tables.prepared_ids import check_prepared, prepared_ids
 from parties.tables.record_keys import rules_in_words, shared_names
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
@@ -131,7 +131,8 @@ class Aligner:
         if secret is not None:
             # Differs where the secrets do; says nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
-        path = run.align.prepared
+        if (path := run.align.prepared) is not None:
+            check_prepared(path)
         prepared = None if path is None or table is None else prepared_ids(path, table)
         return cls(run_id=run.run_id, method=method, words=words, secret=secret, prepared=prepared)
 

@@ -51,6 +51,33 @@ def test_a_table_may_hold_the_names_of_categories() -> None:
         to_sql(ensemble, table="records", categories={"colour": KINDS})
 
 
+def test_a_name_that_is_not_listed_counts_as_other_or_leaves_the_record_without_a_prediction() -> None:
+    """Records of such a name were scored as if they were of whatever goes right."""
+    ensemble, _ = trained(Logistic())
+    new = rows(300, seed=4)
+    odd = new[:, 2] == 2
+    assert 0 < odd.sum() < len(new)
+    for place in range(N_CATEGORIES):
+        kinds = [name if number != place else "other" for number, name in enumerate(KINDS)]
+        cells = [None if np.isnan(cell) else KINDS[int(cell)] for cell in new[:, 2]]
+        as_other = np.column_stack([new[:, :2], np.where(new[:, 2] == 2, place, new[:, 2])])
+        found = {}
+        for with_others in ((), ("kind",)):
+            query = to_sql(ensemble, table="t", categories={"kind": kinds}, keep=["id"], with_others=with_others)
+            database = sqlite3.connect(":memory:")
+            database.execute('CREATE TABLE t (id INTEGER, "width" REAL, "the ""height""" REAL, "kind")')
+            shown = [
+                "teal" if one else cell if cell in (*kinds, None) else "other"
+                for one, cell in zip(odd, cells, strict=True)
+            ]
+            records = zip(range(len(new)), new[:, 0].tolist(), new[:, 1].tolist(), shown, strict=True)
+            records = [[None if cell != cell else cell for cell in record] for record in records]
+            database.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", records)
+            found[with_others] = [one for _, one in sorted(database.execute(query))]
+        assert [one is None for one in found[()]] == odd.tolist()
+        np.testing.assert_allclose(found["kind",], ensemble.predict(as_other), rtol=1e-12)
+
+
 @pytest.mark.parametrize("keep", [["score_0"], ["id", "Score_0"], ["PREDICTION"], ["id", "id"]])
 def test_a_column_to_keep_has_a_name_of_its_own(keep: list[str]) -> None:
     """SQLite would predict from the table's `score_0`."""

@@ -98,20 +98,25 @@ def test_a_stream_goes_on_after_records_and_numbers_of_trees_that_were_refused()
     assert len(model.set_params(n_estimators=3).partial_fit(rows, labels).model_.trees) == 6
 
 
-def test_a_fit_that_broke_off_leaves_no_accounts_beside_an_older_promise(monkeypatch) -> None:
+def test_a_second_fit_that_is_broken_off_leaves_everything_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or later records would train on with the second one's budget under the first one's guarantee."""
     X, y = frame()
-    model = SGBDTRegressor(bounds=BOUNDS, label_bounds=(0, 10), epsilon=1.0, n_estimators=2).fit(X, y)
-    with monkeypatch.context() as breaking:
-        breaking.setattr(SGBDT, "_leaf_values", lambda *_: interrupted())
+    settings = {"bounds": BOUNDS, "label_bounds": (0, 10), "random_state": 0, "n_estimators": 2, "use_filter": True}
+    model = SGBDTRegressor(**settings, epsilon=1.0).fit(X, y)
+    kept = [getattr(model, name) for name in ("model_", "guarantee_", "_task", "_trainings")]
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    model.set_params(epsilon=50.0)
+    with monkeypatch.context() as changed:
+        changed.setattr(SGBDT, "grow", stop)
         with pytest.raises(KeyboardInterrupt):
-            model.set_params(epsilon=100.0).fit(X, y)
-    with pytest.raises(AccountError, match="broke off"):
-        model.partial_fit(X, y)
-    assert model.guarantee_.epsilon <= 1.0
-
-
-def interrupted() -> Values:
-    raise KeyboardInterrupt
+            model.fit(X, y)
+    assert [getattr(model, name) for name in ("model_", "guarantee_", "_task", "_trainings")] == kept
+    other = SGBDTRegressor(**settings, epsilon=1.0).fit(X, y)
+    more = X[:50] + 1, y[:50]
+    np.testing.assert_array_equal(model.partial_fit(*more).predict(X), other.partial_fit(*more).predict(X))
 
 
 def test_more_trees_than_were_paid_for_need_the_filter() -> None:

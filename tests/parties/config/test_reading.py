@@ -97,3 +97,37 @@ def test_a_models_columns_are_read_with_the_numbers_that_categories_had_in_train
             check(**changed)
     with pytest.raises(ConfigError, match="'job' has another kind"):
         check(kind="ordered", categories=["a", "b"])
+
+
+IMPUTED = {"missing": "impute", "fill": 3}
+DATE = {"kind": "date", "lower": "2020-01-01", "upper": "2024-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "key"),
+    [
+        (IMPUTED, {**IMPUTED, "fill": 4}, "`missing` or `fill`"),
+        (IMPUTED, {"missing": "category"}, "`missing` or `fill`"),
+        ({"missing": "category"}, IMPUTED, "`missing` or `fill`"),
+        (DATE, {**DATE, "unit": "hour"}, "`unit`"),
+        (DATE, {}, "`unit`"),
+        (IMPUTED, {**IMPUTED, "fill": 3.0, "upper": 20}, None),
+        # Training met no empty cell, or scored records have none.
+        ({}, IMPUTED, None),
+        (IMPUTED, {}, None),
+        (DATE, {**DATE, "unit": "day"}, None),
+    ],
+)
+def test_a_models_columns_are_read_in_the_way_of_training(
+    tmp_path: Path, before: dict[str, Any], now: dict[str, Any], key: str | None
+) -> None:
+    model = Ensemble((), np.zeros(1), SquaredError(), (Feature("age"),))
+    other = {"note": {"lower": 0, "upper": 9, **({"missing": "category"} if key is None else {})}}
+    texts = [yaml.safe_dump({"columns": {"age": {"lower": 0, "upper": 9, **of}}}) for of in (before, now)]
+    (tmp_path / KEPT_SCHEMA).write_text(texts[0])
+    schema = read_schema(write(tmp_path, {"columns": {**yaml.safe_load(texts[1])["columns"], **other}}))[0]
+    if key is None:
+        check_schema_of_model(schema, tmp_path, model)
+        return
+    with pytest.raises(ConfigError, match=f"'age' has another {key} than in .*{KEPT_SCHEMA}.* Nothing was sent"):
+        check_schema_of_model(schema, tmp_path, model)

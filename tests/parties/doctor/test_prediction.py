@@ -19,10 +19,11 @@ from parties.cli import app
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.prediction import examine_prediction
 from parties.errors import ConfigError, TableError
-from parties.jobs.answer_vertical import serve_passive
+from parties.jobs.answer_vertical import serve_passive, serve_until_stopped
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
+from parties.vertical.prediction_service import StopSignals
 
 Outcomes = Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]
 
@@ -181,6 +182,22 @@ def test_a_schema_that_does_not_fit_the_model_is_found_by_doctor_and_party_befor
     assert told(found, Status.SKIPPED)["peer"].startswith("not asked")
     with pytest.raises(ConfigError, match=words):
         predict_active(path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT)
+
+
+def test_times_in_another_unit_are_found_by_a_passive_partys_doctor_and_all_that_answers(finished: Any) -> None:
+    """Cells were read in the new unit and compared with thresholds in the old one."""
+    shop = finished.shop
+    date = {"kind": "date", "lower": "2020-01-01", "upper": "2024-01-01"}
+    kept = {**shop.schema, "columns": {**shop.schema["columns"], "visits": date}}
+    (shop.run_folder / "schema.yaml").write_text(yaml.safe_dump(kept))
+    shop.schema["columns"] = {**shop.schema["columns"], "visits": {**date, "unit": "hour"}}
+    shop.table["visits"] = "2021-05-05"
+    path, words = shop.write(), "'visits' has another `unit`"
+    assert words in told(examine_prediction(path, wait_s=HASTE))["data"]
+    with pytest.raises(ConfigError, match=words):
+        serve_passive(path, data=None, insecure=False, terminal=SILENT)
+    with StopSignals() as signals, pytest.raises(ConfigError, match=words):
+        serve_until_stopped(path, data=None, insecure=False, terminal=SILENT, signals=signals)
 
 
 def test_a_service_beside_another_process_is_a_problem(finished: Any) -> None:

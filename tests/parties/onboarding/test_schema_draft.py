@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opboost.errors import DataError
+from opboost.errors import DataError, SchemaError
 from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.onboarding.dialect import read_raw
@@ -182,11 +182,19 @@ def test_labels_of_words_are_described(
         (table(note="same"), Hints(), "has no column that may serve beside 'id'"),
         (table(x=[f"{row}-" for row in range(N_ROWS)]), Hints(bounds={"x": (0, 1)}), "cells such as 9-. Nothing"),
         (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
+        (table(y=cycle(0, 1)), Hints(id="y", label="y"), "column 'y' cannot be both the id and the label"),
+        (pd.DataFrame({"y": range(N_ROWS)}), Hints(label="y"), "name the record key with --id"),
+        (table(y=cycle("a", "b")), Hints(label="y", positive="c"), "label column 'y' holds no 'c', as --positive"),
+        (table(y=cycle(0, 1)), Hints(label="y", positive="yes"), "label column 'y' holds no 'yes'"),
+        (table(x=cycle(3, 4)), Hints(bounds={"x": (5, 1)}), "column 'x': bounds must be finite with lower < upper"),
+        (table(x=cycle(3, 4)), Hints(bounds={"x": (0, float("inf"))}), "column 'x': bounds must be finite"),
+        (table(x=cycle(3, 4)), Hints(bounds={"x": (date(2020, 1, 1), date(2021, 1, 1))}), "lower must be a number"),
+        (table(x=cycle("2020-05-05", "2020-05-06")), Hints(bounds={"x": (1, 2)}), "lower must be a date"),
         (table(**{"a\nb": cycle(1, 2)}), Hints(), "the name of column 2 holds a line break or a control character"),
     ],
 )
 def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hints: Hints, words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises((ConfigError, SchemaError), match=words):
         drafted(tmp_path, frame, hints)
 
 

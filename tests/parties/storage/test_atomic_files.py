@@ -34,7 +34,18 @@ def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch
         synced.append((os.fstat(descriptor).st_ino == tmp_path.stat().st_ino, target.exists()))
 
     monkeypatch.setattr(os, "fsync", note)
-    for write in (lambda: write_text(target, "{}"), lambda: hash_chain._write_private(target, b"{}")):
+    (tmp_path / "source").touch()
+
+    def write_otherwise() -> None:
+        with replacing(target) as partial:
+            partial.write_bytes(b"the trees of a model, after which its journal goes")
+
+    for write in (
+        lambda: write_text(target, "{}"),
+        lambda: hash_chain._write_private(target, b"{}"),
+        lambda: copy(tmp_path / "source", target),
+        write_otherwise,
+    ):
         target.unlink(missing_ok=True)
         synced.clear()
         write()

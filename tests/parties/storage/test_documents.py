@@ -37,6 +37,20 @@ def test_keys_that_are_merged_may_be_given_anew(tmp_path: Path) -> None:
     assert read_yaml(tmp_path / "a.yaml") == yaml.safe_load(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "number"), [("1:30", "90"), ("-0:30.5", "-30.5"), ("12:30:45", "45045"), ("010", "8"), ("[1, 007]", "7")]
+)
+def test_a_number_in_base_60_or_8_is_refused_and_a_text_of_the_same_letters_is_not(
+    tmp_path: Path, text: str, number: str
+) -> None:
+    (tmp_path / "a.yaml").write_text(f"x: 1\nwait: {text}\n")
+    with pytest.raises(ConfigError, match=f"in line 2 reads as {number}; put it in quotes, or write that"):
+        read_yaml(tmp_path / "a.yaml")
+    for one in ("'1:30'", "'010'", "09", "0", "0.5", "0x10", "1_000", "tcp://a:10", "2024-01-01 10:00:00"):
+        (tmp_path / "a.yaml").write_text(f"wait: {one}\n")
+        assert read_yaml(tmp_path / "a.yaml") == yaml.safe_load(f"wait: {one}")
+
+
 _texts = st.text(st.characters(exclude_categories=("Cc", "Cs")), max_size=5)
 
 

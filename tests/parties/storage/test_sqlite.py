@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from parties.errors import LedgerError
-from parties.storage.sqlite import connect, reporting, transaction
+from parties.storage.sqlite import check_place, connect, reporting, transaction
 from tests.support.modes import exposed
 
 TABLES = ("CREATE TABLE IF NOT EXISTS numbers (n INTEGER)",)
@@ -44,6 +44,25 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     for name, kind in (("pipe", "a named pipe"), (".", "a folder")):
         with pytest.raises(LedgerError, match=f"it is {kind}, and a database is a file. Nothing was released"):
             connect(tmp_path / name, TABLES)
+
+
+def test_a_place_for_a_database_is_checked_and_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_text("id,age\n1,2\n")
+    for name, mode, words in (
+        ("data.csv", 0o644, "has mode 0644"),
+        ("data.csv", 0o600, "file is not a database"),
+        ("data.csv/below", 0o600, "cannot be used: .*data.csv is no folder"),
+        (".", 0o700, "it is a folder"),
+    ):
+        (tmp_path / "data.csv").chmod(mode)
+        with pytest.raises(LedgerError, match=f"{words}.* Nothing was released"):
+            check_place(tmp_path / name)
+    (tmp_path / "empty").touch(0o600)
+    connect(tmp_path / "books.sqlite", TABLES).close()
+    before = sorted(tmp_path.iterdir())
+    for name in ("empty", "books.sqlite", "a/b/c.sqlite"):
+        check_place(tmp_path / name)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:

@@ -8,6 +8,7 @@ import gzip
 import io
 import lzma
 import os
+import re
 import socket
 from collections.abc import Callable
 from decimal import Decimal
@@ -30,10 +31,12 @@ from parties.config.record_runs import read_record_run
 from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import EXPECTED_ERRORS, LedgerError, TableError
+from parties.errors import EXPECTED_ERRORS, ConfigError, LedgerError, TableError
 from parties.horizontal.row_partitions import one_table
 from parties.horizontal.row_table import OwnerRows
+from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_horizontal import make_recipe
+from parties.jobs.train_vertical import train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.tables.parquet_files import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
@@ -241,6 +244,14 @@ def test_a_flipped_bit_in_parquet_is_seen_wherever_the_writer_left_check_sums(sh
     whole = as_parquet(shop.table, write_page_checksum=True, compression="none", use_dictionary=False)
     place = whole.index(np.float64(shop.table["spend"].iloc[200]).tobytes())
     told(put(shop, "data.parquet", whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :]), "it is damaged")
+
+
+@pytest.mark.parametrize("notes", [b'{"index_columns": 1}', b"{\xff", b"{", b'["index_columns"]'])
+def test_notes_of_pandas_that_are_damaged_are_one_sentence(shop: Any, notes: bytes) -> None:
+    """They are read beside the names of columns, by code of Python's."""
+    table = pa.Table.from_pandas(shop.table, preserve_index=False).replace_schema_metadata({b"pandas": notes})
+    pq.write_table(table, shop.path / "data.parquet")
+    told(put(shop, "data.parquet", (shop.path / "data.parquet").read_bytes()), "it is damaged")
 
 
 def test_text_in_parquet_that_is_no_text_is_one_sentence(shop: Any) -> None:
@@ -553,6 +564,42 @@ def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
         there.listen()
         silent = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
     assert (silent.status, "hub was not asked" in silent.sentence) == (Status.SKIPPED, True)
+
+
+@pytest.mark.parametrize(
+    ("party", "change", "words"),
+    [
+        ("shop", {"ledger": {"path": "runs/spring/ledger.sqlite"}}, "ledger.path: .* lies in the run folder"),
+        ("shop", {"folder": "runs"}, "ledger.path: .* lies in the run folder"),
+        ("shop", {"align": {"method": "psi-dh", "prepared": "runs/spring/ids"}}, "align.prepared: .* lies in the run"),
+        ("shop", {"align": {"method": "psi-dh", "prepared": "keys/shop.secret"}}, "something else than prepared ids"),
+        ("shop", {"align": {"method": "psi-dh", "prepared": "absent/ids"}}, "is no folder"),
+        ("shop", {"ledger": {"path": "schema.yaml/ledger"}}, "schema.yaml is no folder"),
+        ("bank", {"label_epsilon": 1, "label_ledger": "data.csv"}, "data.csv has mode"),
+        ("bank", {"label_epsilon": 1, "label_ledger": "keys"}, "it is a folder"),
+    ],
+)
+def test_places_at_which_nothing_can_be_kept_are_found_before_the_parties_meet(
+    sites: Any, party: str, change: dict[str, Any], words: str
+) -> None:
+    site = getattr(sites, party)
+    site.run |= change
+    path = site.write()
+    before = {one: one.read_bytes() for one in site.path.rglob("*") if one.is_file()}
+    assert [one for one in told_by_doctor(path).values() if re.search(words, one)]
+    train = train_active if party == "bank" else train_passive
+    with pytest.raises((ConfigError, LedgerError), match=words):
+        train(path, insecure=False, terminal=Terminal())
+    assert {one: one.read_bytes() for one in site.path.rglob("*") if one.is_file()} == before
+
+
+@pytest.mark.parametrize("role", ["worker", "owner"])
+def test_a_ledger_in_the_run_folder_of_an_owner_of_rows_is_refused(owner: Owner, role: str) -> None:
+    (owner.folder / "d.csv").write_bytes(as_csv(ROWS_OF_OWNER))
+    with pytest.raises(ConfigError, match=r"ledger.path: .* lies in the run folder"):
+        owner.told(role, "d.csv", ledger={"path": "runs/q/ledger.sqlite"})
+    told = owner.told(role, "d.csv", ledger={"path": "d.csv/ledger.sqlite"})[1]
+    assert [one for one in told if "d.csv is no folder" in one]
 
 
 def test_paths_that_may_not_be_looked_at_are_one_sentence(shop: Any, owner: Owner) -> None:

@@ -109,3 +109,19 @@ def test_scores_become_objects_of_a_store(bucket: str, tmp_path: Path, name: str
         of(uri)
     of(uri, overwrite=True).write(SCORES.iloc[:1])
     assert fetch(uri, tmp_path).read_bytes() != (tmp_path / f"own-{name}").read_bytes()
+
+
+def test_two_predictions_that_write_one_file_at_once_do_not_meet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (pd.DataFrame({"id": [name], "prediction": [0.5]}) for name in "ab")
+    place, write = Destination(tmp_path / "scores.csv", overwrite=True), pd.DataFrame.to_csv
+
+    def write_while_another_does(self: pd.DataFrame, *where: Any, **how: Any) -> Any:
+        monkeypatch.setattr(pd.DataFrame, "to_csv", write)
+        place.write(second)
+        return write(self, *where, **how)
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", write_while_another_does)
+    place.write(first)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("scores.csv", "id,prediction\na,0.5\n")]

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from opboost.errors import DataError
+from parties.config.reading import read_run
+from parties.config.vertical import PassiveRun
+from parties.errors import notes_on
+from parties.vertical.preparation import prepare_passive
 from tests.support.processes import finish
 
 NOTE = "data.csv, line 3, column 'spend': 99,999.99: thousands separators?"
@@ -37,3 +42,14 @@ def test_the_doctor_shows_it_on_the_terminal_and_not_in_json(shop: Any) -> None:
     (found,) = (one for one in json.loads(document)["findings"] if one["check"] == "column spend")
     assert found["message"] == "column 'spend' is numeric by the schema but 1 cells are not numbers"
     assert "99,999" not in document + error
+
+
+@pytest.mark.parametrize("n_letters", [24, 200_000])
+def test_a_long_cell_in_the_file_changes_nothing_of_the_sentence(shop: Any, n_letters: int) -> None:
+    """Python's reader of CSV files, by which lines are counted, takes no cell of more than 131,072 characters."""
+    shop.schema["ignore"] = ["note"]
+    shop.table = shop.table.iloc[:20].assign(note="x" * n_letters)
+    path = shop.write()
+    with pytest.raises(DataError, match="column 'spend' is numeric by the schema but 1 cells are not numbers") as error:
+        prepare_passive(read_run(path, PassiveRun), path)
+    assert [NOTE in note for note in notes_on(error.value)] == [True] * (n_letters < 131_072)

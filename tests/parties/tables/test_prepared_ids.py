@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.errors import RunFolderError
+from parties.errors import ConfigError, RunFolderError
 from parties.tables.party_table import PartyTable
-from parties.tables.prepared_ids import prepared_ids
+from parties.tables.prepared_ids import check_prepared, prepared_ids
 
 
 def table(*ids: str) -> PartyTable:
@@ -28,12 +28,28 @@ def test_the_same_ids_are_prepared_once_and_others_under_another_key(tmp_path: P
     assert prepared_ids(path, table("1", "2")).key != first.key
 
 
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"PK\x03\x04"])
+@pytest.mark.parametrize("content", [b"", b"PK\x03", b"PK\x03\x04", b"PK\x03\x04" + bytes(26) + b"digest.npy nonsense"])
 def test_a_damaged_file_is_made_again(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "ids.prepared"
     path.write_bytes(content)
     made = prepared_ids(path, table("1"))
     assert prepared_ids(path, table("1")).key == made.key
+
+
+@pytest.mark.parametrize("content", [b"nonsense", b"id,spend\nk1,3\n", b"PK\x03\x04" + bytes(26) + b"data.csv,,"])
+def test_a_file_of_anything_else_is_refused_and_stays(tmp_path: Path, content: bytes) -> None:
+    """A list of ids, the data file and the secret key were replaced."""
+    path = tmp_path / "ids.txt"
+    path.write_bytes(content)
+    for call in (lambda: check_prepared(path), lambda: prepared_ids(path, table("1"))):
+        with pytest.raises(ConfigError, match=r"ids.txt holds something else than prepared ids.* Nothing was sent"):
+            call()
+    assert path.read_bytes() == content
+    with pytest.raises(ConfigError, match="is a folder, where a file is needed"):
+        check_prepared(tmp_path)
+    with pytest.raises(ConfigError, match="absent, where it is to lie, is no folder"):
+        check_prepared(tmp_path / "absent" / "ids")
+    check_prepared(tmp_path / "ids.prepared")
 
 
 def test_a_file_of_another_byte_is_made_again(tmp_path: Path) -> None:
@@ -45,5 +61,5 @@ def test_a_file_of_another_byte_is_made_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_said(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="cannot be written"):
+    with pytest.raises((ConfigError, RunFolderError), match="absent, where it is to lie, is no folder"):
         prepared_ids(tmp_path / "absent" / "ids.prepared", table("1"))
