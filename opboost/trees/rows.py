@@ -87,6 +87,7 @@ class SortedRows:
         self, splitter: GreedySplitter, limits: NodeLimits, max_depth: int, room: Sequence[Sums], tree: NDArray[Any]
     ) -> int:
         """Grow a tree level by level; the splits of the last one wait. See `LocalHolder.grow_levels`."""
+        self._reserve(len(tree))
         n_nodes, n_divided, nodes, columns, cuts, missing_left, goes_left, lefts = grow_levels(
             self._bins,
             self.numbers,
@@ -141,15 +142,19 @@ class SortedRows:
         nothing, places = np.empty((0, len(self.numbers)), np.uint8), np.full(axes.n_columns, -1, np.int32)
         FollowedTree.of(tree, axes).add_to(self.scores[output], nothing, self._bins, places)
 
+    def _reserve(self, n_nodes: int) -> None:
+        """Have room for so many nodes."""
+        missing = n_nodes - len(self._begins)
+        if missing > 0:
+            more = np.empty(missing + len(self._begins), np.int64)
+            self._begins, self._ends = np.concatenate([self._begins, more]), np.concatenate([self._ends, more])
+
     def _divide(self) -> None:
         if self._waiting is None:
             return
         splits, self._waiting, self._is_divided = self._waiting, None, True
         # Children are numbered in order, left before right, behind all nodes before them.
-        missing = int(splits.rights[-1]) + 1 - len(self._begins)
-        if missing > 0:
-            more = np.empty(missing + len(self._begins), np.int64)
-            self._begins, self._ends = np.concatenate([self._begins, more]), np.concatenate([self._ends, more])
+        self._reserve(int(splits.rights[-1]) + 1)
         divide_nodes(
             self._bins,
             self.numbers,

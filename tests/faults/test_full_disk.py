@@ -7,6 +7,7 @@ import builtins
 import hashlib
 import io
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class FullDisk:
     def _is_meant(self, path: Any) -> bool:
         if not self.name or not isinstance(path, str | Path):
             return False
-        name = Path(path).name.removeprefix(".").removesuffix(".partial")
+        name = re.sub(r"(\.[0-9a-f]{32})?\.partial$", "", Path(path).name.removeprefix("."))
         is_meant = name == self.name and self.folder in Path(path).parents
         self.n_hit += is_meant
         return is_meant

@@ -417,7 +417,7 @@ def test_a_crowd_that_connects_and_says_nothing_takes_no_descriptor_that_the_run
         crowds = [Crowd(sites.bank.run["listen"], 320 // 4) for _ in range(4)]
         for crowd in crowds:
             stack.callback(crowd.close)
-        wait_for(lambda: sum(crowd.n_opened for crowd in crowds) > 320)
+        wait_for(lambda: sum(crowd.n_opened for crowd in crowds) > 320, seconds=60)
         shop = start(sites.shop)
         for running in (bank, shop):
             running.wait(40)
