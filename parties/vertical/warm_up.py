@@ -38,14 +38,16 @@ def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:
 
 
 def warm_training(loss: Loss) -> None:
-    """Grow one small tree on an own column and one of ranks."""
+    """Grow two small trees on an own column and one of ranks, one of them in a single call and one level by level."""
     steps = np.arange(_N_ROWS)
     columns: list[Column] = [
         OwnColumn("own", steps.astype(np.float64)),
         RankColumn("peer", 0, "ranks", steps.astype(np.uint32), _N_ROWS),
     ]
-    few, loss = BoostingParameters(n_estimators=1, max_depth=2), loss.singles[0]
+    loss = loss.singles[0]
     # Classes 0 and 1; amounts and times are none of them 0.
     labels = (steps % 2 + (not isinstance(loss, Logistic | Softmax | Ordinal))).astype(np.float64)
     labels = np.column_stack([labels, np.zeros(_N_ROWS)]) if isinstance(loss, LambdaRank) else labels
-    train(columns, labels, np.ones(_N_ROWS), loss=loss, parameters=few)
+    for share in (1.0, 0.5):
+        few = BoostingParameters(n_estimators=1, max_depth=2, colsample_bynode=share)
+        train(columns, labels, np.ones(_N_ROWS), loss=loss, parameters=few)
