@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,15 +22,24 @@ def outcomes_of(seconds: float, calls: Mapping[str, Callable[[], Any]]) -> dict[
         except BaseException as error:
             found[name] = error
 
-    threads = [threading.Thread(target=run, args=item, daemon=True) for item in calls.items()]
+    threads = [threading.Thread(target=run, args=item, name=item[0], daemon=True) for item in calls.items()]
     for thread in threads:
         thread.start()
     deadline = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
     missing = sorted(set(calls) - set(found))
-    assert not missing, f"still waiting after {seconds} s: {missing}"
+    assert not missing, f"still waiting after {seconds} s: {missing}\n{_stacks_of_all_threads()}"
     return found
+
+
+def _stacks_of_all_threads() -> str:
+    """Where every thread is: one that waits may wait for a thread of an earlier test."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "\n".join(
+        f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+    )
 
 
 @pytest.fixture(scope="session")
