@@ -76,11 +76,10 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Any:
 def start_both(sites: Any, outcomes: Any) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        30,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 
@@ -228,11 +227,10 @@ def test_predictions_that_find_no_room_are_not_half_there(sites: Any, outcomes: 
 
     def predict() -> dict[str, Any]:
         return outcomes(
-            30,
             {
                 "bank": lambda: predict_active(bank, mode="routed", **options),
                 "shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT),
-            },
+            }
         )
 
     disk.folder, disk.name = sites.bank.path, name

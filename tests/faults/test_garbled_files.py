@@ -86,11 +86,10 @@ def unconfirmed(sites: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> A
 def _train(sites: Any, outcomes: Any) -> None:
     bank, shop = sites.bank.write(), sites.shop.write()
     outcomes(
-        30,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
     for site in (sites.bank, sites.shop):
         site.run["wait"] = 0.05
@@ -130,9 +129,7 @@ def test_a_damaged_offer_or_journal_is_asked_for_again_or_read_from_its_copy(
     journal = unconfirmed.bank.run_folder / "journal"
     for path in (journal / "from" / "shop" / "offer", journal / "journal.json", journal / "tests.json"):
         damage(path)
-    found = outcomes(
-        30, {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
-    )
+    found = outcomes({"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")})
     assert found == {"bank": None, "shop": None}
     log = (unconfirmed.shop.run_folder / "log.txt").read_text()
     assert log.count("0 columns drawn and charged") == 1
@@ -147,7 +144,7 @@ def test_garbled_tests_are_told(unconfirmed: Any, outcomes: Any) -> None:
     for kind, content in GARBAGE.items():
         path.write_bytes(content)
         found = outcomes(
-            30, {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
+            {"bank": lambda: call(unconfirmed.bank, "train"), "shop": lambda: call(unconfirmed.shop, "train")}
         )
         assert all(isinstance(error, EXPECTED_ERRORS) for error in found.values()), (kind, found)
         assert "tests.json" in str(found["bank"]), (kind, found)

@@ -334,11 +334,10 @@ def share(trial: Any, outcomes: Any) -> Any:
     near, far = memory_pair("bank", "shop")
     job = trial.active(parameters=BoostingParameters(n_estimators=2, max_depth=2))
     return outcomes(
-        30,
         {
             "bank": lambda: train_jointly(job, [near]),
             "shop": lambda: party_b.train(trial.passive("shop", epsilon=math.inf), far),
-        },
+        }
     )
 
 

@@ -24,11 +24,10 @@ SILENT = Terminal()
 def train_both(sites: Any, outcomes: Any) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        30,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 
@@ -84,7 +83,7 @@ def test_the_names_in_the_greeting_are_those_of_the_offer(
     names = job.hello().names
     first, last = ("c0", "c4") if opaque else ("spend", "town=east")
     constrained = trial.active(constraints=ColumnConstraints({first: 1}, [["age", last]]))
-    found = outcomes(30, {"bank": lambda: train_jointly(constrained, [near]), "shop": lambda: party_b.train(job, far)})
+    found = outcomes({"bank": lambda: train_jointly(constrained, [near]), "shop": lambda: party_b.train(job, far)})
     assert not [error for error in found.values() if isinstance(error, BaseException)], found
     assert tuple(offered) == names
     assert len(names) == 5
@@ -112,7 +111,6 @@ def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, ou
     def train(constraints: ColumnConstraints) -> dict[str, Any]:
         pairs = {name: memory_pair("bank", name) for name in ("shop", "post")}
         return outcomes(
-            30,
             {
                 "bank": lambda: train_jointly(
                     trial.active(constraints=constraints), [near for near, _ in pairs.values()]
@@ -121,7 +119,7 @@ def test_a_constraint_may_name_the_columns_of_two_passive_parties(trial: Any, ou
                     name: lambda name=name, far=far: party_b.train(trial.passive(name, opaque_names=False), far)
                     for name, (_, far) in pairs.items()
                 },
-            },
+            }
         )
 
     found = train(ColumnConstraints({"parcels": 1, "spend": 1}))

@@ -49,7 +49,7 @@ def _over_memory(active: Active, passive: Passive) -> dict[str, Any]:
     for name, party in passive.items():
         far = pairs[name][1]
         calls[name] = _and_close(lambda party=party, far=far: party(far), far.close)
-    return outcomes_of(30, calls)
+    return outcomes_of(calls)
 
 
 class Curve:
@@ -65,7 +65,7 @@ class Curve:
         calls = {"bank": _and_close(lambda: active(near), listener.close)}
         for name, party in passive.items():
             calls[name] = lambda name=name, party=party: self._connected(listener.address, name, party)
-        return outcomes_of(30, calls)
+        return outcomes_of(calls)
 
     def _connected(self, address: str, name: str, party: Callable[[Channel], Any]) -> Any:
         channel = ConnectedChannel(

@@ -116,7 +116,7 @@ class Network:
         """Close all ends at once, as parties do that have finished: one that is alone waits a moment for the others."""
         ends = {str(number): close for number, close in self._leave.items()}
         self._leave.clear()
-        for found in outcomes_of(20, ends).values():
+        for found in outcomes_of(ends).values():
             if isinstance(found, BaseException):
                 raise found
 

@@ -21,11 +21,10 @@ def tuned_bank(tmp_path_factory: pytest.TempPathFactory) -> Any:
         site.run |= {"held_out": 0.1, "align": {"method": "psi"}}
     bank, shop = sites.bank.write(), sites.shop.write()
     found = outcomes_of(
-        60,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=Terminal()),
             "shop": lambda: train_passive(shop, insecure=False, terminal=Terminal()),
-        },
+        }
     )
     assert not [one for one in found.values() if isinstance(one, Exception)]
     return sites.bank

@@ -25,7 +25,7 @@ def train_both(parties: Any, outcomes: Outcomes) -> dict[str, Any]:
         "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
     }
-    found = outcomes(60, calls)
+    found = outcomes(calls)
     return {name: error for name, error in found.items() if isinstance(error, BaseException)}
 
 
@@ -33,9 +33,8 @@ def predict_both(parties: Any, outcomes: Outcomes, **changes: Any) -> dict[str, 
     bank, shop = parties.bank.write(), parties.shop.write()
     asked: dict[str, Any] = {"data": None, "ids": None, "mode": "routed", "out": None} | changes
     return outcomes(
-        60,
         {
             "bank": lambda: predict_active(bank, insecure=False, terminal=SILENT, **asked),
             "shop": lambda: serve_passive(shop, data=asked["data"], insecure=False, terminal=SILENT),
-        },
+        }
     )

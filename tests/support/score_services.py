@@ -46,7 +46,7 @@ class Trained:
                 "bank": lambda bank=bank: train_active(bank, insecure=False, terminal=SILENT),
                 "shop": lambda shop=shop: train_passive(shop, insecure=False, terminal=SILENT),
             }
-            found = outcomes(40, calls)
+            found = outcomes(calls)
             assert not [one for one in found.values() if isinstance(one, BaseException)], found
             self.expected[run_id] = self.predict(run_id, bank, shop, outcomes)
 
@@ -64,7 +64,7 @@ class Trained:
             "bank": lambda: predict_active(bank, mode="routed", out=out, reasons=2, **given),
             "shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT),
         }
-        found = outcomes(40, calls)
+        found = outcomes(calls)
         assert found["bank"] == out, found
         return pd.read_csv(out, index_col="id", keep_default_na=False)
 

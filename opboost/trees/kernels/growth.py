@@ -41,13 +41,13 @@ def grow_levels(
     sizes = offsets[1:] - offsets[:-1]
     histograms, rest, parents, chosen = even[:1], even[:0], odd[:0], np.zeros(1, dtype=np.int64)
     build_histograms(bins, rows[:0], gradients, begins[:1], ends[:1], offsets, n_threads, histograms)
-    nodes, totals, n_nodes, n_divided = np.zeros(1, dtype=np.int32), np.empty((1, 2), dtype=np.int64), 1, 0
+    nodes, totals, n_nodes, n_divided = np.zeros(1, dtype=np.int32), np.empty((1, 2), dtype=np.int64), np.int64(1), 0
     # Every row is in one bin of the first column.
     totals[0] = histograms[0, 0, : sizes[0]].sum(), histograms[0, 1, : sizes[0]].sum()
     make_leaf(tree[0], totals[0, 0], totals[0, 1])
     while True:
         gains, left_sums = np.empty(len(nodes)), np.empty((len(nodes), 2), dtype=np.int64)
-        columns, cuts = np.empty((2, len(nodes)), dtype=np.int32)
+        columns, cuts = np.empty(len(nodes), dtype=np.int32), np.empty(len(nodes), dtype=np.int32)
         missing_left = np.empty(len(nodes), dtype=np.bool_)
         best_cuts(
             histograms, parents, chosen, rest, totals, offsets, allowed, modes, monotone, lower, upper, is_bounded,

@@ -37,7 +37,8 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
     shared = np.empty(n_threads, dtype=np.int64)
     for thread in prange(n_threads):
-        shared[thread] = _sum_share(bins, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out)
+        share = np.int64(thread)
+        shared[share] = _sum_share(bins, rows, gradients, begins, ends, offsets, share, n_threads, beside, out)
     for thread in range(n_threads):
         if shared[thread] >= 0:
             out[shared[thread]] += beside[thread - 1]

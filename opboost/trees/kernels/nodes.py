@@ -43,7 +43,8 @@ def split_nodes(
         numbers and sums of the children: the lighter one of every two siblings, then the other ones.
     """
     n = len(chosen)
-    split, columns, cuts, lefts = np.empty((4, n), dtype=np.int32)
+    split, columns = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    cuts, lefts = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     missing_left, goes_left = np.empty(n, dtype=np.bool_), np.empty((n, sizes.max()), dtype=np.bool_)
     children, sums = np.empty(2 * n, dtype=np.int32), np.empty((2 * n, 2), dtype=np.int64)
     for k in range(n):

@@ -96,13 +96,13 @@ def _add_block(features, trees, edges, weights, out, pairs):
         down[0, point, :] = weights[point]
     path, waiting = np.zeros(n_levels, dtype=np.int32), np.empty(2 * n_levels, dtype=np.int32)
     for t in range(len(roots)):
-        level, path[0] = 0, roots[t]
+        level, path[0] = np.int64(0), roots[t]
         of_output = found[outputs[t]], pairs[:, outputs[t] : outputs[t] + 1]
-        n_waiting = _open(roots[t], lefts, waiting, 0)
+        n_waiting = _open(roots[t], lefts, waiting, np.int64(0))
         while n_waiting:
             n_waiting -= 1
             node = waiting[n_waiting]
-            depth = depths[node]
+            depth = np.int64(depths[node])
             parent, above = path[depth - 1], takes_all[nearest[node]]
             _rise(level, depth, path, columns, edges, takes, takes_all, up, of_output)
             if node == lefts[parent]:
@@ -114,7 +114,7 @@ def _add_block(features, trees, edges, weights, out, pairs):
             edge = takes[depth], above, factors[node]
             _descend(edge, shares[0, node], values[node], takes_all[depth], down[depth - 1], down[depth], up[depth])
             n_waiting = _open(node, lefts, waiting, n_waiting)
-        _rise(level, 1, path, columns, edges, takes, takes_all, up, of_output)
+        _rise(level, np.int64(1), path, columns, edges, takes, takes_all, up, of_output)
     for i in range(n):
         for output in range(out.shape[1]):
             for player in range(out.shape[2]):

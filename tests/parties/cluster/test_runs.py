@@ -136,7 +136,7 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
             shop.kill()
             shop.communicate()
 
-        assert set(outcomes(100, {"bank": lose_the_shop, "shop": kill_the_shop}).values()) == {None}
+        assert set(outcomes({"bank": lose_the_shop, "shop": kill_the_shop}).values()) == {None}
         assert charges(parties.shop) == {"opened": 1, "charge": 2}
 
         parties.bank.run["wait"] = 90
@@ -338,7 +338,7 @@ def test_a_file_is_divided_for_the_time_of_the_run_and_two_doctors_agree(parties
     # Whatever would be protected little, or without a limit, is warned of.
     parties.shop.run |= {"desensitize": {"whole_range": 0.5}, "ledger": {"budget": {"epsilon": 1}}}
     bank, shop = parties.bank.write(), parties.shop.write()
-    found = outcomes(40, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     told = {name: {one.check: one for one in findings} for name, findings in found.items()}
     for name, n_parts in (("bank", 3), ("shop", 3)):
         assert [one for one in found[name] if one.status is not Status.OK] == []

@@ -40,6 +40,7 @@ from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import WorkersLost
 from parties.vertical.release_offer import OfferedRanks, rank_columns
+from tests.support.outcomes import LIMIT_S
 from tests.support.released_partitions import rank_partitions, ranks_of, release
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
@@ -179,7 +180,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
     assert len(trained.trees) == PARAMETERS.n_estimators
     assert {path: path.read_bytes() for path in case.ranks.paths} == before
     # Nobody waits for the one that is gone any more.
-    deadline = time.monotonic() + 4 * WAIT_S
+    deadline = time.monotonic() + LIMIT_S
     while any(client.processing().values()):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 from typer.testing import CliRunner
 
-from opboost.trees.kernels.histograms import build_histograms
+from opboost.trees.kernels.growth import grow_levels
 from parties.cli import app
 from parties.vertical.warm_up import compiled_before
+
+# Trains once for each of several kinds of runs, and prints what was compiled for these alone.
+RUNS = """
+import gc, sys
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from parties.commands.compile_loops import fit_small_models
+from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from tests.support.outcomes import outcomes_of
+from tests.support.sites import Sites
+
+def compiled():
+    loops = (one for one in gc.get_objects() if isinstance(one, Dispatcher) and one.__module__.startswith("opboost."))
+    return {f"{one.__module__}.{one.__qualname__}{types}" for one in loops for types in one.stats.cache_misses}
+
+fit_small_models()
+before = compiled()
+for number, model in enumerate(({}, {"max_depth": 8}, {"validation_fraction": 0.2}, {"colsample_bynode": 0.5})):
+    folder = Path(sys.argv[1], str(number))
+    folder.mkdir()
+    sites = Sites(folder)
+    sites.bank.run["model"] |= model
+    sites.bank.run["correct_noise"] = number == 0
+    bank, shop, terminal = sites.bank.write(), sites.shop.write(), Terminal()
+    found = outcomes_of({
+        "bank": lambda: train_active(bank, insecure=False, terminal=terminal),
+        "shop": lambda: train_passive(shop, insecure=False, terminal=terminal),
+    })
+    errors = [one for one in found.values() if isinstance(one, BaseException)]
+    assert not errors, errors
+print(*sorted(compiled() - before), sep="\\n")
+"""
 
 
 def test_every_loop_is_compiled_and_kept() -> None:
     result = CliRunner().invoke(app, ["compile-loops"])
     assert (result.exit_code, result.stdout) == (0, "")
     assert compiled_before()
-    assert build_histograms.signatures
+    assert grow_levels.signatures
+
+
+def test_runs_after_it_have_nothing_left_to_compile(tmp_path: Path) -> None:
+    """In a process of its own, in which no other test has trained."""
+    root = Path(__file__).parents[3]
+    call = [sys.executable, "-c", RUNS, str(tmp_path)]
+    ended = subprocess.run(call, cwd=root, capture_output=True, text=True, timeout=600, check=False)
+    assert (ended.returncode, ended.stdout.split("\n")) == (0, ["", ""]), ended.stderr

@@ -30,7 +30,7 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
         name: lambda call=call, path=path: call(path, insecure=False, terminal=Terminal())
         for name, (call, path) in parties.items()
     }
-    outcomes(40, calls)
+    outcomes(calls)
     code, out, err = _explain(bank)
     assert code == 0, err
     shares = json.loads(out)["share_of_gain"]

@@ -46,11 +46,10 @@ def test_only_scouted_records_pay_and_the_full_run_keeps_their_draws_and_leaves_
     sites.shop.run["desensitize"]["leave_out"] = ["column 1"]
     paths = {"bank": sites.bank.write(), "shop": sites.shop.write()}
     done = outcomes(
-        20,
         {
             "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
-        },
+        }
     )
     assert not [one for one in done.values() if isinstance(one, BaseException)], done
     full = statement(sites.shop)

@@ -123,7 +123,7 @@ def test_a_run_from_database_to_database_leaves_no_secret(
         "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
     }
-    found = outcomes(40, calls)
+    found = outcomes(calls)
     assert not [error for error in found.values() if isinstance(error, BaseException)]
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     calls = {
@@ -132,7 +132,7 @@ def test_a_run_from_database_to_database_leaves_no_secret(
         ),
         "shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT),
     }
-    assert outcomes(40, calls)["bank"] == f"{postgres}#scores"
+    assert outcomes(calls)["bank"] == f"{postgres}#scores"
     with closing(connect(postgres)) as database, database.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM scores WHERE status = 'ok'")
         assert cursor.fetchone() == (len(sites.bank.table),)

@@ -50,7 +50,7 @@ def asked(sites: Sites, *parties: str) -> dict[str, list[Finding]]:
         "bank": lambda: ask_passive(bank, {"shop": BANK}, None, lists["bank"], wait_s=3 if len(parties) > 1 else 0.2),
         "shop": lambda: ask_active(shop, SHOP, None, lists["shop"], wait_s=3 if len(parties) > 1 else 0.2),
     }
-    found = outcomes_of(20, {name: calls[name] for name in parties})
+    found = outcomes_of({name: calls[name] for name in parties})
     assert set(found.values()) == {None}
     return {name: lists[name].findings for name in parties}
 

@@ -25,7 +25,7 @@ from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 from parties.vertical.prediction_service import StopSignals
 
-Outcomes = Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]
+Outcomes = Callable[[Mapping[str, Callable[[], Any]]], dict[str, Any]]
 
 SILENT = Terminal()
 HASTE = 0.3
@@ -41,11 +41,10 @@ def trained(make_sites: Any, tmp_path_factory: pytest.TempPathFactory, outcomes:
     sites = make_sites(root)
     bank, shop = sites.bank.write(), sites.shop.write()
     found = outcomes(
-        60,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
     assert all(isinstance(folder, RunFolder) for folder in found.values()), found
     return root
@@ -63,9 +62,7 @@ def finished(sites: Any, trained: Path) -> Any:
 
 def meet(sites: Any, outcomes: Outcomes, *, serves: bool = False) -> dict[str, list[Finding]]:
     bank, shop = sites.bank.write(), sites.shop.write()
-    return outcomes(
-        20, {"bank": lambda: examine_prediction(bank), "shop": lambda: examine_prediction(shop, serves=serves)}
-    )
+    return outcomes({"bank": lambda: examine_prediction(bank), "shop": lambda: examine_prediction(shop, serves=serves)})
 
 
 @pytest.mark.parametrize("serves", [True, False])
@@ -90,7 +87,7 @@ def test_who_waits_for_a_prediction_is_asked_and_waits_on(finished: Any, outcome
     served: dict[str, Any] = {}
     thread = threading.Thread(
         target=lambda: served.update(
-            outcomes(30, {"shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT)})
+            outcomes({"shop": lambda: serve_passive(shop, data=None, insecure=False, terminal=SILENT)})
         ),
         daemon=True,
     )

@@ -53,7 +53,7 @@ def test_a_sound_party_without_its_peer_is_checked_and_told_that_only_this_side_
 
 def test_two_doctors_meet_and_agree(sites: Any, outcomes: Outcomes) -> None:
     bank, shop = sites.bank.write(), sites.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for party, peer in (("bank", "shop"), ("shop", "bank")):
         assert told(found[party]) == {}
         assert (
@@ -87,7 +87,7 @@ def test_what_was_agreed_on_is_compared_and_the_difference_told_on_both_sides(
 ) -> None:
     agree(sites, party, terms)
     bank, shop = sites.bank.write(), sites.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for findings in found.values():
         assert [word for word in words if word not in told(findings)["peer"]] == []
 
@@ -107,7 +107,7 @@ def test_terms_that_were_kept_are_no_difference(sites: Any, outcomes: Outcomes) 
         },
     )
     bank, shop = sites.bank.write(), sites.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     assert [told(findings) for findings in found.values()] == [{}, {}]
 
 
@@ -119,7 +119,7 @@ def bring_another(site: Any) -> None:
 def test_two_doctors_compare_the_ids_themselves_where_files_are_aligned(sites: Any, outcomes: Outcomes) -> None:
     bring_another(sites.shop)
     bank, shop = sites.bank.write(), sites.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for party, peer in (("bank", "shop"), ("shop", "bank")):
         assert told(found[party]) == {
             "peer": f"{peer} and this party do not agree: the sets of ids differ: it has 400 records, this party 400; "
@@ -136,7 +136,7 @@ def test_a_party_that_waits_compares_its_ids_with_whoever_asks_and_waits_on(
     paths = {"bank": sites.bank.write(), "shop": sites.shop.write()}
     started: dict[str, Any] = {}
     wait = {waiting: lambda: jobs[waiting](paths[waiting], insecure=False, terminal=SILENT)}
-    thread = threading.Thread(target=lambda: started.update(outcomes(40, wait)), daemon=True)
+    thread = threading.Thread(target=lambda: started.update(outcomes(wait)), daemon=True)
     thread.start()
     whole = asking.table
     bring_another(asking)
@@ -144,7 +144,7 @@ def test_a_party_that_waits_compares_its_ids_with_whoever_asks_and_waits_on(
     asking.table = whole
     path = asking.write()
     assert told(examine(path)) == {}
-    found = outcomes(30, {asking.party: lambda: jobs[asking.party](path, insecure=False, terminal=SILENT)})
+    found = outcomes({asking.party: lambda: jobs[asking.party](path, insecure=False, terminal=SILENT)})
     thread.join(40)
     assert not [error for error in (*found.values(), *started.values()) if isinstance(error, BaseException)]
 
@@ -158,14 +158,14 @@ def test_a_party_that_waits_for_the_run_is_asked_and_waits_on(sites: Any, outcom
     }
     (asking,) = set(run) - {waiting}
     started: dict[str, Any] = {}
-    thread = threading.Thread(target=lambda: started.update(outcomes(30, {waiting: run[waiting]})), daemon=True)
+    thread = threading.Thread(target=lambda: started.update(outcomes({waiting: run[waiting]})), daemon=True)
     thread.start()
     time.sleep(0.3)
     found = examine({"bank": bank, "shop": shop}[asking])
     assert (
         told(found, Status.OK)["peer"] == f"{waiting} is there, speaks protocol version {PROTOCOL_VERSION} and agrees"
     )
-    assert not isinstance(outcomes(30, {asking: run[asking]})[asking], BaseException)
+    assert not isinstance(outcomes({asking: run[asking]})[asking], BaseException)
     thread.join(30)
     assert not isinstance(started[waiting], BaseException)
 
@@ -277,7 +277,7 @@ def test_after_a_run_the_folder_and_the_store_are_known(sites: Any, outcomes: Ou
         "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
     }
-    outcomes(30, run)
+    outcomes(run)
     found = examine(shop, wait_s=HASTE)
     assert "0 columns to draw, 2 stored already" in told(found, Status.OK)["ledger"]
     assert "is finished: starting it does nothing" in told(found, Status.WARNING)["run folder"]

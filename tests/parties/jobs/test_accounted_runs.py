@@ -28,11 +28,10 @@ def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
     """What both sides' training jobs return or raise, in threads of this process."""
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 

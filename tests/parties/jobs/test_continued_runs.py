@@ -32,11 +32,10 @@ def train_both(sites: Any, outcomes: Outcomes, run_id: str = "spring", **model: 
         site.run["run_id"] = run_id
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 

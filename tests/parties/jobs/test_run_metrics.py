@@ -52,7 +52,7 @@ def test_a_service_counts_messages_records_bits_durations_and_errors_and_tells_t
         "bank": lambda: train_active(paths["bank"], insecure=False, terminal=terminal),
         "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
     }
-    found = outcomes(60, calls)
+    found = outcomes(calls)
     assert not [one for one in found.values() if isinstance(one, BaseException)], found
     assert seen['opboost_messages_total{direction="received",kind="hello",peer="shop"}'] == 1
     assert samples(at["bank"]) == {}

@@ -39,11 +39,10 @@ def train_both(sites: Any, outcomes: Outcomes, *, insecure: bool = False) -> dic
     """What both sides' training jobs return or raise, in threads of this process."""
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=insecure, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=insecure, terminal=SILENT),
-        },
+        }
     )
 
 
@@ -326,7 +325,7 @@ def predict_both(
         ),
         "shop": lambda: serve_passive(run_files["shop"], data=None, insecure=False, terminal=SILENT),
     }
-    found = outcomes(40, calls)
+    found = outcomes(calls)
     assert found["bank"] == out
     return pd.read_csv(out)
 

@@ -31,11 +31,10 @@ SILENT = Terminal()
 def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 

@@ -47,7 +47,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, make_sites: Any, outcomes
         site.party: lambda site=site, train=train: train(site.write(), insecure=False, terminal=Terminal())
         for site, train in ((sites.bank, train_active), (sites.shop, train_passive))
     }
-    for found in outcomes(60, calls).values():
+    for found in outcomes(calls).values():
         assert not isinstance(found, BaseException), found
     return sites
 
@@ -164,7 +164,7 @@ def treated(tmp_path_factory: pytest.TempPathFactory, outcomes: Any) -> Hospital
             )
             for name in found.runs
         }
-        for one in outcomes(60, calls).values():
+        for one in outcomes(calls).values():
             assert not isinstance(one, BaseException), one
     return found
 

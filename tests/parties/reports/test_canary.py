@@ -92,7 +92,7 @@ class Exchange:
             "bank": lambda: active(self.sites.bank.write(), insecure=False, terminal=Terminal()),
             "shop": lambda: passive(self.sites.shop.write(), insecure=False, terminal=Terminal()),
         }
-        for one in outcomes(90, calls).values():
+        for one in outcomes(calls).values():
             assert not isinstance(one, BaseException), one
 
     def _tap(self, patch: pytest.MonkeyPatch) -> None:

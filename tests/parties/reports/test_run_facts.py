@@ -149,11 +149,10 @@ def test_a_report_that_cannot_be_written_does_not_undo_the_run(
     for site in (sites.bank, sites.shop):
         site.run["report"] = True
     done = outcomes(
-        60,
         {
             "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal(warn=said.append)),
             "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal(warn=said.append)),
-        },
+        }
     )
     assert not [one for one in done.values() if isinstance(one, BaseException)]
     assert sum("`opboost report` writes it again" in sentence for sentence in said) == 2
@@ -173,7 +172,7 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
             site.party: lambda site=site, call=call: call(site.write(), insecure=False, terminal=Terminal())
             for site, call in ((bank, active), (shop, passive))
         }
-        for one in outcomes(60, calls).values():
+        for one in outcomes(calls).values():
             assert not isinstance(one, BaseException), one
 
     together(train_active, train_passive)

@@ -31,7 +31,7 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
         "bank": lambda: train_active(bank, insecure=False, terminal=Terminal(progress=look)),
         "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
     }
-    found = outcomes(60, calls)
+    found = outcomes(calls)
     assert not [one for one in found.values() if isinstance(one, BaseException)], found
     during = seen[-1]
     assert {one.state for one in seen} == {"running"}

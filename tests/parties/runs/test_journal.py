@@ -123,7 +123,7 @@ def start_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
         "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
     }
-    return outcomes(30, calls)
+    return outcomes(calls)
 
 
 def log_lines(site: Any) -> list[dict[str, Any]]:

@@ -274,7 +274,7 @@ def test_the_doctor_compares_how_records_are_aligned_and_knows_a_store_only_for_
     interrupted: Any, outcomes: Any
 ) -> None:
     bank, shop = interrupted.bank.write(), interrupted.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for findings in found.values():
         assert [finding for finding in findings if finding.status is Status.PROBLEM] == []
         assert [finding.status for finding in findings if finding.check == "peer"] == [Status.OK]
@@ -282,7 +282,7 @@ def test_the_doctor_compares_how_records_are_aligned_and_knows_a_store_only_for_
     assert "unless they are stored already for the records that turn out to be common" in ledger
     interrupted.shop.run["align"] = {"method": "psi", "duplicates": "first"}
     shop = interrupted.shop.write()
-    found = outcomes(20, {"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
+    found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     for findings in found.values():
         (difference,) = [f.sentence for f in findings if (f.check, f.status) == ("peer", Status.PROBLEM)]
         assert "psi, duplicates: refuse" in difference

@@ -32,11 +32,7 @@ def greet_both(outcomes: Outcomes, bank: str | None, shop: str | None, **changes
     passwords = [None if ids is None else password_of(ids) for ids in (bank, shop)]
     mine, theirs = (hello.model_copy(update={"id_point": None}) for hello in (BANK, SHOP.model_copy(update=changes)))
     return outcomes(
-        5,
-        {
-            "bank": lambda: greet(a, mine, password=passwords[0]),
-            "shop": lambda: greet(b, theirs, password=passwords[1]),
-        },
+        {"bank": lambda: greet(a, mine, password=passwords[0]), "shop": lambda: greet(b, theirs, password=passwords[1])}
     )
 
 
@@ -69,7 +65,7 @@ def test_whoever_shows_no_proof_is_refused(outcomes: Outcomes, passwords: tuple[
 def test_both_sides_learn_of_a_disagreement(outcomes: Outcomes) -> None:
     a, b = memory_pair("bank", "shop")
     other = SHOP.model_copy(update={"run_id": "autumn"})
-    found = outcomes(5, {"bank": lambda: greet(a, BANK), "shop": lambda: greet(b, other)})
+    found = outcomes({"bank": lambda: greet(a, BANK), "shop": lambda: greet(b, other)})
     assert "its run is 'autumn', this party's is 'r'" in str(found["bank"])
     assert "its run is 'r', this party's is 'autumn'" in str(found["shop"])
     assert {type(error) for error in found.values()} == {Disagreement}
@@ -184,7 +180,7 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
         near.close()
         return n_compared
 
-    found = outcomes(20, {"looks": look, "waits": lambda: greet(far, theirs, password=password)})
+    found = outcomes({"looks": look, "waits": lambda: greet(far, theirs, password=password)})
     assert found["looks"] == MAX_LOOKS
     assert len(refused) == 1
     assert f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared" in refused[0]

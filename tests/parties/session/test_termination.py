@@ -26,7 +26,7 @@ from protocols.errors import (
     VersionMismatch,
 )
 
-Outcomes = Callable[[float, Mapping[str, Callable[[], Any]]], dict[str, Any]]
+Outcomes = Callable[[Mapping[str, Callable[[], Any]]], dict[str, Any]]
 
 ALL = [
     error
@@ -92,11 +92,10 @@ def test_settings_that_allow_no_run_are_named_here_and_not_at_the_peer(sites: An
     for site in (sites.bank, sites.shop):
         site.run["align"] = {"method": "psi"}
     found = outcomes(
-        60,
         {
             "bank": lambda: train_active(sites.bank.write(), insecure=False, terminal=Terminal()),
             "shop": lambda: train_passive(sites.shop.write(), insecure=False, terminal=Terminal()),
-        },
+        }
     )
     assert str(found["bank"]) == (
         "of 1 records a share of 0.2 leaves 1 to train on and 0 to validate; both need one. Nothing was released"

@@ -55,11 +55,10 @@ def unaligned(sites: Any, align: dict[str, Any] | None) -> list[str]:
 def train_both(sites: Any, outcomes: Outcomes, say: Callable[[str], None] = lambda sentence: None) -> dict[str, Any]:
     bank, shop, terminal = sites.bank.write(), sites.shop.write(), Terminal(say=say)
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=terminal),
             "shop": lambda: train_passive(shop, insecure=False, terminal=terminal),
-        },
+        }
     )
 
 
@@ -198,7 +197,6 @@ def test_records_with_an_id_of_several_columns_and_repeated_rows_are_aligned(sit
     found = train_both(sites, outcomes)
     assert found["shop"].read_json("meta.json")["n_rows"] == 400
     predicted = outcomes(
-        40,
         {
             "bank": lambda: predict_active(
                 sites.bank.path / "run.yaml",
@@ -210,7 +208,7 @@ def test_records_with_an_id_of_several_columns_and_repeated_rows_are_aligned(sit
                 terminal=SILENT,
             ),
             "shop": lambda: serve_passive(sites.shop.path / "run.yaml", data=None, insecure=False, terminal=SILENT),
-        },
+        }
     )
     predictions = pd.read_csv(predicted["bank"])
     assert predictions.columns.tolist() == ["id", "id.branch", "id.number", "prediction", "status"]
@@ -259,13 +257,12 @@ def test_records_are_compared_by_several_keys_and_named_by_own_ids(sites: Any, o
     # Records are asked for by the first key that they have, and written by their own ids.
     path = sites.bank.path / "run.yaml"
     predicted = outcomes(
-        40,
         {
             "bank": lambda: predict_active(
                 path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT
             ),
             "shop": lambda: serve_passive(sites.shop.path / "run.yaml", data=None, insecure=False, terminal=SILENT),
-        },
+        }
     )
     predictions = pd.read_csv(predicted["bank"]).set_index("id")["status"]
     assert sorted(predictions.index) == sorted(sites.bank.table["id"].astype(int))

@@ -62,11 +62,10 @@ def with_held_out(sites: Any, share: float = 0.2, align: str = "psi") -> Any:
 def train_both(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
     bank, shop = sites.bank.write(), sites.shop.write()
     return outcomes(
-        40,
         {
             "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
-        },
+        }
     )
 
 
@@ -110,11 +109,10 @@ def test_held_out_records_are_answered_after_training_and_never_released(
         asked: dict[str, Any] = {"data": None, "ids": sites.bank.path / "asked.txt", "mode": "desensitized"}
         bank, shop, out = sites.bank.write(), sites.shop.write(), sites.bank.path / f"{absent}.csv"
         ends = outcomes(
-            40,
             {
                 "bank": lambda b=bank, a=asked, o=out: predict_active(b, out=o, insecure=False, terminal=SILENT, **a),
                 "shop": lambda s=shop: serve_passive(s, data=None, insecure=False, terminal=SILENT),
-            },
+            }
         )
         assert ends["shop"] == n_held
         released = [line for line in log(sites.shop) if line["event"] == "released"][-1]
@@ -291,11 +289,10 @@ def drawn(outcomes: Outcomes, tmp_path: Path, active: Callable[..., Any], passiv
             channel.close()
 
     return outcomes(
-        10,
         {
             "bank": lambda: closing(active, near, tmp_path / "a" / "kept.json"),
             "shop": lambda: closing(passive, far, tmp_path / "b" / "kept.json"),
-        },
+        }
     )
 
 

@@ -85,7 +85,7 @@ def test_a_session_asks_for_as_many_as_the_peer_takes_and_says_when_it_is_over(
         with session(MODEL, [here], party="bank", run_id="r") as asking:
             return asking.predict(IDS, {}, desensitized=False)
 
-    found = outcomes_of(10, {"bank": ask, "shop": answer})
+    found = outcomes_of({"bank": ask, "shop": answer})
     assert found["shop"] is None, found
     assert (len(asked), sum(asked)) == (n_requests, 5)
 

@@ -88,7 +88,7 @@ def test_a_conversation_is_counted_however_it_ends() -> None:
         there.send(Hello(role=Role.ACTIVE, party="bank", run_id="r", task=Task.PREDICT, n_rows=0))
 
     found = outcomes_of(
-        10, {"bank": ask, "shop": lambda: answer_session(answerer(), here, prediction_hello("shop", "r"), tally=tally)}
+        {"bank": ask, "shop": lambda: answer_session(answerer(), here, prediction_hello("shop", "r"), tally=tally)}
     )
     assert found["bank"] is None
     assert "sent 'hello' where a request was due" in str(found["shop"])

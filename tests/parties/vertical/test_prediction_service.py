@@ -70,7 +70,7 @@ def sites(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path],
         "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
         "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
     }
-    found = outcomes(40, calls)
+    found = outcomes(calls)
     assert not [error for error in found.values() if isinstance(error, BaseException)], found
     return made
 
@@ -444,11 +444,10 @@ def test_a_service_answers_by_cells_and_counts_their_bits(
         site.run |= {"answers": "cells", "held_out": 0.2}
     paths = {site.party: site.write() for site in (made.bank, made.shop)}
     trained = outcomes(
-        40,
         {
             "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
             "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
-        },
+        }
     )
     assert not [error for error in trained.values() if isinstance(error, BaseException)], trained
     n_bits = n_answer_bits(RunFolder(made.bank.run_folder).load_joint_model().ensemble, "shop")

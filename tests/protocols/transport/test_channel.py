@@ -18,6 +18,7 @@ from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport.channel import Channel, abort, ends_with_abort, expect, farewell
 from protocols.transport.codec import Frame, encode, size_bytes
 from protocols.transport.memory import CAPACITY, MemoryChannel, memory_pair
+from protocols.transport.peer_state import MAX_WAITING
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -217,7 +218,7 @@ def test_a_slow_reader_loses_nothing_of_what_its_quota_allows(
     ends: Ends, within: Within, sender: str, reader: str
 ) -> None:
     """Memory holds the sender back after a few messages; a connection that is too far ahead is cut off."""
-    n_messages, n_bytes = 3000, 1 << 14
+    n_messages, n_bytes = MAX_WAITING, 1 << 18
     assert n_messages * n_bytes < MAX_AHEAD_BYTES / 2
     out, into = ends.channel(sender), ends.channel(reader)
     thread = threading.Thread(target=lambda: [out.send(chunk(i, n_bytes)) for i in range(n_messages)], daemon=True)
