@@ -19,7 +19,7 @@ from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.losses.quantiles import weighted_quantile
-from opboost.trees.rows import SortedRows
+from opboost.trees.rows import SortedRows, add_tree
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
@@ -113,7 +113,7 @@ class LocalHolder:
         self._subsample = subsample
         self._rng = rng
         self._compute = loss.gradients_of(labels, weights, grid)
-        self._rows = SortedRows(table.bins, repeated(initial_scores, n_rows, loss.score_type), has_gradients=True)
+        self._rows = SortedRows(table.bins, repeated(initial_scores, n_rows, loss.score_type))
         # Of a single output, the rows carry the only copy.
         self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
         self._output = 0
@@ -169,7 +169,7 @@ class LocalHolder:
 
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree that was grown before to the scores of all rows."""
-        self._rows.add_tree(tree, output, self._table.axes)
+        add_tree(self._rows.scores[output], self._table.bins, self._table.axes, tree)
 
     def with_quantiles(self, tree: Tree, learning_rate: float) -> Tree:
         """The tree, not finished yet, with the quantiles of its rows' residuals as leaves, for a loss that has them."""

@@ -34,24 +34,22 @@ class SortedRows:
     bins : ndarray of uint8 or uint16, shape (n_columns, n_rows)
     scores : ndarray of float32 or float64, shape (n_outputs, n_rows)
         At the start, in the order of the table; leaf values are added to them.
-    has_gradients : bool
-        Whether rows carry gradients along.
 
     Attributes
     ----------
     scores : ndarray of float32 or float64, shape (n_outputs, n_rows)
     numbers : ndarray of uint32, shape (n_rows,)
         The rows of a node lie side by side.
-    gradients : ndarray of int64, shape (n_rows,) or (0,)
+    gradients : ndarray of int64, shape (n_rows,)
         Packed, in the order of `numbers`.
     """
 
-    def __init__(self, bins: Bins, scores: Scores, *, has_gradients: bool) -> None:
+    def __init__(self, bins: Bins, scores: Scores) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
         self.scores = scores
         self.numbers = np.empty(n_rows, dtype=np.uint32)
-        self.gradients = np.empty(n_rows if has_gradients else 0, dtype=np.int64)
+        self.gradients = np.empty(n_rows, dtype=np.int64)
         self._begins, self._ends = np.empty((2, _ROOM), dtype=np.int64)
         self._waiting: Splits | None = None
         self._is_divided = False
@@ -137,11 +135,6 @@ class SortedRows:
         if len(leaves):
             add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves])
 
-    def add_tree(self, tree: Tree, output: int, axes: HistogramAxes) -> None:
-        """Add the leaves' values of a tree that was grown before, in the bins of these axes, to the scores."""
-        nothing, places = np.empty((0, len(self.numbers)), np.uint8), np.full(axes.n_columns, -1, np.int32)
-        FollowedTree.of(tree, axes).add_to(self.scores[output], nothing, self._bins, places)
-
     def _reserve(self, n_nodes: int) -> None:
         """Have room for so many nodes."""
         missing = n_nodes - len(self._begins)
@@ -166,6 +159,12 @@ class SortedRows:
             splits.goes_left,
             splits.lefts,
         )
+
+
+def add_tree(scores: Scores, bins: Bins, axes: HistogramAxes, tree: Tree) -> None:
+    """Add the leaves' values of a finished tree in bins to the scores of all rows, shape ``(n_rows,)``."""
+    nothing, places = np.empty((0, len(scores)), np.uint8), np.full(axes.n_columns, -1, np.int32)
+    FollowedTree.of(tree, axes).add_to(scores, nothing, bins, places)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

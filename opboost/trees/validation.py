@@ -14,7 +14,7 @@ from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import repeated
 from opboost.trees.losses import Loss
-from opboost.trees.rows import SortedRows
+from opboost.trees.rows import add_tree
 from opboost.trees.tree import LEAF, Tree
 
 
@@ -127,19 +127,18 @@ class ValidationRows:
     ) -> None:
         self._labels = labels
         self._loss = loss
-        scores = repeated(initial_scores, table.n_rows, np.float64)
-        self._rows, self._axes = SortedRows(table.bins, scores, has_gradients=False), table.axes
+        self._table, self._scores = table, repeated(initial_scores, table.n_rows, np.float64)
         self.metrics = metrics
 
     def scores(self) -> dict[str, float]:
         """Every metric of the predictions so far."""
-        scores = self._rows.scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
+        scores = self._scores.reshape(self._loss.n_outputs, -1, len(self._labels)).mean(axis=1)
         predictions = self._loss.predictions(scores.T)
         return {metric.name: metric.score(self._labels, predictions) for metric in self.metrics}
 
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree to the scores."""
-        self._rows.add_tree(tree, output, self._axes)
+        add_tree(self._scores[output], self._table.bins, self._table.axes, tree)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from opboost.trees.holder import repeated, starting_scores
 from opboost.trees.kernels.threads import n_threads, threads_of
 from opboost.trees.losses import Custom, LambdaRank, Loss, Ordinal, Softmax
 from opboost.trees.losses.ranking import Groups
-from opboost.trees.rows import SortedRows
+from opboost.trees.rows import add_tree
 from opboost.trees.tree import Tree
 from opboost.trees.validation import HeldOutRows, History, Metric
 from opboost.trees.xgboost_trees import trees_of_booster
@@ -220,10 +220,9 @@ class _Rows(NamedTuple):
 def _starts(table: BinnedTable, base_scores: Values, margins: Values | float, earlier: Sequence[Tree]) -> Values:
     """Scores at the start, shape ``(n_outputs, n_rows)``; of several versions of the rows, of each."""
     starts = repeated(starting_scores(table, base_scores, margins), table.n_rows, np.float64)
-    rows = SortedRows(table.bins, starts, has_gradients=False)
     for i, tree in enumerate(earlier):
-        rows.add_tree(tree, i % len(base_scores), table.axes)
-    return np.asarray(rows.scores, np.float64)
+        add_tree(starts[i % len(base_scores)], table.bins, table.axes, tree)
+    return np.asarray(starts, np.float64)
 
 
 def _max_bin(axes: HistogramAxes) -> int:

@@ -18,7 +18,7 @@ from opboost.errors import AccountError, DataError, ParameterError, check_not_ne
 from opboost.trees.binning import BinnedTable
 from opboost.trees.kernels.gradients import clip_pairs, logistic_pairs
 from opboost.trees.losses import GradientGrid
-from opboost.trees.rows import SortedRows
+from opboost.trees.rows import SortedRows, add_tree
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 from opboost.trees.walked_rows import WalkedRows
@@ -196,7 +196,8 @@ class RecordHolder:
 
     def catch_up(self, trees: Sequence[Tree]) -> None:
         """Add the scores of these earlier trees, in bins, to rows that arrive after them."""
-        add_trees(self._scores, self._table, trees)
+        for tree in trees:
+            add_tree(self._scores, self._table.bins, self._table.axes, tree)
 
     def copied(self, *, gradients: Gradients | None = None) -> Self:
         """Independent copy of the records, with other gradients if these are given; immutable parts are shared."""
@@ -243,7 +244,7 @@ class RecordHolder:
         return self._rows.copied(scores[None])
 
     def _rows_of(self, table: BinnedTable) -> SortedRows | WalkedRows:
-        return SortedRows(table.bins, self._scores[None], has_gradients=True)
+        return SortedRows(table.bins, self._scores[None])
 
 
 class WalkingHolder(RecordHolder):
@@ -279,19 +280,3 @@ def contributions(
         return packed
     is_in = admit(grad, hess)
     return packed if is_in.all() else np.where(is_in, packed, 0)
-
-
-def add_trees(scores: Values, table: BinnedTable, trees: Sequence[Tree]) -> None:
-    """Add the scores of trees in bins to a table's rows; a split on a category sends only that category left."""
-    rows, sizes = np.arange(table.n_rows), table.axes.sizes
-    for tree in trees:
-        nodes = np.zeros(table.n_rows, np.int64)
-        is_alone = np.isin(np.arange(tree.n_nodes), list(tree.left_categories))
-        for _ in range(tree.depth):
-            cells = table.bins[tree.columns[nodes], rows]
-            is_missing = cells == sizes[tree.columns[nodes]] - 1
-            cuts = tree.thresholds[nodes]
-            is_left = np.where(is_alone[nodes], cells == cuts, cells <= cuts)
-            is_left = np.where(is_missing, tree.missing_left[nodes], is_left)
-            nodes = np.where(tree.is_leaf[nodes], nodes, np.where(is_left, tree.lefts[nodes], tree.rights[nodes]))
-        scores += tree.values[nodes]

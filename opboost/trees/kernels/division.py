@@ -38,7 +38,7 @@ def divide_nodes(bins, rows, gradients, begins, ends, nodes, columns, goes_left,
 def divide_rows(bins, rows, gradients, begins, ends, columns, goes_left, middles):
     """Divide every node's rows into those that go left and, from ``middles[node]`` on, those that go right.
 
-    Gradients move along, if there are any. First every block of a node is divided by one thread. What then lies on the
+    Gradients move along. First every block of a node is divided by one thread. What then lies on the
     wrong side of the node's middle, whole runs of rows, changes places.
     """
     nodes, firsts, lasts = _blocks(begins, ends)
@@ -66,22 +66,17 @@ def _repeats(nodes):
 @njit(**OPTIONS)
 def _divide_block(column, rows, gradients, goes_left):
     """Put rows that go left before the others, both in their old order; returns how many go left."""
-    has_gradients = len(gradients) > 0
     right_rows, right_gradients = np.empty(len(rows), rows.dtype), np.empty(len(gradients), gradients.dtype)
     left, right = 0, 0
     for i in range(len(rows)):
         # Which way a row goes cannot be predicted, so it is written to both places and there is no branch.
-        row = rows[i]
+        row, gradient = rows[i], gradients[i]
         flag = np.int64(goes_left[column[row]])
         rows[left], right_rows[right] = row, row
-        if has_gradients:
-            gradient = gradients[i]
-            gradients[left], right_gradients[right] = gradient, gradient
+        gradients[left], right_gradients[right] = gradient, gradient
         left += flag
         right += 1 - flag
-    rows[left:] = right_rows[:right]
-    if has_gradients:
-        gradients[left:] = right_gradients[:right]
+    rows[left:], gradients[left:] = right_rows[:right], right_gradients[:right]
     return left
 
 
@@ -102,8 +97,7 @@ def _exchange_runs(rows, gradients, firsts, lasts, n_left, middle):
         if n == 0:
             return
         _exchange(rows[begin : begin + n], rows[other : other + n])
-        if len(gradients):
-            _exchange(gradients[begin : begin + n], gradients[other : other + n])
+        _exchange(gradients[begin : begin + n], gradients[other : other + n])
         begin += n
         other += n
 

@@ -7,8 +7,9 @@ import pytest
 
 from opboost.arrays import HistogramAxes
 from opboost.trees.complete import Cuts, splits_of, tree_of
-from opboost.trees.rows import SortedRows
+from opboost.trees.rows import SortedRows, add_tree
 from opboost.trees.splitting import Splits
+from opboost.trees.tree import Tree
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -37,7 +38,7 @@ def leaves(bins: np.ndarray) -> np.ndarray:
 
 
 def test_a_nodes_rows_lie_side_by_side_with_their_gradients(bins: np.ndarray) -> None:
-    rows = SortedRows(bins, np.zeros((1, 400)), has_gradients=True)
+    rows = SortedRows(bins, np.zeros((1, 400)))
     rows.start_tree()
     rows.gradients[:] = np.arange(400)
     for splits in levels():
@@ -49,25 +50,60 @@ def test_a_nodes_rows_lie_side_by_side_with_their_gradients(bins: np.ndarray) ->
     assert rows.totals(np.array([3], np.int32))[0, 0] == np.flatnonzero(leaves(bins) == 3).sum()
 
 
-@pytest.mark.parametrize("grown_before", [False, True])
-def test_scores_are_those_of_the_leaves(bins: np.ndarray, grown_before: bool) -> None:
+def test_scores_are_those_of_the_leaves(bins: np.ndarray) -> None:
     values = np.array([0, 0, 0, 1.0, 2.0, 4.0, 8.0])
-    tree = tree_of(levels(), values, AXES)
-    rows = SortedRows(bins, np.zeros((1, 400)), has_gradients=False)
+    rows = SortedRows(bins, np.zeros((1, 400)))
     rows.start_tree()
-    if grown_before:
-        rows.add_tree(tree, 0, AXES)
-    else:
-        for splits in levels():
-            rows.divide(splits)
-        rows.finish_tree(tree, 0)
+    for splits in levels():
+        rows.divide(splits)
+    rows.finish_tree(tree_of(levels(), values, AXES), 0)
     np.testing.assert_array_equal(rows.scores[0], values[leaves(bins)])
 
 
 def test_a_copy_is_divided_on_its_own(bins: np.ndarray) -> None:
-    rows = SortedRows(bins, np.zeros((1, 400)), has_gradients=False)
+    rows = SortedRows(bins, np.zeros((1, 400)))
     rows.start_tree()
     twin = rows.copied(np.ones((1, 400)))
     rows.divide(levels()[0])
     rows.of(np.array([1]))
     assert twin.numbers.tolist() == list(range(400))
+
+
+def random_tree(draw: np.random.Generator, n_splits: int) -> Tree:
+    """Leaves of a root split again and again; cuts from before the first bin up to the last."""
+    n_nodes = 2 * n_splits + 1
+    columns, thresholds = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
+    lefts, missing_left = np.zeros(n_nodes, np.int32), draw.random(n_nodes) < 0.5
+    categories = {}
+    for k in range(n_splits):
+        node = int(draw.choice(np.flatnonzero(columns[: 2 * k + 1] < 0)))
+        columns[node], lefts[node] = draw.integers(0, 2), 2 * k + 1
+        if columns[node] == 0:
+            thresholds[node] = draw.integers(-1, 8)
+        else:
+            chosen = draw.permutation(5)[: draw.integers(1, 5)].tolist()
+            thresholds[node], categories[node] = chosen[0], tuple(sorted(chosen))
+    is_leaf, some = columns < 0, draw.random(n_nodes)
+    rights = np.where(is_leaf, 0, lefts + 1).astype(np.int32)
+    values = np.where(is_leaf, draw.normal(size=n_nodes), 0.0)
+    return Tree(columns, thresholds, missing_left, lefts, rights, values, some, some, categories)
+
+
+def value_of(tree: Tree, bins: np.ndarray) -> float:
+    node = 0
+    while tree.columns[node] >= 0:
+        column = tree.columns[node]
+        bin_, is_missing = bins[column], bins[column] == AXES.sizes[column] - 1
+        is_left = bin_ in tree.left_categories[node] if column else bin_ <= tree.thresholds[node]
+        node = (tree.lefts if (tree.missing_left[node] if is_missing else is_left) else tree.rights)[node]
+    return float(tree.values[node])
+
+
+@pytest.mark.parametrize("n_splits", [0, 1, 7, 40, 200])
+def test_a_finished_tree_adds_to_every_row_the_value_of_its_leaf(n_splits: int) -> None:
+    draw = np.random.default_rng(n_splits)
+    bins = np.stack([draw.integers(0, 9, 300), draw.integers(0, 6, 300)]).astype(np.uint8)
+    tree, scores = random_tree(draw, n_splits), draw.random(300)
+    expected = scores + [value_of(tree, row) for row in bins.T]
+    add_tree(scores, bins, AXES, tree)
+    np.testing.assert_array_equal(scores, expected)

@@ -43,9 +43,9 @@ class Case:
             rng.random((len(sizes), N_BINS.max())) < share,
         )
 
-    def divide(self, *, has_gradients: bool = True) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def divide(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, middles = self.rows.copy(), np.empty_like(self.begins)
-        gradients = self.gradients.copy() if has_gradients else np.empty(0, np.int64)
+        gradients = self.gradients.copy()
         divide_rows(self.bins, rows, gradients, self.begins, self.ends, self.columns, self.goes_left, middles)
         return rows, gradients, middles
 
@@ -60,19 +60,16 @@ SEEDS = st.integers(0, 2**32 - 1)
 
 
 @settings(max_examples=100, deadline=None)
-@given(SIZES, SEEDS, st.booleans())
-def test_rows_of_one_block_are_divided_left_before_right_in_their_old_order(
-    sizes: list[int], seed: int, has_gradients: bool
-) -> None:
+@given(SIZES, SEEDS)
+def test_rows_of_one_block_are_divided_left_before_right_in_their_old_order(sizes: list[int], seed: int) -> None:
     case = Case.random(sizes, seed)
-    rows, gradients, middles = case.divide(has_gradients=has_gradients)
+    rows, gradients, middles = case.divide()
     for k, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
         flags = case.flags(k)
         order = begin + np.concatenate([np.flatnonzero(flags), np.flatnonzero(~flags)])
         assert middles[k] == begin + flags.sum()
         np.testing.assert_array_equal(rows[begin:end], case.rows[order])
-        if has_gradients:
-            np.testing.assert_array_equal(gradients[begin:end], case.gradients[order])
+        np.testing.assert_array_equal(gradients[begin:end], case.gradients[order])
 
 
 def _check_parts(case: Case) -> None:
