@@ -33,7 +33,7 @@ from tests.support.addresses import free_addresses
 N_EACH = int(os.environ.get("OPBOOST_DAMAGED_INPUTS", "12"))
 SEED = int(os.environ.get("OPBOOST_DAMAGED_SEED", "1"))
 N_ROWS = 150
-LIMIT_S = 30
+LIMIT_S = 120
 
 # What the doctor checks beyond what a party prepares.
 FURTHER = {"peer", "address", "connection", "keys", "run folder", "ledger", "budget"}
