@@ -64,16 +64,16 @@ elif is_broken == "closes at once":
 listener = zmq_listener.Listener(
     "tcp://127.0.0.1:*", {"bad": None, "ok": None}, keys=None, timing=Timing(timeout_s=1, wait_s=30)
 )
-script = {"flood": ["1", "5000"], "beside answers": ["1", "5000"], "while it closes": ["1", "wait", "3"]}[case]
+scripts = {"flood": ["1", "5000"], "beside answers": ["1", "5000", "wait"], "while it closes": ["1", "wait", "3"]}
 port = listener.address.rpartition(":")[2]
-peer = subprocess.Popen([sys.executable, "-c", hostile, port, *script], stdin=subprocess.PIPE, text=True)
+peer = subprocess.Popen([sys.executable, "-c", hostile, port, *scripts[case]], stdin=subprocess.PIPE, text=True)
 listener.channel("bad").receive()
 for _ in range(0 if case == "flood" else 40):
     listener._socket.send_multipart([b"bad", bytes(1 << 18)], zmq.NOBLOCK)
 if case == "while it closes":
     threading.Timer(0.3, peer.communicate, ["\\n"]).start()
 else:
-    peer.wait()
+    peer.communicate("\\n")
     time.sleep(0.8)
     listener.channel("bad").close()
     context = zmq.Context()
