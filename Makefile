@@ -7,13 +7,17 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 # Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test faults lint docs bench install-hashed hashes sbom clean
+.PHONY: demo test failed faults lint docs bench install-hashed hashes sbom clean
 
 demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
 test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# The tests that failed the last time, one after the other.
+failed:
+	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none --maxfail 5
 
 # Parties killed, paused and cut off anywhere, 1,000 times; CI runs a sample of 60. What has ended is kept in a file, and a line per
 # class beside it: the same command goes on where it was interrupted, and `make faults FAULT_SEED=400 FAULT_TRIALS=200` runs a part.
