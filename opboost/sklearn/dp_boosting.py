@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,11 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
 from opboost.column_positions import ColumnKey
-from opboost.errors import check_integer
+from opboost.errors import ParameterError, check_integer
 from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.recommended.counted_forest import train_forest
 from opboost.horizontal.recommended.training import TrainedBatches, train_classes, train_numbers
-from opboost.privacy.accounting import by_gaussian
+from opboost.privacy.accounting import by_gaussian, by_pure
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
@@ -30,6 +32,8 @@ _PARAMETERS = """
     epsilon : float, optional
         Budget per record; ``inf`` for no noise. By default 1 if there are bounds; without them nothing is protected.
     delta : float
+        Of classes, 0 for pure differential privacy: random trees with noisy counts of the classes take the place of
+        boosting (`opboost.horizontal.recommended.counted_forest`).
     bounds : mapping of column to (lower, upper), pair of numbers or arrays, or "from_data"
         Public bounds of the columns; values beyond them count as the bounds, and bounds that are a thousand times too
         wide cost little. ``"from_data"`` reveals the extremes of the data and is not certified.
@@ -63,8 +67,8 @@ _PARAMETERS = """
     Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed, for everybody who sees
     the model. First scores and a count of the records, cells, and the leaves' sums of every tree (for numbers, the
     range of the labels too) are Gaussian releases whose squared mu add up to the budget's
-    (`opboost.horizontal.recommended`). Several classes share the trees, and a record's gradients of all of them are one
-    vector. Which classes there are is public.
+    (`opboost.horizontal.recommended`); with a delta of 0, they are Laplace releases whose epsilons add up. Several
+    classes share the trees, and a record's gradients of all of them are one vector. Which classes there are is public.
 """
 
 
@@ -89,15 +93,17 @@ class _DPBoosting(DividedRows):
                 check_integer(name, value, least=0)
         bits = self._bits()
         sizes = self.n_estimators, self.max_depth
-        done = train(task.grid, *labels, epsilon=task.epsilon, delta=self.delta, sizes=sizes, rng=bits)
+        done = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)
         model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
         self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
         self.remarks_ = tuple(_remarks(task, done))
         self.guarantee_ = self._guarantee(
             task,
-            epsilon=by_gaussian(done.releases, self.delta) if done.releases else math.inf,
+            epsilon=(by_gaussian if self.delta else by_pure)(done.releases, self.delta) if done.releases else math.inf,
             delta=self.delta,
-            account="exact Gaussian composition" if done.releases else "no noise",
+            account=("exact Gaussian composition" if self.delta else "pure composition")
+            if done.releases
+            else "no noise",
             is_secure=bits.is_secure,
         )
 
@@ -132,7 +138,8 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         labels = np.stack([1 - targets[0], targets[0]] if len(targets) == 1 else targets)
         loss: Loss = Logistic() if len(targets) == 1 else Softmax(len(targets))
-        self._keep_trained(self._public(X, targets[0]), train_classes, X, labels, loss=loss)
+        train = train_forest if self.delta == 0 else partial(train_classes, delta=self.delta)
+        self._keep_trained(self._public(X, targets[0]), train, X, labels, loss=loss)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -155,4 +162,9 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         task = self._public(X, targets[0])
         bounds = (task.centre - task.spread, task.centre + task.spread)
-        self._keep_trained(task, train_numbers, X, targets[0], bounds, loss=SquaredError())
+        if self.delta == 0:
+            raise ParameterError(
+                "a delta of 0 is for classes; for numbers, DPBoostRegressor is purely private. Nothing was released"
+            )
+        train = partial(train_numbers, delta=self.delta)
+        self._keep_trained(task, train, X, targets[0], bounds, loss=SquaredError())

@@ -35,6 +35,7 @@ def fit_small_models() -> None:
         (OpBoostRegressor(**few), X[:, 0]),
         (SGBDTClassifier(**rows), y),
         (DPBoostingClassifier(**rows, delta=1e-3), y),
+        (DPBoostingClassifier(**rows, delta=0.0), y),
     ):
         model.fit(X, labels).predict(X)
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import yaml
+from sklearn.datasets import load_digits
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import accuracy_score, r2_score, roc_auc_score
 
@@ -93,9 +94,12 @@ HARD = {"noise": _with_noise, "bound": _with_wide_bound, "labels": _with_wide_la
 
 
 def load(name: str, folder: Path) -> Table:
-    """A table of the folder, or the sample."""
+    """A table of the folder, the sample, or scikit-learn's digits."""
     if name == "sample":
         return _sample()
+    if name == "digits":
+        X, y = load_digits(return_X_y=True)
+        return Table(X, y, (np.zeros(64), np.full(64, 16.0)), [], None)
     told = yaml.safe_load((folder / "tables.yaml").read_text())[name]
     frame = pd.read_csv(folder / f"{name}.csv.gz", na_values="?")
     if "split" in frame:
@@ -136,12 +140,14 @@ def ours(kind: str, **settings: Any) -> Model:
     def fit(table: Table, epsilon: float, delta: float, seed: int) -> Any:
         import opboost
 
+        if not table.n_classes and settings.get("delta") == 0:
+            raise NotImplementedError("classes only")
         estimator = getattr(opboost, family + ("Classifier" if table.n_classes else "Regressor"))
         public: dict[str, Any] = {"bounds": table.bounds, "epsilon": epsilon, "random_state": seed, **settings}
         if "Federated" not in family:
             public["categorical_features"] = table.categories
         if family not in ("DPBoost", "InPrivate"):
-            public["delta"] = delta
+            public.setdefault("delta", delta)
         public |= {"classes": range(table.n_classes)} if table.n_classes else {"label_bounds": table.label_bounds}
         model = (getattr(estimator, method) if method else estimator)(**public)
         return model.fit(table.X, table.y)
@@ -208,6 +214,7 @@ def without_privacy(table: Table, epsilon: float, delta: float, seed: int) -> An
 
 OURS: dict[str, Model] = {
     "DPBoosting": ours("DPBoosting"),
+    "DPBoosting pure": ours("DPBoosting", delta=0.0),
     "SGBDT": ours("SGBDT"),
     "DP-TR Newton": ours("FederatedGBDT.dp_tr_newton"),
     "DP-TR Newton IH": ours("FederatedGBDT.dp_tr_newton_ih"),
@@ -220,7 +227,7 @@ SYSTEMS = {**OURS, **RIVALS, "no privacy": without_privacy}
 GROUPS = {"ours": list(OURS), "rivals": [*RIVALS, "no privacy"]}
 TWO_CLASSES = ["adult", "spambase", "magic", "shoppers", "sample"]
 NUMBERS = ["abalone", "power_plant", "wine_white", "california_housing", "bike_sharing"]
-TABLES = [*TWO_CLASSES, "letter", *NUMBERS]
+TABLES = [*TWO_CLASSES, "letter", "digits", *NUMBERS]
 
 
 def score(model: Any, X: np.ndarray, y: np.ndarray, n_classes: int) -> float:

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from opboost.errors import check_delta
 from opboost.privacy.accounting import by_gaussian, by_renyi, calibrate
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED
 from opboost.privacy.releases import Release, gaussian
@@ -66,6 +67,6 @@ def query_account(
         epsilon=epsilon,
         delta=delta,
         account=by_renyi if is_printed else by_gaussian,
-        guess=math.sqrt(n_queries * 2 * math.log(1 / delta)) / epsilon,
+        guess=math.sqrt(n_queries * 2 * math.log(1 / check_delta(delta))) / epsilon,
     )
     return QueryAccount(n_queries=n_queries, multiplier=multiplier, excess=excess, n_hessians=n_hessians)

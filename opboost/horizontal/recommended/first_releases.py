@@ -11,7 +11,7 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.initial_score import half_sums
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.splits.noisy_cells import cell_shares, noisy_counts
+from opboost.horizontal.splits.noisy_cells import STEPS, cell_shares, noisy_counts
 from opboost.rng import BitSource
 
 # Cells of a count of labels.
@@ -159,4 +159,5 @@ def scores_of_counts(counts: Values) -> tuple[Values, float]:
 
 def _label_counts(labels: Values, bounds: tuple[float, float], std: float, rng: BitSource) -> Values:
     """Noisy counts of the cells."""
-    return noisy_counts(PublicGrid([bounds], N_LABEL_CELLS), labels[:, None], std=std, rng=rng)[0]
+    noise = gaussian_noise(std, STEPS)
+    return noisy_counts(PublicGrid([bounds], N_LABEL_CELLS), labels[:, None], noise=noise, rng=rng)[0]

@@ -22,10 +22,11 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.privacy.additive import Noise
 from opboost.rng import BitSource
 
 # Fixed-point steps of a count.
-_STEPS = 2.0**16
+STEPS = 2.0**16
 
 # How far a cell's share is expected to be from an even one, in even shares, squared: columns between round bounds have
 # cells with none and cells with several times their share.
@@ -53,8 +54,8 @@ def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) 
     Privacy: releases of `counts_sensitivity` together, under Gaussian noise of deviation `std`, each at cells that the
     ones before tell; the rest is post-processing.
     """
-    numbers = counted_columns(grid)
-    return cells_by_counts(grid, lambda cells: noisy_counts(cells, rows[:, numbers], std=std, rng=rng), std=std)
+    numbers, noise = counted_columns(grid), gaussian_noise(std, STEPS)
+    return cells_by_counts(grid, lambda cells: noisy_counts(cells, rows[:, numbers], noise=noise, rng=rng), std=std)
 
 
 def counted_columns(grid: PublicGrid) -> list[int]:
@@ -99,19 +100,18 @@ def crowded_columns(placed: PublicGrid) -> list[int]:
     return found
 
 
-def noisy_counts(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> Values:
-    """Records of every cell of columns of numbers, with noise, shape ``(n_columns, n_cells)``.
+def noisy_counts(grid: PublicGrid, rows: Values, *, noise: Noise | None, rng: BitSource) -> Values:
+    """Records of every cell of columns of numbers, with noise on their `STEPS`, shape ``(n_columns, n_cells)``.
 
     Notes
     -----
-    Privacy: one release under Gaussian noise of deviation `std`; a record is in at most one cell of each column.
+    Privacy: one release under `noise`; a record is in at most one cell of each column.
     """
     n_cells = grid.n_cells
     counts = np.stack([np.bincount(cells, minlength=n_cells + 1)[:n_cells] for cells in grid.place(rows).bins])
-    noise = gaussian_noise(std, _STEPS)
     if noise is None:
         return counts.astype(np.float64)
-    return counts + (noise.draw(counts.size, rng=rng) / _STEPS).reshape(counts.shape)
+    return counts + (noise.draw(counts.size, rng=rng) / STEPS).reshape(counts.shape)
 
 
 def _cuts(edges: Values, shares: Values, n_cells: int) -> Values:

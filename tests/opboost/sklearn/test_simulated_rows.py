@@ -61,6 +61,7 @@ def beyond_public_classes(estimator: Any) -> dict[str, str]:
         DPBoostingRegressor(n_estimators=40, max_depth=3),
         DPBoostingClassifier(bounds=(-200, 200), classes=(0, 1, 2), epsilon=20.0, random_state=0, n_estimators=5),
         DPBoostingRegressor(bounds=(-200, 200), label_bounds=(-500, 500), epsilon=20.0, random_state=0, n_estimators=5),
+        DPBoostingClassifier(bounds=(-200, 200), classes=(0, 1, 2), epsilon=50.0, delta=0.0, random_state=0),
         InPrivateClassifier(bounds="from_data", classes=(0, 1, 2, 3), epsilon=20.0, random_state=0),
     ],
     expected_failed_checks=beyond_public_classes,

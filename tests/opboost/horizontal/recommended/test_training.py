@@ -118,8 +118,8 @@ def test_one_record_is_in_one_count_of_a_column_and_round() -> None:
     before = np.array([[0.3, 0.1]])
     moved = [
         np.abs(
-            noisy_counts(grid, np.vstack([before, record]), std=0.0, rng=seeded(0))
-            - noisy_counts(grid, before, std=0.0, rng=seeded(0))
+            noisy_counts(grid, np.vstack([before, record]), noise=None, rng=seeded(0))
+            - noisy_counts(grid, before, noise=None, rng=seeded(0))
         ).sum(axis=1)
         for record in itertools.product((-9.0, 0.0, 0.4, 1.0, math.nan), repeat=2)
     ]
