@@ -42,8 +42,8 @@ from opboost.trees.tree import Tree
 _SHARE_OF_TWO, _SHARE_OF_SEVERAL, _CELLS_SHARE = 0.05, 0.1, 0.1
 
 # Cells are counted where the deviation of the noise is no more than so many even shares of the records: between
-# bounds that are too wide, most records of a column are in one. With 1 in place of 4, Spambase at 4 falls from .96 to .65,
-# Shoppers at .5 from .87 to .76; the sample rises from .72 to .76.
+# bounds that are too wide, most records of a column are in one. With 1 in place of 4, Spambase at 4 falls from .96 to
+# .65, Shoppers at .5 from .87 to .76; the sample rises from .72 to .76.
 _LARGEST_DEVIATION = 4.0
 
 # Steps of a class's count.
