@@ -8,7 +8,7 @@ they were randomised (`opboost.ranking`).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -139,9 +139,22 @@ def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
     return values
 
 
+def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
+    """A column's cells as texts that can be compared with categories.
+
+    Whole numbers become doubles where a cell beside them is missing: 3.0 is the category "3", unless categories are
+    listed with such an ending.
+    """
+    texts = column.astype("string")
+    kind = column.dtype.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
+    if kind.kind not in "iuf" or any(category.endswith(".0") for category in categories):
+        return texts
+    return texts.str.removesuffix(".0")
+
+
 def _positions(column: pd.Series, schema: ColumnSchema) -> Values:
     position = {category: float(index) for index, category in enumerate(schema.categories)}
-    labels = column.astype("string")
+    labels = category_texts(column, schema.categories)
     values = np.asarray(labels.map(position).to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
     n_unlisted = int((np.isnan(values) & labels.notna().to_numpy()).sum())
     if n_unlisted:

@@ -13,6 +13,7 @@ import pandas as pd
 from opboost.arrays import Values
 from opboost.column_positions import ColumnPositions
 from opboost.errors import DataError, ParameterError
+from opboost.preprocess import category_texts
 from opboost.schema import Kind
 
 _DAY = pd.Timedelta(days=1)
@@ -114,7 +115,7 @@ class FrameEncoder:
 
     def _numbers(self, name: str, column: pd.Series) -> Any:
         if name in self.categories:
-            texts = column.astype("string")
+            texts = category_texts(column, self.categories[name])
             positions = {category: float(i) for i, category in enumerate(self.categories[name])}
             numbers = texts.map(positions).to_numpy(dtype=np.float64, na_value=np.nan)
             is_new = np.isnan(numbers) & texts.notna().to_numpy()

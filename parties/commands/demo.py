@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def sample_folder() -> Path:
 def clear(out: Path, names: Sequence[str]) -> None:
     """Create the demo's folder, or empty it; a folder that holds anything else is refused."""
     marker = out / MARKER
-    if out.exists() and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
+    if os.path.exists(out) and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
     make_folder(out)
     write_text(marker, "This folder belongs to `opboost demo`, which empties it when it is run again.\n")

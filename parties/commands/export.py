@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,13 +40,15 @@ def export(
     from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
     from parties.config.reading import kept_fills
-    from parties.storage.atomic_files import odd_kind, replacing
+    from parties.storage.atomic_files import is_folder, odd_kind, replacing, writing
 
     with terminal_of_command():
-        if out.exists():
+        with writing(out):
+            is_taken = out.exists()
+        if is_taken:
             raise ConfigError(f"{out} exists; name another file with --out. No model was exported")
-        path = model / "model.json" if model.is_dir() else model
-        if path.exists() and (kind := odd_kind(path)) is not None:
+        path = model / "model.json" if is_folder(model) else model
+        if os.path.exists(path) and (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
         ensemble = imputed(load_model(path), kept_fills(path.parent))
         try:

@@ -13,8 +13,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field
 
 from opboost.arrays import Mask, Values
 from opboost.preprocess import own_features
-from opboost.schema import TableSchema
+from opboost.schema import Kind, TableSchema
 from parties.errors import TableError
+from parties.tables.cells import column_cells
 from parties.tables.data_files import named
 from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import canonical, join
@@ -150,4 +151,18 @@ class OwnRecords:
             if unknown := sorted(columns.keys() - wanted):
                 raise TableError(f"`columns` has {named(unknown)}, which the schema does not know. Nothing was asked")
         frame = pd.DataFrame({name: [one[name] for one in cells] for name in self.schema.names}, dtype=object)
-        return own_features(frame, self.schema.columns)
+        return own_features(_read_texts(frame, self.schema), self.schema.columns)
+
+
+def _read_texts(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+    """Cells of a request by the schema's format of tables; a number of JSON's is one already, also of a time."""
+    if not schema.format.changes_cells:
+        return frame
+    read = frame.copy()
+    for column in schema.columns:
+        cells = frame[column.name]
+        if column.kind is Kind.NUMERIC:
+            cells = cells[[isinstance(cell, str) for cell in cells]]
+        if len(cells):
+            read.loc[cells.index, column.name] = column_cells(cells, schema).astype(object)
+    return read

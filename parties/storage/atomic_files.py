@@ -87,9 +87,9 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically."""
+    """Write a file atomically, in UTF-8 whatever the terminal's encoding is: so are run files and schemas read."""
     with replacing(path) as partial:
-        partial.write_text(text)
+        partial.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, document: Any) -> None:

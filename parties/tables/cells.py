@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import OTHER, ColumnFormat, TableFormat
 from parties.errors import TableError
@@ -124,7 +125,8 @@ def _categories(column: pd.Series, described: ColumnSchema, form: TableFormat) -
     if not (has_other or form.strip or form.ignore_case or form.na_values):
         return column
     listed = {form.words(category): category for category in described.categories}
-    return _by_text(column, form, lambda text: listed.get(form.words(text), OTHER if has_other else text))
+    texts = category_texts(column, described.categories)
+    return _by_text(texts, form, lambda text: listed.get(form.words(text), OTHER if has_other else text))
 
 
 def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from opboost.errors import DataError
+from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
 from parties.tables.cells import column_cells
@@ -83,7 +84,10 @@ def _notes_on(path: Path, schema: TableSchema, column: ColumnSchema, texts: pd.S
     is_label = column.name == schema.label
     cells = texts if is_label else column_cells(texts, schema)
     is_number = column.kind is Kind.NUMERIC
-    fits = pd.to_numeric(cells, errors="coerce").notna() if is_number else cells.isin(column.categories)
+    if is_number:
+        fits = pd.to_numeric(cells, errors="coerce").notna()
+    else:
+        fits = category_texts(cells, column.categories).isin(column.categories)
     rows = np.flatnonzero((~fits & cells.notna()).to_numpy())[:SHOWN_CELLS].tolist()
     for place, row in zip(_places(path, schema, rows), rows, strict=True):
         text = str(texts.iloc[row])

@@ -42,6 +42,14 @@ def _table(n: int = 300, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray[Any, A
     return frame, np.asarray(signal + rng.normal(size=n) / 4)
 
 
+def test_categories_that_are_numbers_stay_what_they_are_beside_a_missing_cell() -> None:
+    """All of them were new categories then, and a fit or a prediction said nothing."""
+    frame = pd.DataFrame({"code": pd.Categorical([20, None, 10])})
+    encoder = FrameEncoder.learn(frame, None, {})
+    assert encoder.categories == {"code": ("10", "20")}
+    np.testing.assert_array_equal(encoder.encode(frame)["code"], [1, np.nan, 0])
+
+
 def test_columns_become_numbers_by_their_kind() -> None:
     frame = pd.DataFrame(
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import sys
 from pathlib import Path
@@ -102,6 +103,11 @@ def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch:
     assert "needs the package onnx" in err
     code, _, err = _export(folder / "none", "--to", "sql", "--out", folder / "new")
     assert (code, err) == (1, f"error: {folder / 'none'} cannot be read: No such file or directory\n")
+    long = folder / ("a" * 300)
+    for words in ((folder, "--out", long), (long, "--out", folder / "new")):
+        code, _, err = _export(*words, "--to", "sql")
+        assert code
+        assert re.fullmatch(r"error: .* cannot be (read|written): File name too long\n", err)
     os.mkfifo(folder / "pipe")
     code, _, err = _export(folder / "pipe", "--to", "sql", "--out", folder / "new")
     assert (code, err) == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,13 @@ import hypothesis.strategies as st
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given
 from pydantic import ValidationError
 
-from opboost.errors import OpBoostError
+from opboost.errors import DataError, OpBoostError
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
+from parties.config.reading import read_schema
 from parties.errors import PartyError
 from parties.service.requests import OwnRecords, RecordBody, ScoresBody
 
@@ -69,6 +72,42 @@ def test_columns_in_json_are_read_as_those_of_a_data_file(
     assert is_there.all()
     for name, values in twin.values.items():
         np.testing.assert_array_equal(own[name], values)
+
+
+def test_texts_in_json_are_read_by_the_format_of_the_schema(tmp_path: Path) -> None:
+    """A category that is not listed was refused in place of read as `other`, and so was every date."""
+    times = {"kind": "date", "format": "%d.%m.%Y", "lower": date(1990, 1, 1), "upper": date(2030, 1, 1)}
+    document = {
+        "reader": {"decimal": ",", "thousands": ".", "na_values": "n/a", "strip": True},
+        "columns": {
+            "town": {"kind": "unordered", "categories": ["Bern", "Genf"], "other": True},
+            "since": {**times, "missing": "category"},
+            "is_new": {"kind": "boolean"},
+            "amount": {"lower": 0, "upper": 10_000, "missing": "category"},
+        },
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    rows = [(" Bern", "02.01.1970", "yes", "1.234,5"), ("Basel", "n/a", "false", "n/a"), (7, None, "0", "12")]
+    frame = pd.DataFrame([("k1", *rows[0]), ("k2", *rows[1]), ("k3", *rows[2])], columns=["id", *schema.names])
+    frame.astype("string").to_parquet(tmp_path / "data.parquet")
+    of_file = OwnRecords.read(tmp_path / "data.parquet", schema, (), "refuse")
+    sent = [{"id": f"k{n}", "columns": dict(zip(schema.names, row, strict=True))} for n, row in enumerate(rows, 1)]
+    _, own, _ = of_file.of(parsed(*sent))
+    for name, values in of_file.values.items():
+        np.testing.assert_array_equal(own[name], values)
+    assert own["town"].tolist() == [0, 2, 2]
+    # Numbers of JSON's are numbers, whatever the marks in texts.
+    as_numbers = {"town": "Genf", "since": 366, "is_new": "no", "amount": 1.234}
+    _, own, _ = of_file.of(parsed({"id": "k4", "columns": as_numbers}))
+    assert {name: values.tolist() for name, values in own.items()} == {
+        "town": [1],
+        "since": [366],
+        "is_new": [0],
+        "amount": [1.234],
+    }
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        of_file.of(parsed({"id": "k4", "columns": {**as_numbers, "since": "1970-01-02"}}))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +26,15 @@ CODE = [path for package in ("parties", "protocols") for path in sorted((ROOT / 
 def umask() -> Iterator[None]:
     with open_umask():
         yield
+
+
+def test_texts_are_utf_8_whatever_the_terminals_encoding_is(tmp_path: Path) -> None:
+    """A schema that was drafted on a terminal of another encoding could not be read again."""
+    program = "import sys; from pathlib import Path; from parties.storage.atomic_files import write_text"
+    settings = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", f"{program}; write_text(Path(sys.argv[1]), '\\u20ac')", str(tmp_path / "text")]
+    subprocess.run(command, env={**os.environ, **settings}, cwd=ROOT, check=True)
+    assert (tmp_path / "text").read_bytes() == "\u20ac".encode()
 
 
 def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

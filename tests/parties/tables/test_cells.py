@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from hypothesis import given
@@ -155,6 +157,19 @@ def test_categories_are_cleaned_up(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="2 cells whose category"):
         values(tmp_path, cells, column)
     assert values(tmp_path, [*cells, "Genf"], {**column, "other": True}, strip=True, ignore_case=True) == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_whole_numbers_are_categories_whether_or_not_a_cell_is_missing(tmp_path: Path, by_column: bool) -> None:
+    """One missing cell made `other` of all the others."""
+    described = {"kind": "unordered", "categories": ["10", "20"], "missing": "category", "other": True}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"columns": {"x": described}}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    for cells, positions in (([20, 10, 30], [1, 0, 2]), ([20, None, 30], [1, np.nan, 2])):
+        table = pa.table({"id": ["a", "b", "c"], "x": pa.array(cells, pa.int64())})
+        pq.write_table(table, tmp_path / "data.parquet")
+        read = read_table(tmp_path / "data.parquet", schema, needs_label=False, by_column=by_column)
+        np.testing.assert_array_equal(own_columns(read, schema)[0].values, positions)
 
 
 LABELLED = {"label": "y", "columns": {"x": {"lower": 0, "upper": 9}}}
