@@ -27,8 +27,8 @@ from opboost.trees.validation import History, KnownRows, ValidationPlan
 from opboost.trees.xgboost_engine import check_settings_of_xgboost
 from opboost.trees.xgboost_numbers import MAX_SINGLE_LABEL, check_single_precision
 
-# Sums of squares of gradients must not overflow.
-MAX_WEIGHT, MAX_WEIGHTED = 1e100, 1e140
+# Gradients that are multiplied by less have no precision left, and by more no room for what multiplies them besides.
+LEAST_WEIGHT, MAX_WEIGHT = 1e-100, 1e100
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +150,10 @@ def check_own_rows(
     """
     loss.check_labels(labels)
     loss.check_margins(margins)
-    if np.nan_to_num(np.abs(labels), posinf=0).max(initial=0) * weights.max(initial=0) > MAX_WEIGHTED:
-        raise DataError(f"training needs labels times weights of magnitude {MAX_WEIGHTED:g} at most; found others")
+    weights = parameters.weighted(labels, weights, loss)
     if engine == "xgboost":
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
-        weights = parameters.weighted(labels, weights, loss)
         check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in columns:
         if column.is_categorical:
@@ -211,6 +209,8 @@ def train(
         If labels do not fit the loss or there is no column.
     """
     is_trained = np.ones(len(labels), np.bool_) if validation is None else ~validation.is_held_out
+    # Rows that are held out have no part in the balance of classes either.
+    weights = weights if is_trained.all() else np.where(is_trained, weights, 0.0)
     _check_rows(columns, labels, weights, margins, is_trained, loss=loss, is_validated=validation is not None)
     limits = (constraints or ColumnConstraints()).on(
         [column.name for column in columns],
@@ -218,7 +218,7 @@ def train(
         max_delta_step=parameters.delta_step_of(loss),
     )
     check_settings(parameters, loss, engine)
-    is_fitted = is_trained & (weights > 0)
+    is_fitted = weights > 0
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     sources = noised_sources(columns) if is_corrected else {}
     of_classes = parameters.weighted(labels, weights, loss)
@@ -258,18 +258,18 @@ def _check_rows(
     """Refuse rows that nothing could be learned from."""
     if not columns or len(labels) == 0:
         raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
-    if not ((weights >= 0) & (weights <= MAX_WEIGHT)).all() or not weights.any():
-        raise DataError(f"weights must be numbers from 0 to {MAX_WEIGHT:g}, not all zero")
+    if is_validated and (is_trained.all() or not is_trained.any()):
+        raise DataError(
+            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
+        )
+    if not ((weights == 0) | ((weights >= LEAST_WEIGHT) & (weights <= MAX_WEIGHT))).all() or not weights.any():
+        raise DataError(f"weights must be 0 or from {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}, and not 0 of all trained rows")
     for column in (*columns, *margins):
         length = len(column.values if isinstance(column, OwnColumn) else column.ranks)
         if length != len(labels):
             raise DataError(f"column {column.name!r} has {length} rows; there are {len(labels)} labels")
     loss.check_labels(labels)
     loss.check_margins([one.values for one in margins])
-    if is_validated and (is_trained.all() or not is_trained.any()):
-        raise DataError(
-            f"{is_trained.sum()} rows are left to train on and {(~is_trained).sum()} to validate; both need one"
-        )
 
 
 def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:

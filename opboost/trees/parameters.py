@@ -11,11 +11,14 @@ from typing import Any, Literal
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.errors import ParameterError, check_choice, is_integer, is_number
+from opboost.errors import DataError, ParameterError, check_choice, is_integer, is_number
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 
 # Rows of one class alone must leave gradients that a grid holds.
 LEAST_CLASS_WEIGHT, MOST_CLASS_WEIGHT = 1e-100, 1e100
+
+# Sums of squares of gradients must not overflow, and those of Hessians not vanish.
+LEAST_WEIGHTED, MOST_WEIGHTED = 1e-140, 1e140
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,9 +179,26 @@ class BoostingParameters:
         return loss.singles[0].max_delta_step if self.max_delta_step is None else self.max_delta_step
 
     def weighted(self, labels: Values, weights: Values, loss: Loss) -> Values:
-        """Weights of rows, multiplied by those of their classes, where a row has one label."""
-        if labels.ndim > 1:
-            return weights
+        """Weights of rows, 0 for those that do not count, times those of their classes where a row has one label.
+
+        Raises
+        ------
+        DataError
+            If gradients would be too large or too small to compare splits by.
+        """
+        found = weights if labels.ndim > 1 else self._times_classes(labels, weights, loss)
+        if np.nan_to_num(np.abs(labels), posinf=0).max(initial=1) * found.max(initial=0) > MOST_WEIGHTED:
+            raise DataError(
+                f"training needs labels times weights of magnitude {MOST_WEIGHTED:g} at most, those of classes "
+                "included; found others"
+            )
+        if found.min(initial=1, where=found > 0) < LEAST_WEIGHTED:
+            raise DataError(
+                f"training needs weights of 0 or at least {LEAST_WEIGHTED:g}, those of classes included; found others"
+            )
+        return found
+
+    def _times_classes(self, labels: Values, weights: Values, loss: Loss) -> Values:
         if self.scale_pos_weight != 1:
             weights = np.where(labels == 1, weights * self.scale_pos_weight, weights)
         if self.class_weight is None:

@@ -10,18 +10,15 @@ import pandas as pd
 from opboost.arrays import Values
 from opboost.preprocess import holds_numbers
 from opboost.schema import TableSchema
-from opboost.vertical import MAX_WEIGHT
+from opboost.vertical import LEAST_WEIGHT, MAX_WEIGHT
 from parties.errors import TableError
-
-# Gradients that are multiplied by less have no precision left.
-LEAST_WEIGHT = 1e-100
 
 
 def read_weights(path: Path, column: pd.Series, name: str) -> Values:
     """Weights of records. None is 0, for which of the records are common must not decide whether a run ends."""
     weights = read_labels(path, column, name, what="weight")
     if not ((weights >= LEAST_WEIGHT) & (weights <= MAX_WEIGHT)).all():
-        raise TableError(f"{path}: weights must be greater than 0 and at most {MAX_WEIGHT:g}; found others")
+        raise TableError(f"{path}: weights must be from {LEAST_WEIGHT:g} to {MAX_WEIGHT:g}; found others")
     return weights
 
 

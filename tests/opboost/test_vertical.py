@@ -11,6 +11,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.split_tests import list_tests
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
+from opboost.trees.validation import Metric, ValidationPlan
 from opboost.vertical import Column, OwnColumn, RankColumn, train
 from tests.support.owned_columns import N_ROWS, labels_of, owned_columns, random_ranks, train_on
 
@@ -86,3 +87,33 @@ def test_training_without_columns_or_rows_is_refused(columns: list[Column], n_la
 def test_labels_that_do_not_fit_the_loss_are_refused() -> None:
     with pytest.raises(DataError, match="binary:logistic needs labels 0 and 1"):
         train_on(owned_columns(0), np.arange(N_ROWS) * 1.0, Logistic())
+
+
+@pytest.mark.parametrize("objective", [Logistic(), Softmax(2)], ids=str)
+def test_labels_of_rows_that_are_held_out_have_no_part_in_the_balance_of_classes(objective: Loss) -> None:
+    columns, is_held_out = owned_columns(0), np.arange(N_ROWS) % 3 == 0
+    labels = np.arange(N_ROWS) % 2 * 1.0
+    plan = ValidationPlan(is_held_out, (Metric("none", lambda truth, found: 0.0),))
+    found = []
+    for of_others in (0.0, 1.0):
+        parameters = BoostingParameters(n_estimators=2, class_weight="balanced")
+        given = np.where(is_held_out, of_others, labels), np.ones(N_ROWS)
+        found.append(train(columns, *given, loss=objective, parameters=parameters, validation=plan))
+    np.testing.assert_array_equal(found[0].base_scores, found[1].base_scores)
+    for tree, other in zip(found[0].trees, found[1].trees, strict=True):
+        np.testing.assert_array_equal(tree.values, other.values)
+
+
+def test_weights_that_are_too_small_or_are_those_of_held_out_rows_alone_are_refused() -> None:
+    labels, weights = np.arange(N_ROWS) % 2 * 1.0, (np.arange(N_ROWS) < 3) * 1.0
+    plan = ValidationPlan(weights > 0, (Metric("none", lambda truth, found: 0.0),))
+    for each, validation in ((weights, plan), (weights * 1e-200, None)):
+        with pytest.raises(DataError, match="weights must be 0 or from 1e-100 to"):
+            train(
+                owned_columns(0),
+                labels,
+                each,
+                loss=Logistic(),
+                parameters=BoostingParameters(n_estimators=1),
+                validation=validation,
+            )

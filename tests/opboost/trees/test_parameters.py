@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.errors import ParameterError
+from opboost.errors import DataError, ParameterError
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.parameters import BoostingParameters
 
@@ -26,6 +26,14 @@ LABELS, WEIGHTS = np.array([0.0, 0.0, 0.0, 1.0]), np.array([1.0, 1.0, 2.0, 1.0])
 )
 def test_weights_of_rows_are_multiplied_by_those_of_their_classes(given: dict[str, Any], expected: list[float]) -> None:
     assert BoostingParameters(**given).weighted(LABELS, WEIGHTS, Logistic()).tolist() == expected
+
+
+@pytest.mark.parametrize("weight", [1e-100, 1e100])
+def test_weights_that_leave_gradients_no_squares_are_refused(weight: float) -> None:
+    parameters, weights = BoostingParameters(scale_pos_weight=weight), np.array([0.0, 1.0, 1.0, 1.0])
+    assert parameters.weighted(LABELS, weights, Logistic()).tolist() == [0, 1, 1, weight]
+    with pytest.raises(DataError, match="those of classes included"):
+        parameters.weighted(LABELS, weights * weight, Logistic())
 
 
 @pytest.mark.parametrize(
