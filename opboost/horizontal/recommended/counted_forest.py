@@ -121,8 +121,9 @@ def train_forest(
 def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> tuple[int, int]:
     """Number and depth of the trees, from a noisy number of records and public numbers.
 
-    Chosen on half of the rows of six tables at epsilon .1, .5, 1 and 4. Fewer trees have less noise each, so that
-    classes with few records take few; twice or half as many move the accuracy by .02 at most.
+    Inside the training folds of six tables (epsilon .1, .5, 1 and 4), half or twice as many trees, a level more or less
+    and half or twice the prior move the mean score by .006 at most; what the other tables favour is not better on the
+    one that is left out (-.011).
     """
     signal = min(max(n_records, 1.0) * epsilon / n_classes, 1e9)
     levels = round(math.log2(max(n_records, 1.0))) - _FEWER_LEVELS
