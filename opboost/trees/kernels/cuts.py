@@ -259,6 +259,7 @@ def category_order(grads, hessians, grad_step, hess_step, penalty):
     """
     means = np.zeros(len(grads) - 1)
     for b in range(len(means)):
-        if grads[b] != 0:
-            means[b] = shrunk(grads[b] * grad_step, penalty[1]) / (hessians[b] * hess_step + penalty[0])
+        grad = shrunk(grads[b] * grad_step, penalty[1])
+        if grad != 0:
+            means[b] = grad / (hessians[b] * hess_step + penalty[0])
     return np.argsort(-means, kind="mergesort")

@@ -310,6 +310,11 @@ def test_categories_are_put_in_the_falling_order_of_their_mean_gradient_and_empt
     assert category_order(grads, hessians, *STEPS, (0.0, 0.0)).tolist() == [0, 3, 4, 1, 2]
 
 
+def test_a_category_that_weighs_nothing_and_is_drawn_to_zero_has_a_mean_of_zero() -> None:
+    grads, hessians = np.array([-4, 1, 4, 0]) * 1024, np.array([1, 0, 1, 0]) * 4096
+    assert category_order(grads, hessians, *STEPS, (0.0, 1.0)).tolist() == [2, 1, 0]
+
+
 @pytest.mark.parametrize("mode", [NUMBERS, ORDERED, ALONE])
 def test_a_node_that_weighs_nothing_has_no_cut(mode: int) -> None:
     """As a node of rows that were all left out of the round, with no least weight of a child."""
