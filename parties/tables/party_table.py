@@ -256,7 +256,7 @@ def check_columns(
             raise TableError(f"{path} has no {what} column {name!r}; {_instead(path, name, found, schema)}")
     missing = [name for name in schema.names if name not in found]
     if missing:
-        raise TableError(f"{path} lacks columns of the schema: {', '.join(missing)}{nearest(missing, found)}")
+        raise TableError(f"{path} lacks columns of the schema: {named(missing)}{nearest(missing, found)}")
     of_training = (name for _, name in schema.of_training)
     unknown = sorted(set(found) - {*schema.names, *schema.id_columns, *of_training, *ignore})
     if unknown:

@@ -142,6 +142,11 @@ class Answerer:
         """Bits per answered record."""
         return self._packed.n_bits
 
+    @property
+    def n_records(self) -> int:
+        """Records of the table, where it is in memory."""
+        return len(self.records.about((), desensitized=False).ids)
+
     def answer(self, ask: Ask) -> Answers:
         """The answers to a request; what the owner refuses has a status that says so, and no bits.
 
@@ -226,11 +231,23 @@ def prediction_hello(
 
 
 def answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
-    """Answer the active party's requests within a conversation until it is done; without an answerer, none."""
-    tally = Tally()
+    """Answer the active party's requests within a conversation until it is done; without an answerer, none.
+
+    Raises
+    ------
+    UnexpectedMessage
+        If more records are asked for than there are: a peer that asks without end would fill the log.
+    """
+    tally, n_records = Tally(), 0 if answerer is None else answerer.n_records
     while not isinstance(message := receive_any([channel])[1], Done):
         if answerer is None or not isinstance(message, Ask):
             raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
+        n_asked = tally.n_asked + len(message.ids)
+        if n_asked > n_records or (tally.n_requests and not message.ids):
+            raise UnexpectedMessage(
+                f"{channel.peer} asked for {n_asked} records in {tally.n_requests + 1} requests; each of {n_records} "
+                "may be asked for once. Nothing more was answered"
+            )
         answers = answerer.answer(message)
         channel.send(answers)
         tally.count(message, answers, answerer.n_bits)

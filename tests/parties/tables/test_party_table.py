@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,15 @@ def test_a_table_that_does_not_fit_is_refused_by_file_and_fault(
         read(write(tmp_path, frame, name))
     assert str(tmp_path / name) in str(refusal.value)
     assert SECRET not in str(refusal.value)
+
+
+def test_columns_that_a_peer_named_reach_the_terminal_readable_and_few(tmp_path: Path) -> None:
+    """Where A scores alone, the names are those of the thresholds that B shared."""
+    columns = tuple(ColumnSchema(name=f"\x1b]0;{i}\x07\n" + "x" * 10_000, lower=0, upper=1) for i in range(1000))
+    with pytest.raises(TableError, match="lacks columns of the schema") as refusal:
+        read_table(write(tmp_path, FRAME), replace(SCHEMA, columns=columns), needs_label=False)
+    assert str(refusal.value).isprintable()
+    assert len(str(refusal.value)) < 10_000
 
 
 def test_an_ignored_column_may_be_there_or_not(tmp_path: Path) -> None:

@@ -469,7 +469,7 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
     seen: dict[str, Answers] = {}
 
     class Curious:
-        """The bank's channel: before the bank says that it is done, it asks about records of the release."""
+        """The bank's channel: in place of the held-out records, it asks about records of the release."""
 
         def __init__(self, channel: Channel, ask: Ask) -> None:
             self._channel, self._ask = channel, ask
@@ -478,10 +478,12 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
             return getattr(self._channel, name)
 
         def send(self, message: Any) -> None:
-            if isinstance(message, Done):
-                self._channel.send(self._ask)
-                seen["answers"] = expect(self._channel, Answers)
-            self._channel.send(message)
+            self._channel.send(self._ask if isinstance(message, Ask) else message)
+
+        def receive(self) -> Any:
+            if isinstance(message := self._channel.receive(), Answers):
+                seen["answers"] = message
+            return message
 
     def run(ask: Ask, **changes: Any) -> dict[str, Any]:
         active, passive = jobs(trial)
@@ -491,7 +493,8 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
             {"shop": lambda channel: train(passive, channel)},
         )
 
-    run(Ask(ids=tuple(trial.ids[:50]), desensitized=False))
+    run(Ask(ids=tuple(trial.ids[:60]), desensitized=False))
+    assert len(seen["answers"].status) == 60
     assert (seen["answers"].status == RecordStatus.UNKNOWN).all()
     assert not seen["answers"].bits.any()
     found = run(Ask(ids=tuple(trial.ids[240:250]), desensitized=True))
@@ -500,6 +503,33 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
     found = run(Ask(ids=tuple(trial.ids[240:250]), desensitized=False), held_out=None)
     assert isinstance(found["shop"], UnexpectedMessage)
     assert isinstance(found["bank"], PeerAborted | ProtocolError)
+
+
+@pytest.mark.parametrize("more", [0, 1, 60])
+def test_held_out_records_are_asked_for_once(trial: Any, carriers: Any, more: int) -> None:
+    """Else a training run would last, and its log grow, for as long as the bank asks."""
+
+    class Endless:
+        """The bank's channel: in place of saying that it is done, the bank asks for more."""
+
+        def __init__(self, channel: Channel) -> None:
+            self._channel = channel
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._channel, name)
+
+        def send(self, message: Any) -> None:
+            again = Ask(ids=tuple(trial.ids[240 : 240 + more]), desensitized=False)
+            self._channel.send(again if isinstance(message, Done) else message)
+
+    active, passive = jobs(trial)
+    found = carriers["memory"](
+        lambda channels: train_jointly(active, [Endless(channels[0])]),
+        {"shop": lambda channel: train(passive, channel)},
+    )
+    assert isinstance(found["shop"], UnexpectedMessage)
+    assert f"{60 + more} records in 2 requests; each of 60 may be asked for once" in str(found["shop"])
+    assert isinstance(found["bank"], PeerAborted)
 
 
 def test_the_report_and_the_command_begin_with_the_held_out_scores(
