@@ -35,6 +35,9 @@ CHUNK_DRAWS = 1 << 16
 # Bound on the rounding error of a distribution function below, with room to spare.
 _SLACK = 1e-13
 
+# An r below is taken for this in doubles, which have no smaller ones to divide by; the decimals are exact.
+_LEAST = 1e-300
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RealMechanism(ABC):
@@ -52,16 +55,15 @@ class _RealMechanism(ABC):
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
 
     @abstractmethod
-    def _cdf(self, v: Any, b: Any, s: Any) -> Any:
-        """``Pr[output < b | input = v]`` for ``s = exp(epsilon / 2)``."""
+    def _cdf(self, v: Any, b: Any, gap: Any, r: Any) -> Any:
+        """``Pr[output < b | input = v]`` for ``gap = b - v`` and ``r = exp(-epsilon / 2)``."""
 
     def log_probabilities(self) -> NDArray[np.float64]:
         """The exact table of ``log P[x, y]``, shape ``(n, n)``."""
         n = self.domain.size
         if math.isinf(self.epsilon):
             return np.where(np.eye(n, dtype=np.bool_), 0.0, -np.inf)
-        v, b = self._scaled(np.arange(n)), self._scaled(np.arange(1, n) - 0.5)
-        inner = np.broadcast_to(self._cdf(v[:, None], b, math.exp(self.epsilon / 2)), (n, n - 1))
+        inner = self._cumulative(np.arange(n)[:, None], np.arange(n - 1))
         cumulative = np.concatenate([np.zeros((n, 1)), inner, np.ones((n, 1))], axis=1)
         probabilities = np.diff(cumulative, axis=1)
         with np.errstate(divide="ignore"):
@@ -83,12 +85,12 @@ class _RealMechanism(ABC):
 
     def _draw(self, positions: NDArray[np.int64], words: NDArray[np.uint64], rng: BitSource) -> NDArray[np.int64]:
         """Find each uniform number's place in the distribution function by bisection over the outputs."""
-        uniform, v, s = words.astype(np.float64) * 2.0**-64, self._scaled(positions), math.exp(self.epsilon / 2)
+        uniform = words.astype(np.float64) * 2.0**-64
         low, high = np.zeros_like(positions), np.full_like(positions, self.domain.size - 1)
         is_close = np.zeros(len(positions), dtype=np.bool_)
         for _ in range((self.domain.size - 1).bit_length()):
             middle = (low + high) // 2
-            gap = uniform - self._cdf(v, self._scaled(middle + 0.5), s)
+            gap = uniform - self._cumulative(positions, middle)
             is_close |= (np.abs(gap) < _SLACK) & (low < high)
             high = np.where((gap < 0) & (low < high), middle, high)
             low = np.where((gap >= 0) & (low < high), middle + 1, low)
@@ -104,15 +106,16 @@ class _RealMechanism(ABC):
 
         def boundary(context: Context) -> Decimal:
             with localcontext(context):
-                span = Decimal(self.domain.size - 1)
-                v, b = 2 * Decimal(x) / span - 1, (2 * Decimal(y) + 1) / span - 1
-                return Decimal(self._cdf(v, b, (Decimal(self.epsilon) / 2).exp()))
+                return Decimal(self._cumulative(Decimal(x), Decimal(y), r=(Decimal(self.epsilon) / -2).exp()))
 
         return boundary
 
-    def _scaled(self, positions: NDArray[Any]) -> NDArray[np.float64]:
-        """Positions of the domain as numbers in [-1, 1]."""
-        return 2.0 * positions / (self.domain.size - 1) - 1.0
+    def _cumulative(self, x: Any, y: Any, *, r: Any = None) -> Any:
+        """The probability of an output of at most `y`, of arrays of positions, or of decimals with their `r`."""
+        if r is None:
+            r = max(math.exp(-self.epsilon / 2), _LEAST)
+        span = self.domain.size - 1
+        return self._cdf(2 * x / span - 1, (2 * y + 1) / span - 1, (2 * (y - x) + 1) / span, r)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +129,8 @@ class Piecewise(_RealMechanism):
 
     name: ClassVar[str] = "piecewise"
 
-    def _cdf(self, v: Any, b: Any, s: Any) -> Any:
-        return _piecewise_cdf(v, b, s)
+    def _cdf(self, v: Any, b: Any, gap: Any, r: Any) -> Any:
+        return _piecewise_cdf(v, b, gap, r)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +144,8 @@ class Duchi(_RealMechanism):
 
     name: ClassVar[str] = "duchi"
 
-    def _cdf(self, v: Any, b: Any, s: Any) -> Any:
-        return _duchi_cdf(v, b, s)
+    def _cdf(self, v: Any, b: Any, gap: Any, r: Any) -> Any:
+        return _duchi_cdf(v, b, r)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,26 +159,26 @@ class Hybrid(_RealMechanism):
 
     name: ClassVar[str] = "hybrid"
 
-    def _cdf(self, v: Any, b: Any, s: Any) -> Any:
+    def _cdf(self, v: Any, b: Any, gap: Any, r: Any) -> Any:
         if self.epsilon <= HYBRID_THRESHOLD:
-            return _duchi_cdf(v, b, s)
-        return (1 - 1 / s) * _piecewise_cdf(v, b, s) + _duchi_cdf(v, b, s) / s
+            return _duchi_cdf(v, b, r)
+        return (1 - r) * _piecewise_cdf(v, b, gap, r) + r * _duchi_cdf(v, b, r)
 
 
-def _piecewise_cdf(v: Any, b: Any, s: Any) -> Any:
-    reach = (s + 1) / (s - 1)
-    high = s * (s - 1) / (2 * (s + 1))
-    low = high / (s * s)
-    width = reach - 1
-    left = (reach + 1) / 2 * v - width / 2
-    return low * _clip(b + reach, 2 * reach) + (high - low) * _clip(b - left, width)
+def _piecewise_cdf(v: Any, b: Any, gap: Any, r: Any) -> Any:
+    """A share r is even over all outputs, the rest over a window that is as narrow as r.
+
+    The place in the window comes from `gap`, which is exact: the difference of two rounded numbers is not, and a large
+    budget divides by a small r.
+    """
+    return r * _clip((1 + b * (1 - r) / (1 + r)) / 2) + (1 - r) * _clip((gap * (1 - r) + r * (1 - v)) / (2 * r))
 
 
-def _duchi_cdf(v: Any, b: Any, s: Any) -> Any:
+def _duchi_cdf(v: Any, b: Any, r: Any) -> Any:
     """Every boundary inside [-1, 1] lies between the two outputs."""
-    return (1 - (s * s - 1) / (s * s + 1) * v) / 2 + 0 * b
+    return (1 - (1 - r * r) / (1 + r * r) * v) / 2 + 0 * b
 
 
-def _clip(z: Any, width: Any) -> Any:
-    """The part of ``[0, width]`` below z, by operators alone."""
-    return (abs(z) - abs(z - width) + width) / 2
+def _clip(z: Any) -> Any:
+    """The number in [0, 1] nearest to z, by operators alone."""
+    return (z > 0) * (z < 1) * z + (z >= 1)

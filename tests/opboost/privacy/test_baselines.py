@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from scipy.stats import chisquare
 from opboost import IntegerDomain, rng
 from opboost.errors import ParameterError
 from opboost.order_metrics import expected_weighted_kendall
-from opboost.privacy.baselines import HYBRID_THRESHOLD, Duchi, Hybrid, Piecewise
+from opboost.privacy.baselines import _SLACK, HYBRID_THRESHOLD, Duchi, Hybrid, Piecewise
 from opboost.privacy.settling import LazyUniform
 
 MECHANISMS = [Piecewise, Duchi, Hybrid]
@@ -52,8 +53,8 @@ def test_piecewise_keeps_as_little_order_as_published(epsilon):
     mechanism = Piecewise(epsilon=epsilon, domain=IntegerDomain(0, 10))
     s = math.exp(epsilon / 2)
     beyond = math.ceil(5 * (s + 1) / (s - 1)) + 1
-    v, edges = mechanism._scaled(np.arange(11)), mechanism._scaled(np.arange(-beyond, 11 + beyond) + 0.5)
-    unclipped = np.diff(mechanism._cdf(v[:, None], edges, s), axis=1, prepend=0.0)
+    reached = mechanism._cumulative(np.arange(11)[:, None], np.arange(-beyond, 11 + beyond))
+    unclipped = np.diff(reached, axis=1, prepend=0.0)
     with np.errstate(divide="ignore"):
         tau = expected_weighted_kendall(np.log(np.clip(unclipped, 0.0, None)))
     assert round(tau, 4) == TAU_OF_PIECEWISE[epsilon]
@@ -106,3 +107,43 @@ def test_no_noise_and_bad_input(kind):
         kind(epsilon=0.0, domain=TWENTY)
     with pytest.raises(ParameterError, match="outside the domain"):
         kind(epsilon=1.0, domain=TWENTY).randomise(np.array([21]), rng=rng.seeded(0))
+
+
+def exactly(mechanism, x, y, *, digits=60):
+    """The probability of an output of at most y, in decimals."""
+    return mechanism._boundary(x, y)(Context(prec=digits, Emax=MAX_EMAX, Emin=MIN_EMIN))
+
+
+@pytest.mark.parametrize("kind", MECHANISMS)
+@pytest.mark.parametrize("epsilon", [1e-9, 0.3, 20.0, 40.0, 75.0, 700.0])
+@pytest.mark.parametrize("size", [2, 11, 1_000_000])
+def test_doubles_are_as_near_and_decimals_as_exact_as_draws_take_them_to_be(kind, epsilon, size):
+    mechanism = kind(epsilon=epsilon, domain=IntegerDomain(0, size - 1))
+    generator = np.random.default_rng(0)
+    for x in {0, size - 1, *generator.integers(0, size, 3).tolist()}:
+        near = np.clip(x + np.arange(-2, 3), 0, size - 2)
+        for y in {0, size - 2, *near.tolist(), *generator.integers(0, size - 1, 3).tolist()}:
+            exact = exactly(mechanism, x, y, digits=400)
+            doubles = mechanism._cumulative(np.array([x]), np.array([y]))[0]
+            assert abs(Decimal(float(doubles)) - exact) < Decimal(_SLACK) / 10
+            assert abs(exactly(mechanism, x, y) - exact) < Decimal(10) ** -55
+
+
+@pytest.mark.parametrize("kind", [Piecewise, Hybrid])
+@pytest.mark.parametrize(("epsilon", "size"), [(20.0, 1_000_000), (24.0, 1_000_000), (40.0, 11)])
+def test_every_output_comes_up_at_the_middle_of_its_share(kind, epsilon, size):
+    """The window around a value takes nearly all; the share of a far output is lost among the last bits of doubles."""
+    mechanism = kind(epsilon=epsilon, domain=IntegerDomain(0, size - 1))
+    for x in (0, size // 3, size - 1):
+        for y in np.random.default_rng(1).integers(1, size - 1, 40).tolist():
+            middle = (exactly(mechanism, x, y - 1) + exactly(mechanism, x, y)) / 2
+            word = np.array([int(middle * 2**64)], dtype=np.uint64)
+            assert mechanism._draw(np.array([x]), word, rng.seeded(1))[0] == y
+
+
+@pytest.mark.parametrize("kind", [Piecewise, Hybrid])
+@pytest.mark.parametrize("epsilon", [200.0, 700.0, 5000.0])
+def test_a_vast_budget_leaves_every_code_as_it_is(kind, epsilon):
+    """Any other one comes up with a probability below exp(-99)."""
+    codes = np.arange(1, 21)
+    assert np.array_equal(kind(epsilon=epsilon, domain=TWENTY).randomise(codes, rng=rng.seeded(0)), codes)
