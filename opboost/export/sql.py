@@ -45,8 +45,9 @@ def to_sql(
     Raises
     ------
     ParameterError
-        If the loss has no link function here, a category no name, or a name a backslash or a control character, or if a
-        column has the name of an owner's test, or one to keep that of another one in the query.
+        If the loss has no link function here, a category, the table or a column no name, or a name a backslash or a
+        control character, or if a column has the name of an owner's test, or one to keep that of another one in the
+        query.
 
     Notes
     -----
@@ -152,6 +153,8 @@ def _of_record(name: str) -> str:
 
 
 def _quoted(name: str) -> str:
+    if not name:
+        raise ParameterError("a table or a column without a name cannot be asked for. No query was written")
     return '"' + _plain(name).replace('"', '""') + '"'
 
 

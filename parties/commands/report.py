@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def asked_grid(
     Raises
     ------
     ConfigError
-        If a mechanism or a noise distribution does not exist.
+        If a mechanism or a noise distribution does not exist, or a number is none that one could have.
     """
     for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
         unknown = sorted(set(found or ()) - set(known))
@@ -36,6 +37,10 @@ def asked_grid(
             raise ConfigError(
                 f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}{nearest(unknown, known)}"
             )
+    for what, numbers in (("epsilon", epsilons), ("theta", thetas), ("alpha", alphas)):
+        for number in numbers or ():
+            if not 0 < number < math.inf:
+                raise ConfigError(f"--{what} must be positive and finite; found {number:g}")
     grid = MechanismGrid(
         mechanisms=tuple(mechanisms or ()),
         laws=tuple(Law(law) for law in laws or ()),

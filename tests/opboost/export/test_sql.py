@@ -128,6 +128,13 @@ def test_words_that_databases_read_in_different_ways_are_refused(word: str) -> N
             to_sql(ensemble, **{"table": "records", **one})
 
 
+@pytest.mark.parametrize("given", [{"table": ""}, {"table": "t", "keep": [""]}])
+def test_a_table_or_column_without_a_name_is_refused(given: dict[str, Any]) -> None:
+    ensemble, _ = trained(Logistic())
+    with pytest.raises(ParameterError, match="without a name"):
+        to_sql(ensemble, **given)
+
+
 def test_columns_are_read_by_their_own_names() -> None:
     ensemble, _ = trained(Logistic())
     own = replace(ensemble, features=(Feature("a<b"), Feature("a_b"), Feature("[kind]")))

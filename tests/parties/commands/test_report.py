@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +41,20 @@ def test_an_unknown_name_is_refused_with_those_there_are(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         asked_grid(mechanisms, laws, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        (([0.5, math.nan], None, None), "--epsilon must be positive and finite; found nan"),
+        (([-1.0], None, None), "--epsilon .* found -1"),
+        ((None, [0], None), "--theta must be positive and finite; found 0"),
+        ((None, None, [math.inf]), "--alpha must be positive and finite; found inf"),
+    ],
+)
+def test_a_number_that_no_mechanism_can_have_is_refused(numbers: tuple[Any, Any, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        asked_grid(["global"], None, *numbers)
 
 
 @pytest.mark.parametrize("form", ["html", "json", "csv", "md"])
