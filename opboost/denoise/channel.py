@@ -47,7 +47,10 @@ class ColumnRelease:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NoiseChannel:
-    """``matrix[true, released]``, the exact law of a released state.
+    """``matrix[true, released]``, the law of a released state; of a true cell, the mean over its points.
+
+    It is exact, but for cells of more than 16 points, of which 16 stand for all: noise that is narrow against the gaps
+    between these, on domains of tens of thousands of points, is not well described.
 
     Attributes
     ----------
