@@ -409,7 +409,7 @@ class Crowd:
 
 def test_a_crowd_that_connects_and_says_nothing_takes_no_descriptor_that_the_run_needs(sites: Any, start: Any) -> None:
     """Twice as many connections as the bank may have descriptors, and more of them than that for as long as it runs."""
-    hurry(sites, wait=20, timeout=5)
+    hurry(sites, wait=100, timeout=5)
     sites.bank.run["model"] = {"n_estimators": 100, "max_depth": 4}
     bank = start(sites.bank, descriptors=160)
     wait_for(lambda: "listening" in log_of(sites.bank))
@@ -417,7 +417,7 @@ def test_a_crowd_that_connects_and_says_nothing_takes_no_descriptor_that_the_run
         crowds = [Crowd(sites.bank.run["listen"], 320 // 4) for _ in range(4)]
         for crowd in crowds:
             stack.callback(crowd.close)
-        wait_for(lambda: sum(crowd.n_opened for crowd in crowds) > 320, seconds=60)
+        wait_for(lambda: sum(crowd.n_opened for crowd in crowds) > 320, seconds=90)
         shop = start(sites.shop)
         for running in (bank, shop):
             running.wait(40)
