@@ -97,13 +97,12 @@ class _DPBoosting(DividedRows):
         model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
         self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
         self.remarks_ = tuple(_remarks(task, done))
+        compose, account = (by_gaussian, "exact Gaussian composition") if self.delta else (by_pure, "pure composition")
         self.guarantee_ = self._guarantee(
             task,
-            epsilon=(by_gaussian if self.delta else by_pure)(done.releases, self.delta) if done.releases else math.inf,
+            epsilon=compose(done.releases, self.delta) if done.releases else math.inf,
             delta=self.delta,
-            account=("exact Gaussian composition" if self.delta else "pure composition")
-            if done.releases
-            else "no noise",
+            account=account if done.releases else "no noise",
             is_secure=bits.is_secure,
         )
 

@@ -40,12 +40,10 @@ def export(
     from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
     from parties.config.reading import kept_fills
-    from parties.storage.atomic_files import is_folder, odd_kind, replacing, writing
+    from parties.storage.atomic_files import is_folder, is_taken, odd_kind, replacing
 
     with terminal_of_command():
-        with writing(out):
-            is_taken = out.exists()
-        if is_taken:
+        if is_taken(out):
             raise ConfigError(f"{out} exists; name another file with --out. No model was exported")
         path = model / "model.json" if is_folder(model) else model
         if os.path.exists(path) and (kind := odd_kind(path)) is not None:

@@ -19,7 +19,7 @@ from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
 from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
 from parties.onboarding.schema_draft import Draft, Hints, draft_schema
-from parties.storage.atomic_files import copy, write_text, writing
+from parties.storage.atomic_files import copy, is_taken, write_text
 from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids
 from parties.tables.sorted_ids import Duplicates
@@ -216,9 +216,7 @@ def free_port() -> int:
 
 
 def _check_free(path: Path) -> None:
-    with writing(path):
-        is_taken = path.exists()
-    if is_taken:
+    if is_taken(path):
         raise ConfigError(f"{path} exists and is not replaced; remove it, or give another place. Nothing was made")
 
 

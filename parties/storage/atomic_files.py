@@ -65,6 +65,18 @@ def writing(path: Path) -> Iterator[None]:
         raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
 
+def is_taken(path: Path) -> bool:
+    """Whether anything is at a place to write to.
+
+    Raises
+    ------
+    RunFolderError
+        If nothing can be there: the path is too long, or goes through a file.
+    """
+    with writing(path):
+        return path.exists()
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, for its owner alone; an existing one stays as it is.
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from parties.errors import ConfigError
-from parties.storage.atomic_files import replacing, writing
+from parties.storage.atomic_files import is_taken, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.remote_tables import (
     STORES,
@@ -96,8 +96,7 @@ class Destination:
 
     def _exists(self) -> bool:
         if isinstance(self.place, Path):
-            with writing(self.place):
-                return self.place.exists()
+            return is_taken(self.place)
         from pyarrow import fs
 
         with reaching(self.place, "written"):

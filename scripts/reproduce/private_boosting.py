@@ -1,9 +1,10 @@
-"""Private boosting side by side: our estimators, DP-EBM, diffprivlib and no privacy, on ten tables and the sample.
+"""Private boosting side by side: our estimators, DP-EBM, diffprivlib and no privacy, on twelve tables.
 
-Raw columns, public bounds of ``tables.yaml``, categories by their place in the alphabet, 5-fold cross-validation (or
-some of its folds), delta one over the training rows, estimators as they are by default. AUC for two classes, accuracy
-for several, R^2 for numbers. Prints JSON lines, and tables in Markdown with ``--read``. A system that is not installed
-is passed over, and a line says so; DP-EBM (`interpret-core`) and `diffprivlib` may live in an environment of their own:
+Ten tables of ``tables.yaml``, the sample and scikit-learn's digits: raw columns, public bounds, categories by their
+place in the alphabet, 5-fold cross-validation (or some of its folds), delta one over the training rows, estimators as
+they are by default. AUC for two classes, accuracy for several, R^2 for numbers. Prints JSON lines, and tables in
+Markdown with ``--read``. A system that is not installed is passed over, and a line says so; DP-EBM (`interpret-core`)
+and `diffprivlib` may live in an environment of their own:
 
     python scripts/reproduce/private_boosting.py --systems ours > ours.jsonl
     RIVALS/bin/python scripts/reproduce/private_boosting.py --systems rivals > rivals.jsonl

@@ -26,10 +26,9 @@ from opboost.horizontal.splits.noisy_cells import (
     N_COUNTED,
     N_ROUNDS,
     STEPS,
-    cells_by_counts,
     counted_columns,
     crowded_columns,
-    noisy_counts,
+    placed_cells,
 )
 from opboost.privacy.releases import Release
 from opboost.rng import BitSource
@@ -147,13 +146,9 @@ def _placed(columns: PublicGrid, rows: Values, epsilon: float, rng: BitSource) -
     """
     if not epsilon:
         return columns
-    numbers = counted_columns(columns)
-    noise = laplace_noise(float(len(numbers)), epsilon / N_ROUNDS, STEPS)
-    return cells_by_counts(
-        columns,
-        lambda cells: noisy_counts(cells, rows[:, numbers], noise=noise, rng=rng),
-        std=math.sqrt(noise.variance) / STEPS if noise else 0.0,
-    )
+    noise = laplace_noise(float(len(counted_columns(columns))), epsilon / N_ROUNDS, STEPS)
+    std = math.sqrt(noise.variance) / STEPS if noise else 0.0
+    return placed_cells(columns, rows, std=std, noise=noise, rng=rng)
 
 
 def _grow(

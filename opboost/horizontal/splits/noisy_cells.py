@@ -36,7 +36,9 @@ _EXPECTED_SPREAD = 3.0
 N_ROUNDS, N_COUNTED = 3, 16
 
 
-def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) -> PublicGrid:
+def placed_cells(
+    grid: PublicGrid, rows: Values, *, std: float, noise: Noise | None = None, rng: BitSource
+) -> PublicGrid:
     """Cuts that are close where records are many; categories keep theirs.
 
     Parameters
@@ -47,14 +49,17 @@ def placed_cells(grid: PublicGrid, rows: Values, *, std: float, rng: BitSource) 
         Missing cells are not counted.
     std : float
         Deviation of the noise on each count; 0 for none.
+    noise : Noise, optional
+        Of this deviation, on the `STEPS` of a count; Gaussian by default.
     rng : BitSource
 
     Notes
     -----
-    Privacy: releases of `counts_sensitivity` together, under Gaussian noise of deviation `std`, each at cells that the
-    ones before tell; the rest is post-processing.
+    Privacy: `N_ROUNDS` releases, of `counts_sensitivity` together, under Gaussian noise of deviation `std` or `noise`,
+    each at cells that the ones before tell; a record adds 1 to at most one count of each column. The rest is
+    post-processing.
     """
-    numbers, noise = counted_columns(grid), gaussian_noise(std, STEPS)
+    numbers, noise = counted_columns(grid), noise or gaussian_noise(std, STEPS)
     return cells_by_counts(grid, lambda cells: noisy_counts(cells, rows[:, numbers], noise=noise, rng=rng), std=std)
 
 
