@@ -41,7 +41,8 @@ _PARAMETERS = """
         Columns that hold categories, numbered 0, 1, 2, ...; their public bounds (0, K - 1) say how many there are. A
         split parts one category from all others.
     n_estimators, max_depth : int, optional
-        Trees, and their levels of splits. By default set from the budget and a noisy count of the records.
+        Trees, and their levels of splits, without those that look at many columns or count several classes first. By
+        default set from the budget and a noisy count of the records.
     mode : {"certified"}
     max_cells : int
         Cells per column, which follow noisy counts of the records.
@@ -68,7 +69,8 @@ _PARAMETERS = """
     the model. First scores and a count of the records, cells, and the leaves' sums of every tree (for numbers, the
     range of the labels too) are Gaussian releases whose squared mu add up to the budget's
     (`opboost.horizontal.recommended`); with a delta of 0, they are Laplace releases whose epsilons add up. Several
-    classes share the trees, and a record's gradients of all of them are one vector. Which classes there are is public.
+    classes share the trees, and a record's gradients of all of them are one vector; where records are few for so many
+    classes and columns, trees with noisy counts of the classes come first. Which classes there are is public.
 """
 
 

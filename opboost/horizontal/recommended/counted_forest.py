@@ -1,10 +1,8 @@
 """Classes without a delta: random trees whose leaves hold noisy counts of the classes.
 
 Purely private releases cost the sum of their epsilons, Gaussian ones the root of the sum of squares: without a delta,
-boosting's many small steps cost most. A record is in one leaf of a tree and of one class, so a tree's counts of all
-classes together have a sensitivity of 1, where the gradients of several classes have 2; and trees that look at no sums
-need none before the last level (random decision trees: Jagannathan, Pillaipakkamnatt and Wright, 2009). What a leaf
-says of a class, the logarithm of its share there over its share of all records, is evidence; trees add theirs up.
+boosting's many small steps cost most. A tree's counts of all classes together have a sensitivity of 1, where the
+gradients of several classes have 2 (`opboost.horizontal.recommended.counted_trees`).
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
+from opboost.horizontal.recommended.counted_trees import grow_counted
 from opboost.horizontal.recommended.first_releases import scores_of_counts
 from opboost.horizontal.recommended.training import TrainedBatches
-from opboost.horizontal.rows.joint_rows import JointRows
+from opboost.horizontal.rows.joint_rows import JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -32,7 +31,6 @@ from opboost.horizontal.splits.noisy_cells import (
 )
 from opboost.privacy.releases import Release
 from opboost.rng import BitSource
-from opboost.trees.complete import RandomRule, grow_complete_shape
 from opboost.trees.tree import Tree
 
 # Shares of epsilon: the counts of two classes, of more classes, each of which has fewer records, and of the columns'
@@ -57,14 +55,6 @@ _TREES = 5, 40
 
 # Levels, at least and at most; in between, so many fewer than give every record a leaf of its own.
 _DEPTHS, _FEWER_LEVELS = (3, 12), 3
-
-# A leaf's shares are drawn towards those of all records, as if so many scales of the noise were records of each class,
-# and one record at least.
-_PRIOR_SCALES = 0.5
-
-# Trees are not independent: all together count as so many, times the binary logarithm of the number of classes, but for
-# no more than half of them.
-_INDEPENDENT_TREES = 4.0
 
 
 def train_forest(
@@ -166,35 +156,29 @@ def _grow(
     -----
     Privacy: one release of an L1 sensitivity of 1 per tree, at `epsilon`: a record adds 1 to one count.
     """
-    (n_trees, depth), n_classes = sizes, len(labels)
-    counting, axes = _counting(epsilon), columns.axes
-    exact = JointRows(columns.place(rows), labels, gradients=_indicators, clipping=counting, initial_scores=shares)
-    noises = laplace_noise(1.0, epsilon, counting.grid.grad_scale), None
-    holder = NoisyHolder(exact, noises=noises, n_trees=n_trees, rng=rng.fork("noise"))
-    rule = RandomRule(axes, uniforms=uniforms_ahead(rng.fork("shape")))
-    prior = max(_PRIOR_SCALES / epsilon * n_classes, 1.0)
-    weight = min(_INDEPENDENT_TREES * math.log2(n_classes), n_trees / 2) / max(n_trees, 1)
-    trees = []
-    for _ in range(n_trees):
-        holder.start_tree(0)
-        shape = grow_complete_shape(holder, rule=rule, axes=axes, depth=depth)
-        noisy = holder.totals(shape.leaves)[:, 0].reshape(n_classes, -1) / counting.grid.grad_scale
-        evidence = weight * _evidence(np.maximum(noisy, 0.0), shares[:, None], prior)
-        values = evidence[1:] - evidence[:1] if n_classes == 2 else evidence
-        trees += [columns.in_values(shape.with_leaf_values(own)) for own in values]
-        # The next tree begins with the same rows; scores stay as they are.
-        exact.finish_trees([shape.with_leaf_values(np.zeros(2**depth))] * n_classes)
-    return trees
-
-
-def _indicators(scores: Values, labels: Values) -> tuple[Values, Values]:
-    """1 for a record's class, and nothing beside it."""
-    return labels, np.zeros_like(labels)
-
-
-def _evidence(counts: Values, shares: Values, prior: float) -> Values:
-    """Logarithm of each class's share in a leaf over its share of all records; `prior` records have those shares."""
-    return np.log((counts + prior * shares) / (counts.sum(axis=0) + prior)) - np.log(shares)
+    counting = _counting(epsilon)
+    exact = JointRows(
+        columns.place(rows),
+        labels,
+        gradients=softmax_gradients,
+        clipping=counting,
+        initial_scores=np.log(shares),
+        n_counted=sizes[0],
+    )
+    noise, steps = laplace_noise(1.0, epsilon, counting.grid.grad_scale), counting.grid.grad_scale
+    rounds = grow_counted(
+        NoisyHolder(exact, noises=(noise, None), n_trees=sizes[0], rng=rng.fork("noise")),
+        exact,
+        columns=columns,
+        shares=shares,
+        sizes=sizes,
+        std=math.sqrt(noise.variance) / steps if noise else 0.0,
+        steps=steps,
+        uniforms=uniforms_ahead(rng.fork("shape")),
+    )
+    if len(labels) > 2:
+        return [tree for grown in rounds for tree in grown]
+    return [replace(second, values=second.values - first.values) for first, second in rounds]
 
 
 def _counting(epsilon: float) -> Clipping:

@@ -19,9 +19,9 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
-from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth, tree_sizes
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows
-from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases, tree_stages
+from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
@@ -81,17 +81,23 @@ class RecommendedAmongOwners:
         return self.rounds.plan
 
     @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The trees after the first rounds."""
+        return self.plan.stages(self.tree_task.sensitivity, self.sizes[0])
+
+    @property
     def n_trees(self) -> int:
         """Trees on the wire, those of the first rounds included."""
-        return self.rounds.n_trees + (self.plan.n_screened + self.sizes[0]) * self.tree_task.n_outputs
+        return self.rounds.n_trees + sum(stage.n_trees for stage in self.stages) * self.tree_task.n_outputs
 
     @property
     def tree_rules(self) -> TreeRules:
         """Limits of the trees and of the questions about them."""
         task = self.tree_task
+        depths = {"counts": counted_depth(self.n_records), "screen": max(SCREEN_DEPTHS.values()), "sums": self.sizes[1]}
         return TreeRules(
             n_trees=self.n_trees,
-            max_depth=max(self.sizes[1], max(SCREEN_DEPTHS.values()) if self.plan.n_screened else 0),
+            max_depth=max((depths[stage.kind] for stage in self.stages), default=self.sizes[1]),
             max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), MAX_SCORE),
             batch_size=task.n_outputs,
             n_histogram_nodes=1,
@@ -137,9 +143,9 @@ class RecommendedAmongOwners:
         noises = [self._first_share(kind) for kind in self.rounds.kinds]
         first = FirstAnswers(exact, rounds=self.rounds, noises=noises, rng=rng.fork("first noise"))
         stages: list[tuple[int, RowHolder]] = [(self.rounds.n_trees, first)]
-        for number, (count, std) in enumerate(tree_stages(self.plan, self.tree_task, self.sizes[0])):
-            n, noise = count * self.tree_task.n_outputs, rng.fork(f"noise {number}")
-            shares = self._tree_shares(std)
+        for number, stage in enumerate(self.stages):
+            n, noise = stage.n_trees * self.tree_task.n_outputs, rng.fork(f"noise {number}")
+            shares = self._tree_shares(stage)
             stages.append((n, NoisyHolder(exact, noises=shares, n_trees=n, rng=noise, is_by_tree=True)))
         return InTurn(exact, stages)
 
@@ -149,12 +155,14 @@ class RecommendedAmongOwners:
             return None
         return self.rounds.skellam(kind).share(self.noise.n_honest)
 
-    def _tree_shares(self, std: float) -> tuple[Noise | None, Noise | None]:
+    def _tree_shares(self, stage: Stage) -> tuple[Noise | None, Noise | None]:
         """An owner's share of the noise of trees."""
-        if not self.noise.n_honest or not std:
+        if not self.noise.n_honest or not stage.std:
             return None, None
-        grad, hess = skellam_laws(self.tree_task.clipping, std)
-        return grad.share(self.noise.n_honest), hess.share(self.noise.n_honest)
+        grad, hess = skellam_laws(self.tree_task.clipping, stage.std)
+        # Counts have no second number.
+        of_hess = None if stage.kind == "counts" else hess.share(self.noise.n_honest)
+        return grad.share(self.noise.n_honest), of_hess
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """Train as the coordinator, on the sum of all workers' `rows`.
@@ -174,8 +182,7 @@ class RecommendedAmongOwners:
             noise_rng=own_noise,
         )
         n_trees, depth = self.sizes
-        energy = self.tree_task.energy(scores)
-        training.run(self.plan, n_trees, depth, n_records=self.n_records, energy=energy)
+        training.run(self.plan, n_trees, depth, n_records=self.n_records, scores=scores)
         return self._ensemble(first.told, training.trees)
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
@@ -232,11 +239,10 @@ def recommended_among_owners(
         Number and depth of the trees where they are given.
     are_owners_known : bool
     """
-    has_numbers, n_columns = n_classes == 0, task.grid.axes.n_columns
     counted = counts_sensitivity(len(counted_columns(task.grid)))
-    plan = TrainingPlan.for_budget(task.epsilon, delta, has_numbers=has_numbers, counted=counted)
-    tree_task = TreeTask.of_numbers(1.0) if has_numbers else TreeTask.of_classes(n_classes)
-    plan = plan.screening(n_columns, n_records, is_of_two=tree_task.is_of_two)
+    plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, counted=counted)
+    tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
+    plan = plan.for_records(n_records, task.grid.axes.n_columns)
     found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     bounds = task.centre - task.spread, task.centre + task.spread
@@ -250,7 +256,7 @@ def recommended_among_owners(
 
         multiplier = calibrate(shared, epsilon=task.epsilon, delta=delta, account=by_skellam, guess=1 / plan.mu)
         rounds, releases = _with_multiplier(rounds, multiplier), shared(multiplier)
-    std = rounds.plan.sums_std(tree_task.sensitivity, n_trees)
+    std = max((stage.std for stage in rounds.plan.stages(tree_task.sensitivity, n_trees)[-1:]), default=0.0)
     noise = LeafNoise(
         clipping=tree_task.clipping,
         grad_std=std,

@@ -64,7 +64,8 @@ class RoundRows:
         if self._number >= len(self._kinds):
             if self._joint is None:
                 start = self._rounds.start(self._told)
-                self._joint = self._task.rows(self._table, self._rounds.tree_labels(self._labels, start), start.scores)
+                labels, n_counted = self._rounds.tree_labels(self._labels, start), self._rounds.plan.n_counted
+                self._joint = self._task.rows(self._table, labels, start.scores, n_counted=n_counted)
             self._joint.start_tree(0)
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:

@@ -12,29 +12,27 @@ from opboost.horizontal.recommended.tree_training import TreeTask
 from opboost.privacy.releases import SkellamRounds
 
 
-def tree_stages(plan: TrainingPlan, task: TreeTask, n_trees: int) -> list[tuple[int, float]]:
-    """Numbers of trees of one deviation of the noise, and that deviation."""
-    stages = [(plan.n_screened, plan.screen_std(task.sensitivity))] if plan.n_screened and n_trees else []
-    return stages + ([(n_trees, plan.sums_std(task.sensitivity, n_trees))] if n_trees else [])
-
-
 def on_coarse_grid(task: TreeTask, plan: TrainingPlan, n_trees: int) -> TreeTask:
     """The task on a grid on which Skellam noise of all its trees can be drawn."""
-    stds = [std for _, std in tree_stages(plan, task, n_trees)]
+    stds = [stage.std for stage in plan.stages(task.sensitivity, n_trees)]
     return replace(task, clipping=replace(task.clipping, noise_std=2 * max(stds, default=0.0)))
 
 
 def shared_releases(rounds: FirstRounds, task: TreeTask, n_trees: int) -> tuple[SkellamRounds, ...]:
-    """All releases under Skellam noise; a record moves a leaf's sums of g and of h of every output."""
+    """All releases under Skellam noise.
+
+    A record moves a leaf's sums of g and of h of every output, or one count.
+    """
     trees = []
-    for count, std in tree_stages(rounds.plan, task, n_trees):
-        variances = tuple(law.variance for law in skellam_laws(task.clipping, std))
+    for stage in rounds.plan.stages(task.sensitivity, n_trees):
+        n_moved, n_outputs = (1, 1) if stage.kind == "counts" else (2, task.n_outputs)
+        variances = tuple(law.variance for law in skellam_laws(task.clipping, stage.std))
         trees.append(
             SkellamRounds(
-                mu=math.sqrt(count) * task.sensitivity / std * (1 + 1e-14),
-                largest=task.clipping.largest_steps * task.n_outputs,
-                variances=variances * task.n_outputs,
-                n_rounds=count,
+                mu=math.sqrt(stage.n_trees) * stage.sensitivity / stage.std * (1 + 1e-14),
+                largest=task.clipping.largest_steps[:n_moved] * n_outputs,
+                variances=variances[:n_moved] * n_outputs,
+                n_rounds=stage.n_trees,
             )
         )
     return (*rounds.skellam_releases(), *trees)

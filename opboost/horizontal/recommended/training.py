@@ -73,7 +73,7 @@ def train_classes(
     Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed: `TrainingPlan` divides
     the budget of one Gaussian release; see the releases for the parts.
     """
-    plan = _plan(columns, epsilon, delta, has_numbers=False)
+    plan = _plan(columns, epsilon, delta, n_classes=len(labels))
     scores, n_records = first_scores_of_classes(labels, std=plan.score_std, rng=rng.fork("score"))
     task = TreeTask.of_classes(len(labels))
     return _train(columns, rows, labels[-task.n_outputs :], task, scores, plan, n_records, sizes, rng)
@@ -91,7 +91,7 @@ def train_numbers(
     rng: BitSource,
 ) -> TrainedBatches:
     """The same for numbers, shape ``(n_rows,)``, between public bounds."""
-    plan = _plan(columns, epsilon, delta, has_numbers=True)
+    plan = _plan(columns, epsilon, delta, n_classes=0)
     of_most = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
     scaled = scaled_labels(labels, of_most.lower, of_most.upper)
     scores, n_records = first_score_of_numbers(scaled, std=plan.score_std, rng=rng.fork("score"))
@@ -108,9 +108,9 @@ def train_numbers(
     )
 
 
-def _plan(columns: PublicGrid, epsilon: float, delta: float, *, has_numbers: bool) -> TrainingPlan:
+def _plan(columns: PublicGrid, epsilon: float, delta: float, *, n_classes: int) -> TrainingPlan:
     counted = counts_sensitivity(len(counted_columns(columns)))
-    return TrainingPlan.for_budget(epsilon, delta, has_numbers=has_numbers, counted=counted)
+    return TrainingPlan.for_budget(epsilon, delta, n_classes=n_classes, counted=counted)
 
 
 def _train(
@@ -124,13 +124,13 @@ def _train(
     sizes: tuple[int | None, int | None],
     rng: BitSource,
 ) -> TrainedBatches:
-    plan = plan.screening(columns.axes.n_columns, n_records, is_of_two=task.is_of_two)
+    plan = plan.for_records(n_records, columns.axes.n_columns)
     found = tree_sizes(n_records, plan.mu, task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))
-    holder = task.rows(columns.place(rows), labels, scores)
+    holder = task.rows(columns.place(rows), labels, scores, n_counted=plan.n_counted)
     training = TreeTraining(columns, task, holder, uniforms=uniforms_ahead(rng.fork("shape")), noise_rng=rng)
-    training.run(plan, n_trees, depth, n_records=n_records, energy=task.energy(scores))
+    training.run(plan, n_trees, depth, n_records=n_records, scores=scores)
     releases = plan.releases(task.sensitivity, n_trees)
     crowded = tuple(crowded_columns(columns))
     signal = n_records * plan.mu / task.n_outputs

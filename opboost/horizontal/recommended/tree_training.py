@@ -14,10 +14,8 @@ follows, with variances by empirical Bayes (AUC on Adult at .1, .5 and 1: .876, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Protocol
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -26,7 +24,15 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
-from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, TrainingPlan, tree_columns
+from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
+from opboost.horizontal.recommended.plan import (
+    SCREEN_DEPTHS,
+    Stage,
+    StageKind,
+    TrainingPlan,
+    counted_depth,
+    tree_columns,
+)
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
@@ -55,12 +61,8 @@ _GRADIENT_DEVIATIONS, LEAST_UNIT = 0.7, 1 / 32
 # Noise on Hessians over that on gradients, in units of their bounds' ratio.
 _HESSIAN_NOISE = {"numbers": 6.0, "classes": 2.0}
 
-
-class JointHolder(RowHolder, Protocol):
-    """Row holder that answers for all outputs, whose trees share one structure."""
-
-    def finish_trees(self, trees: Sequence[Tree]) -> None:
-        """Add the leaves' values, one tree per output."""
+# Names of the streams of noise.
+_STREAMS: dict[StageKind, str] = {"counts": "noise on counts", "screen": "noise on first trees", "sums": "noise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,12 +115,14 @@ class TreeTask:
         shares = expit(scores) if self.n_outputs == 1 else softmax(scores)
         return float((shares * (1 - shares)).sum())
 
-    def rows(self, table: BinnedTable, labels: Values, scores: Values) -> JointRows:
-        """Holder of records with labels of shape ``(n_outputs, n_rows)``."""
+    def rows(self, table: BinnedTable, labels: Values, scores: Values, *, n_counted: int = 0) -> JointRows:
+        """Holder of records with labels of shape ``(n_outputs, n_rows)``, and counts at first."""
         gradients = softmax_gradients
         if self.n_outputs == 1:
             gradients = squared_gradients if self.is_numbers else logistic_of_one
-        return JointRows(table, labels, gradients=gradients, clipping=self.clipping, initial_scores=scores)
+        return JointRows(
+            table, labels, gradients=gradients, clipping=self.clipping, initial_scores=scores, n_counted=n_counted
+        )
 
 
 def scaled_labels(labels: Values, lower: float, upper: float) -> Values:
@@ -165,37 +169,61 @@ class TreeTraining:
         self._learnt = LearntColumns(columns.axes.n_columns, 1, uniforms)
         self.trees: list[Tree] = []
 
-    def run(self, plan: TrainingPlan, n_trees: int, depth: int, *, n_records: float, energy: float) -> None:
-        """Grow all trees of a plan, those of many columns at a lower price first."""
+    def run(self, plan: TrainingPlan, n_trees: int, depth: int, *, n_records: float, scores: Values) -> None:
+        """Grow all trees of a plan, from the first scores on."""
         task = self._task
-        n_kept = n_columns = self._columns.axes.n_columns
-        if plan.n_screened and n_trees:
-            std = plan.screen_std(task.sensitivity)
-            self._grow(n_columns, None, std, (1,), is_last=False)
-            depths = np.where(self._columns.axes.is_categorical, SCREEN_DEPTHS[True], SCREEN_DEPTHS[False])
-            n_sums = task.n_outputs * 2**depths
-            n_kept = self._learnt.keep_best(std=std, energy=energy * n_records, n_sums=n_sums)
-        turns = tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
-        self._grow(n_trees, depth, plan.sums_std(task.sensitivity, n_trees), turns, is_last=True)
+        n_kept = self._columns.axes.n_columns
+        for stage in plan.stages(task.sensitivity, n_trees):
+            match stage.kind:
+                case "counts":
+                    self._count(stage, counted_depth(n_records), scores)
+                case "screen":
+                    self._grow(stage, None, (1,))
+                    depths = np.where(self._columns.axes.is_categorical, SCREEN_DEPTHS[True], SCREEN_DEPTHS[False])
+                    energy, n_sums = task.energy(scores) * n_records, task.n_outputs * 2**depths
+                    n_kept = self._learnt.keep_best(std=stage.std, energy=energy, n_sums=n_sums)
+                case "sums":
+                    self._grow(stage, depth, tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two))
 
-    def _grow(self, n_trees: int, depth: int | None, std: float, turns: tuple[int, ...], *, is_last: bool) -> None:
-        """Grow trees under noise of one deviation, consecutive ones on so many columns; the last steps are smaller.
+    def _noisy(self, stage: Stage) -> RowHolder:
+        """The holder with the noise of a stage, unless its answers have it."""
+        if self._noise_rng is None:
+            return self._holder
+        grad, hess = leaf_noises(self._task.clipping, stage.std)
+        noises = grad, None if stage.kind == "counts" else hess
+        rng = self._noise_rng.fork(_STREAMS[stage.kind])
+        return NoisyHolder(self._holder, noises=noises, n_trees=stage.n_trees, rng=rng)
+
+    def _count(self, stage: Stage, depth: int, scores: Values) -> None:
+        """Grow trees with counts of the classes; `scores` are the logarithms of their shares.
+
+        Notes
+        -----
+        Privacy: one release of sensitivity 1 per tree, under Gaussian noise of the stage's deviation.
+        """
+        rounds = grow_counted(
+            self._noisy(stage),
+            self._holder,
+            columns=self._columns,
+            shares=softmax(scores),
+            sizes=(stage.n_trees, depth),
+            std=stage.std,
+            steps=self._task.clipping.grid.grad_scale,
+            uniforms=self._uniforms,
+        )
+        self.trees.extend(tree for grown in rounds for tree in grown)
+
+    def _grow(self, stage: Stage, depth: int | None, turns: tuple[int, ...]) -> None:
+        """Grow trees on sums of gradients, consecutive ones on so many columns; the last steps are smaller.
 
         Without a depth, that of first trees of many columns.
 
         Notes
         -----
-        Privacy: one release of the task's sensitivity per tree, under Gaussian noise of deviation `std`.
+        Privacy: one release of the task's sensitivity per tree, under Gaussian noise of the stage's deviation.
         """
         task, grid, axes = self._task, self._task.clipping.grid, self._columns.axes
-        holder: RowHolder = self._holder
-        if self._noise_rng is not None:
-            holder = NoisyHolder(
-                holder,
-                noises=leaf_noises(task.clipping, std),
-                n_trees=n_trees,
-                rng=self._noise_rng.fork("noise" if is_last else "noise on first trees"),
-            )
+        n_trees, std, holder = stage.n_trees, stage.std, self._noisy(stage)
         counts = cycle(turns)
         drawn = np.arange(0)
         rule = RandomRule(axes, columns=lambda: drawn, uniforms=self._uniforms)
@@ -210,7 +238,7 @@ class TreeTraining:
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.
             steps = np.clip(grad / (np.maximum(hess, 0.0) + strength), -task.max_leaf, task.max_leaf)
-            rate = task.rate * (min(1.0, 2 * (1 - number / n_trees)) if is_last else 1.0)
+            rate = task.rate * (min(1.0, 2 * (1 - number / n_trees)) if stage.kind == "sums" else 1.0)
             grown = [shape.with_leaf_values(-rate * own) for own in steps.reshape(task.n_outputs, -1)]
             self._holder.finish_trees(grown)
             self.trees.extend(self._columns.in_values(tree) for tree in grown)

@@ -51,6 +51,8 @@ class JointRows:
     clipping : Clipping
         Of each output's pair.
     initial_scores : ndarray of float64, shape (n_outputs,)
+    n_counted : int
+        First trees, of which the labels themselves are summed: counts of classes, if they are indicators.
 
     Attributes
     ----------
@@ -66,9 +68,11 @@ class JointRows:
         gradients: JointGradients,
         clipping: Clipping,
         initial_scores: Values,
+        n_counted: int = 0,
     ) -> None:
         self._labels = labels
         self._gradients = gradients
+        self._n_counted = n_counted
         self._pairs = np.empty(0), np.empty(0)
         self.outputs = [
             WalkingHolder(
@@ -88,7 +92,10 @@ class JointRows:
 
     def start_tree(self, output: int) -> None:
         """Begin the round's tree, which is one for all outputs, with fresh gradients of all of them."""
-        self._pairs = self._gradients(np.stack([each.scores for each in self.outputs]), self._labels)
+        if self._n_counted:
+            self._n_counted, self._pairs = self._n_counted - 1, (self._labels, np.zeros_like(self._labels))
+        else:
+            self._pairs = self._gradients(np.stack([each.scores for each in self.outputs]), self._labels)
         for each in self.outputs:
             each.start_tree(0)
 

@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from opboost import DPBoostingClassifier, DPBoostingRegressor
 from opboost.errors import ParameterError
-from opboost.horizontal.recommended import counted_forest
+from opboost.horizontal.recommended import counted_forest, counted_trees
 from opboost.horizontal.recommended.counted_forest import cells_epsilon, forest_sizes, train_forest
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.accounting import by_pure
@@ -54,7 +54,7 @@ def counts_of(rows: np.ndarray, labels: np.ndarray, monkeypatch: pytest.MonkeyPa
         return counts
 
     with monkeypatch.context() as patch:
-        patch.setattr(counted_forest, "_evidence", noted)
+        patch.setattr(counted_trees, "evidence_of", noted)
         patch.setattr(counted_forest, "cells_epsilon", lambda *_: 0.0)
         train_forest(GRID, rows, one_hot(labels, 3), epsilon=math.inf, sizes=(3, 4), rng=seeded(1))
     return found

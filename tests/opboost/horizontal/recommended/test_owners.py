@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows
 from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
@@ -23,19 +25,39 @@ from tests.support.recommended_owners import GRID, ROOT, THIRDS, recipe, records
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_three_owners_grow_the_very_model_of_one(n_classes: int) -> None:
-    of = recipe(n_classes, None)
+# Numbers of classes and about how many records there are: of few, four classes are counted first.
+TASKS = [(0, 900), (2, 900), (4, 900), (4, 90)]
+
+
+@pytest.mark.parametrize(("n_classes", "n_records"), TASKS)
+def test_three_owners_grow_the_very_model_of_one(n_classes: int, n_records: int) -> None:
+    of = recipe(n_classes, None, n_records=n_records)
     one, three = (trained(of, parts) for parts in ([slice(None)], THIRDS))
     assert [tree.values.tolist() for tree in one.trees] == [tree.values.tolist() for tree in three.trees]
-    assert len(one.trees) == 4 * max(n_classes if n_classes > 2 else 1, 1)
+    assert len(one.trees) == (4 + 80 * (n_records == 90)) * max(n_classes if n_classes > 2 else 1, 1)
     assert one.base_scores.tolist() == three.base_scores.tolist()
-    noisy = trained(recipe(n_classes), THIRDS)
+    noisy = trained(recipe(n_classes, n_records=n_records), THIRDS)
     assert [tree.values.tolist() for tree in noisy.trees] != [tree.values.tolist() for tree in one.trees]
 
 
 def one_record_rows(of: RecommendedAmongOwners, record: tuple[float, ...], label: float) -> RoundRows:
     return of.records(np.array([record]), np.array([label]), coins=None)
+
+
+def spent_on_trees(of: RecommendedAmongOwners, rows: RoundRows, stage: Stage) -> float:
+    """The same for the trees of a stage, which stay without splits; what has no noise may not be moved."""
+    total, n_outputs = 0.0, of.rounds.n_outputs
+    laws = [law for law in of._tree_shares(stage) if law]
+    variances = np.array([law.share(1).variance * of.noise.n_honest for law in laws])
+    for _ in range(stage.n_trees):
+        for output in range(n_outputs):
+            rows.start_tree(output)
+            moved = rows.totals(ROOT).astype(float)
+            assert not moved[:, len(laws) :].any()
+            total += float((moved[:, : len(laws)] ** 2 / variances).sum())
+        for _ in range(n_outputs):
+            rows.finish_tree(tree_of([], np.zeros(1), GRID.axes))
+    return total
 
 
 def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> float:
@@ -58,15 +80,7 @@ def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> flo
                 total += float((moved**2).sum()) / rounds.skellam(kind).variance
         for _ in range(rounds.n_outputs):
             rows.finish_tree(tree_of([], np.array([next(values, 0.0)]), axes))
-    law = of._tree_shares(of.plan.sums_std(of.tree_task.sensitivity, of.sizes[0]))
-    variances = np.array([each.share(1).variance * of.noise.n_honest for each in law])
-    for _ in range(of.sizes[0]):
-        for output in range(rounds.n_outputs):
-            rows.start_tree(output)
-            total += float((rows.totals(ROOT).astype(float) ** 2 / variances).sum())
-        for _ in range(rounds.n_outputs):
-            rows.finish_tree(tree_of([], np.zeros(1), axes))
-    return total
+    return total + sum(spent_on_trees(of, rows, stage) for stage in of.stages)
 
 
 def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] = lambda rows: rows) -> float:
@@ -86,9 +100,9 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
     return max(found)
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int) -> None:
-    of = recipe(n_classes)
+@pytest.mark.parametrize(("n_classes", "n_records"), TASKS)
+def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int, n_records: int) -> None:
+    of = recipe(n_classes, n_records=n_records)
     account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
     assert 0.9 * account < worst(of) <= account * (1 + 1e-9)
     assert account == pytest.approx(of.plan.mu**2, rel=1e-6)
@@ -136,9 +150,21 @@ def test_a_record_in_two_cells_would_be_found(n_classes: int) -> None:
     assert worst(of, doubled) > 1.05 * account
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_a_record_that_is_counted_twice_would_be_found() -> None:
+    """The broken twin: gradients in place of counts, of which a record moves two."""
+    of = recipe(4, n_records=90)
+
+    def of_gradients(rows: RoundRows) -> RoundRows:
+        rounds = dataclasses.replace(of.rounds, plan=dataclasses.replace(of.plan, n_counted=0))
+        return RoundRows(rows._table, rows._labels, rounds, rows._task)
+
+    with pytest.raises(AssertionError):
+        worst(of, of_gradients)
+
+
+@pytest.mark.parametrize(("n_classes", "n_records"), TASKS)
 def test_shares_of_the_noise_are_drawn_for_every_released_number_and_no_other(
-    n_classes: int, monkeypatch: pytest.MonkeyPatch
+    n_classes: int, n_records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[tuple[float, int]] = []
     draw = Skellam.draw
@@ -148,7 +174,7 @@ def test_shares_of_the_noise_are_drawn_for_every_released_number_and_no_other(
         return draw(self, count, **others)
 
     monkeypatch.setattr(Skellam, "draw", noted)
-    of = recipe(n_classes)
+    of = recipe(n_classes, n_records=n_records)
     trained(of, [slice(None)])
     rounds, K = of.rounds, of.rounds.n_outputs
     expected = []
@@ -157,11 +183,12 @@ def test_shares_of_the_noise_are_drawn_for_every_released_number_and_no_other(
             noise = rounds.skellam(kind).variance / 2, len(rounds.released(kind))
             expected += [noise] * (K if kind == "score" else 1)
     counts = [count for _, count in drawn]
-    assert counts == [count for _, count in expected] + [4] * (2 * 4 * K)
+    n_counted = of.plan.n_counted * K
+    assert counts == [count for _, count in expected] + [8] * n_counted + [4] * (2 * 4 * K)
     assert [variance for variance, _ in drawn[: len(expected)]] == pytest.approx([one for one, _ in expected])
-    last = of.noise.releases[-1]
-    assert isinstance(last, SkellamRounds)
-    assert [2 * variance for variance, _ in drawn[len(expected) :]] == pytest.approx(last.variances[:2] * (4 * K))
+    shares = [of._tree_shares(stage) for stage in of.stages for _ in range(stage.n_trees * K)]
+    of_trees = [share.variance for pair in shares for share in pair if share]
+    assert [variance for variance, _ in drawn[len(expected) :]] == of_trees
 
 
 def test_a_holder_from_the_same_key_answers_the_same_and_other_rounds_have_other_noise() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, counted_depth, tree_sizes
 from opboost.privacy.accounting import by_gaussian, total_mu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -16,9 +16,9 @@ DELTA = 1e-6
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-@pytest.mark.parametrize(("has_numbers", "counted"), [(True, 3.0), (False, 3.0), (False, 0.0)])
-def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsilon, has_numbers, counted):
-    plan = TrainingPlan.for_budget(epsilon, DELTA, has_numbers=has_numbers, counted=counted)
+@pytest.mark.parametrize(("n_classes", "counted"), [(0, 3.0), (2, 3.0), (2, 0.0), (5, 3.0)])
+def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsilon, n_classes, counted):
+    plan = TrainingPlan.for_budget(epsilon, DELTA, n_classes=n_classes, counted=counted)
     for n_trees in (1, 2, 30, 600):
         spent = by_gaussian(plan.releases(1.3, n_trees), DELTA)
         assert 0.9999 * epsilon < spent <= epsilon
@@ -29,23 +29,38 @@ def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsil
 
 
 def test_without_noise_there_are_no_releases() -> None:
-    plan = TrainingPlan.for_budget(math.inf, DELTA, has_numbers=True, counted=1.0)
+    plan = TrainingPlan.for_budget(math.inf, DELTA, n_classes=0, counted=1.0)
     assert plan.releases(1.0, 30) == ()
-    assert plan.sums_std(1.0, 30) == plan.cells_std == plan.labels_std == plan.score_std == 0.0
+    assert [stage.std for stage in plan.stages(1.0, 30)] == [0.0]
+    assert plan.cells_std == plan.labels_std == plan.score_std == 0.0
 
 
 @pytest.mark.parametrize(
-    ("n_columns", "n_records", "is_of_two", "is_screened"),
-    [(3, 1e6, False, False), (40, 1e6, True, False), (41, 1e6, True, True), (200, 1e6, True, True)]
-    + [(200, 4000.0, True, False), (200, 4000.0, False, True), (200, 100.0, False, False)],
+    ("n_classes", "n_columns", "n_records", "kinds"),
+    [
+        (0, 3, 1e6, ["sums"]),
+        (2, 40, 1e6, ["sums"]),
+        (2, 41, 1e6, ["screen", "sums"]),
+        (2, 200, 1e6, ["screen", "sums"]),
+        (2, 200, 4000.0, ["sums"]),
+        (0, 200, 4000.0, ["screen", "sums"]),
+        (0, 200, 100.0, ["sums"]),
+        (3, 3, 1e6, ["sums"]),
+        (3, 3, 100.0, ["counts", "sums"]),
+        (3, 200, 4000.0, ["counts", "screen", "sums"]),
+    ],
 )
-def test_first_trees_of_many_columns_and_all_others_spend_the_budget(
-    n_columns: int, n_records: float, is_of_two: bool, is_screened: bool
+def test_all_stages_together_spend_the_budget(
+    n_classes: int, n_columns: int, n_records: float, kinds: list[str]
 ) -> None:
-    plan = TrainingPlan.for_budget(0.5, DELTA, has_numbers=False, counted=1.0)
-    plan = plan.screening(n_columns, n_records, is_of_two=is_of_two)
-    assert (plan.n_screened > 0) == is_screened
+    plan = TrainingPlan.for_budget(0.5, DELTA, n_classes=n_classes, counted=1.0).for_records(n_records, n_columns)
+    assert [stage.kind for stage in plan.stages(1.3, 50)] == kinds
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
+    assert plan.stages(1.3, 0) == ()
+
+
+def test_counted_trees_are_as_deep_as_records_fill_them() -> None:
+    assert [counted_depth(n) for n in (0.0, 500.0, 16_000.0, 1e6, 1e9)] == [3, 3, 8, 10, 10]
 
 
 def test_sizes_grow_with_what_stands_out_of_the_noise() -> None:

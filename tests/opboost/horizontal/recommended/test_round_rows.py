@@ -34,10 +34,10 @@ def test_questions_that_a_round_does_not_have_are_refused() -> None:
         begun(of, of.n_trees + 1)
 
 
-@pytest.mark.parametrize("n_classes", [0, 4])
-def test_a_copy_of_the_records_answers_on_its_own(n_classes: int) -> None:
+@pytest.mark.parametrize(("n_classes", "n_records"), [(0, 900), (4, 900)])
+def test_a_copy_of_the_records_answers_on_its_own(n_classes: int, n_records: int) -> None:
     """As tasks of a cluster do that run again."""
-    of = recipe(n_classes)
+    of = recipe(n_classes, n_records=n_records)
     rows = of.records(*records_of(n_classes, 30), coins=None)
     told = iter([-1.0, 1.0, 1.0, 0.0] if not n_classes else [])
     for _ in range(of.rounds.n_trees):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
 from opboost import DPBoostingClassifier, DPBoostingRegressor
@@ -51,12 +52,16 @@ def draws(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, int]]:
     return found
 
 
-@pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: list[tuple[float, int]]) -> None:
+@pytest.mark.parametrize(("n_classes", "n_rows"), [(0, 2000), (2, 2000), (4, 2000), (4, 300)])
+def test_the_noise_that_is_drawn_is_that_of_the_account(
+    n_classes: int, n_rows: int, draws: list[tuple[float, int]]
+) -> None:
     """Every draw, its deviation and how many numbers there are; nothing else is drawn."""
-    X, y = table(2000)
+    X, y = table(n_rows)
     common: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (0, 1), "n_estimators": 3, "max_depth": 2}
-    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=n_classes == 0, counted=counts_sensitivity(3))
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=n_classes, counted=counts_sensitivity(3)).for_records(
+        n_rows, 3
+    )
     steps = [(plan.score_std, 2**20, 2)]
     if n_classes:
         model = DPBoostingClassifier(classes=range(n_classes), **common).fit(X, (n_classes * X[:, 0]).astype(int))
@@ -69,13 +74,16 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(n_classes: int, draws: l
         model = DPBoostingRegressor(label_bounds=(-4, 5), **common).fit(X, y)
         steps = [(plan.labels_std, 2**16, 16)] * 2 + steps
     steps += [(plan.cells_std, 2**16, 48)] * 3
+    stages = plan.stages(norm if n_classes else 1.0, 3)
+    assert [stage.kind for stage in stages] == ["counts"] * (n_rows == 300) + ["sums"]
+    steps += [(stages[0].std, 2**22, 8 * n_classes)] * plan.n_counted
     assert [count for _, count in draws] == [count for *_, count in steps] + [
         4 * max(n_classes - (n_classes == 2), 1)
     ] * 6
     for (drawn, _), (std, scale, _) in zip(draws, steps, strict=False):
         assert drawn == pytest.approx(std * scale)
     if n_classes:
-        std = plan.sums_std(norm, 3)
+        std = stages[-1].std
         for number, (drawn, _) in enumerate(draws[-6:]):
             scale = scales[number % 2] * (ratio if number % 2 else 1.0)
             assert drawn / scale == pytest.approx(std, rel=1e-3)
@@ -89,16 +97,24 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, has_numbers=False, counted=counts_sensitivity(60)).screening(
-        60, 1e9, is_of_two=True
-    )
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, counted=counts_sensitivity(60)).for_records(1e9, 60)
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
-    assert stds == pytest.approx([plan.screen_std(norm)] * 60 + [plan.sums_std(norm, 4)] * 4)
+    screen, sums = plan.stages(norm, 4)
+    assert stds == pytest.approx([screen.std] * 60 + [sums.std] * 4)
     spent = [(1.0, plan.score_std), (plan.counted, plan.cells_std), *((norm, std) for std in stds)]
     assert by_gaussian([gaussian(*each) for each in spent], DELTA) == pytest.approx(model.guarantee_.epsilon)
     assert 0.9999 < model.guarantee_.epsilon <= 1.0
     assert by_gaussian([gaussian(*each) for each in (*spent, spent[-1])], DELTA) > 1.0
+
+
+def test_counts_of_classes_come_before_boosting_and_tell_ten_digits_apart() -> None:
+    X, y = load_digits(return_X_y=True)
+    model = DPBoostingClassifier(epsilon=1.0, delta=1e-3, bounds=(0, 16), classes=range(10), random_state=0)
+    assert model.fit(X[:1300], y[:1300]).score(X[1300:], y[1300:]) > 0.6
+    few = DPBoostingClassifier(epsilon=1.0, delta=1e-3, bounds=(0, 16), classes=range(10), n_estimators=0)
+    assert len(few.fit(X, y).model_.trees) == 0
+    assert few.guarantee_.certified
 
 
 def test_columns_of_noise_cost_little() -> None:
