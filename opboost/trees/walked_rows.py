@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
 from opboost.trees.kernels.threads import n_threads
-from opboost.trees.kernels.walk import add_leaves, walk_rows
+from opboost.trees.kernels.walk import Places, add_leaves, sum_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -20,6 +21,22 @@ from opboost.trees.tree import Tree
 _DEEPEST = 15
 
 _NO_NODES = np.zeros(0, np.int32)
+
+
+@dataclass(slots=True)
+class LastWalk:
+    """Where the rows of a table ended the last time that they walked; those of several outputs often walk together.
+
+    Attributes
+    ----------
+    places : ndarray of uint8 or uint16, shape (n_rows,)
+        Nodes; never written to again.
+    tests : ndarray of int64, shape (3, n_inner), optional
+        Columns, cuts and spans of the tree, if there was one.
+    """
+
+    places: Places
+    tests: NDArray[np.int64] | None = None
 
 
 class WalkedRows:
@@ -52,19 +69,24 @@ class WalkedRows:
         self._axes = axes
         self.scores = scores
         self.gradients = np.empty(n_rows, dtype=np.int64)
-        self._places: NDArray[np.uint8] | NDArray[np.uint16] = np.zeros(n_rows, dtype=np.uint8)
+        self._last = LastWalk(np.zeros(n_rows, dtype=np.uint8))
+        self._places: Places = self._last.places
         self._levels: list[Splits] = []
         self._is_walked = False
         self._is_open = False
-        self._waiting: deque[NDArray[np.uint8] | NDArray[np.uint16]] = deque()
+        self._waiting: deque[Places] = deque()
 
     def copied(self, scores: Values) -> WalkedRows:
         """Independent copy with these scores; bins are shared."""
         twin = WalkedRows(self._bins, self._axes, scores)
-        twin.gradients, twin._places = self.gradients.copy(), self._places.copy()
+        twin.gradients, twin._places = self.gradients.copy(), self._places
         twin._levels, twin._waiting = self._levels.copy(), self._waiting.copy()
         twin._is_walked, twin._is_open = self._is_walked, self._is_open
         return twin
+
+    def share_walks(self, other: WalkedRows) -> None:
+        """Take the places of the same rows of the same table in another holder, while its trees are these."""
+        self._last = other._last
 
     def start_tree(self) -> None:
         """Put all rows into the root."""
@@ -85,7 +107,6 @@ class WalkedRows:
         if self._is_open:
             self._walk()
             self._waiting.append(self._places)
-            self._places = np.zeros(len(self.scores), dtype=self._places.dtype)
             self._is_open = False
 
     def divide(self, splits: Splits) -> None:
@@ -122,10 +143,15 @@ class WalkedRows:
         spans = self._axes.sizes[columns] - 1 - cuts - missing_left
         highest = np.iinfo(self._bins.dtype).max
         spans = np.where(self._axes.is_categorical[columns], highest, np.minimum(spans, highest - cuts))
-        if self._places.itemsize == 1 and 2 * n_inner > 255:
-            self._places = self._places.astype(np.uint16)
-        walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, self._places, sums)
-        self._is_walked = True
+        tests, last = np.stack([columns, cuts, spans]), self._last
+        if last.tests is not None and np.array_equal(tests, last.tests):
+            sum_leaves(self.gradients, last.places, n_inner, sums)
+        else:
+            n_rows = len(self.gradients)
+            last.places = np.empty(n_rows, np.uint8) if 2 * n_inner <= 255 else np.empty(n_rows, np.uint16)
+            walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, last.places, sums)
+            last.tests = tests
+        self._places, self._is_walked = last.places, True
         return sums[nodes]
 
     def finish_tree(self, tree: Tree) -> None:

@@ -80,6 +80,11 @@ class JointRows:
             )
             for number, (own, score) in enumerate(zip(labels, initial_scores, strict=True))
         ]
+        self._share_walks()
+
+    def _share_walks(self) -> None:
+        for each in self.outputs[1:]:
+            each.share_walks(self.outputs[0])
 
     def _pair(self, number: int, scores: Values, labels: Values) -> tuple[Values, Values]:
         return self._pairs[0][number], self._pairs[1][number]
@@ -88,6 +93,7 @@ class JointRows:
         """Independent copy of the records; immutable parts are shared."""
         twin = copy.copy(self)
         twin.outputs = [each.copied(gradients=partial(twin._pair, number)) for number, each in enumerate(self.outputs)]
+        twin._share_walks()
         return twin
 
     def start_tree(self, output: int) -> None:

@@ -262,6 +262,12 @@ class WalkingHolder(RecordHolder):
         assert isinstance(self._rows, WalkedRows)
         self._rows.finish_tree(tree)
 
+    def share_walks(self, other: WalkingHolder) -> None:
+        """Walk but once with the same rows of the same table, for other outputs, where trees are the same."""
+        assert isinstance(self._rows, WalkedRows)
+        assert isinstance(other._rows, WalkedRows)
+        self._rows.share_walks(other._rows)
+
     def _rows_with(self, scores: Values) -> WalkedRows:
         assert isinstance(self._rows, WalkedRows)
         return self._rows.copied(scores)

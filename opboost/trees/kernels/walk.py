@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from opboost.arrays import Bins, Nodes, Sums
 from opboost.trees.kernels.packing import BLOCK, OPTIONS, PARALLEL, grad_of, hess_of
 
+# Nodes in which rows are.
+Places = NDArray[np.uint8] | NDArray[np.uint16]
+
 # From so many rows on, waking further threads takes less time than they save.
 _MANY = 1 << 17
 
@@ -21,7 +24,7 @@ def walk_rows(
     cuts: Nodes,
     spans: Nodes,
     depth: int,
-    places: NDArray[np.uint8] | NDArray[np.uint16],
+    places: Places,
     out: Sums,
 ) -> None:
     """Take every row `depth` steps down a complete tree, and add its gradient where it ends.
@@ -56,6 +59,27 @@ def add_leaves(scores, places, values):
         scores[i] += values[places[i]]
 
 
+@njit(**OPTIONS)
+def _sum_block(gradients, places, n_inner, out):
+    """Add a block's sums of g and of h per leaf, of which `n_inner` is the first."""
+    # Two sums by turns, so that an addition need not wait for the one before it.
+    packed = np.zeros((2, len(out)), dtype=np.int64)
+    for i in range(len(places)):
+        packed[i & 1, places[i]] += gradients[i]
+    for node in range(n_inner, len(out)):
+        for half in range(2):
+            out[node, 0] += grad_of(packed[half, node])
+            out[node, 1] += hess_of(packed[half, node])
+
+
+@njit(**OPTIONS)
+def sum_leaves(gradients, places, n_inner, out):
+    """Write sums of g and of h per leaf, of which `n_inner` is the first, of rows whose places are known."""
+    out[:] = 0
+    for begin in range(0, len(places), BLOCK):
+        _sum_block(gradients[begin : begin + BLOCK], places[begin : begin + BLOCK], n_inner, out)
+
+
 def _walk_blocks(bins, gradients, columns, cuts, spans, depth, places, out):
     n_rows, n_inner = len(gradients), 2**depth - 1
     n_blocks = (n_rows + BLOCK - 1) // BLOCK
@@ -67,14 +91,7 @@ def _walk_blocks(bins, gradients, columns, cuts, spans, depth, places, out):
         for node in range(n_inner):
             of_column = bins[columns[node], begin:end]
             _step(here, of_column, node, cuts[node], spans[node])
-        # Two sums by turns, so that an addition need not wait for the one before it.
-        packed = np.zeros((2, len(out)), dtype=np.int64)
-        for i in range(end - begin):
-            packed[i & 1, here[i]] += gradients[begin + i]
-        for node in range(n_inner, len(out)):
-            for half in range(2):
-                sums[block, node, 0] += grad_of(packed[half, node])
-                sums[block, node, 1] += hess_of(packed[half, node])
+        _sum_block(gradients[begin:end], here, n_inner, sums[block])
     out[:] = 0
     for block in range(n_blocks):
         out += sums[block]

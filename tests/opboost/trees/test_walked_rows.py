@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 AXES = HistogramAxes.from_bin_counts([4])
 BINS = np.array([[0, 1, 2, 3, 4]], np.uint8)
-RIGHT = [2, 3, 4]
+RIGHT_LEAF = np.array([2])
 
 
 def walked() -> WalkedRows:
@@ -59,6 +59,23 @@ def test_a_copy_goes_its_own_way() -> None:
     twin = rows.copied(np.ones(5))
     finished(rows, 5.0, 5.0)
     assert finished(twin, 0.0, 1.0) == [1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("cuts", [(1, 1), (1, 2)])
+def test_outputs_that_share_walks_have_their_own_sums_and_values(cuts: tuple[int, int]) -> None:
+    """Whether their trees are the same or not, and although the first one has walked on."""
+    first, second = walked(), walked()
+    second.share_walks(first)
+    second.gradients[:] = 10
+    first.divide(stump(cuts[0]))
+    assert first.totals(RIGHT_LEAF)[:, 0].tolist() == [9]
+    second.divide(stump(cuts[1]))
+    assert second.totals(RIGHT_LEAF)[:, 0].tolist() == [10 * (4 - cuts[1])]
+    finished(first, 0.0, 1.0, cuts[0])
+    first.start_tree()
+    first.divide(stump(3))
+    first.totals(RIGHT_LEAF)
+    assert finished(second, 0.0, 1.0, cuts[1]) == [float(row > cuts[1]) for row in range(5)]
 
 
 def test_other_bins_serve_from_the_next_tree_on() -> None:
