@@ -41,7 +41,7 @@ class RoundRows:
     def __init__(self, table: BinnedTable, labels: Values, rounds: FirstRounds, task: TreeTask) -> None:
         self._table, self._labels, self._rounds, self._task = table, labels, rounds, task
         self._kinds = rounds.kinds
-        self._number, self._output, self._n_finished = -1, 0, 0
+        self._number, self._output, self._n_finished = -1, rounds.n_outputs - 1, 0
         self._told: list[float] = []
         self._joint: JointRows | None = None
 
@@ -57,6 +57,8 @@ class RoundRows:
         return twin
 
     def start_tree(self, output: int) -> None:
+        if output != (self._output + 1) % self._rounds.n_outputs:
+            raise AccountError("the outputs of a round are begun one after the other; nothing was released")
         self._output = output
         if output:
             return
