@@ -29,6 +29,7 @@ from opboost.trees.xgboost_engine import training_settings
 from opboost.vertical import TrainedTrees
 from parties.cluster.drawn_partitions import corrected, fit_to_sample
 from parties.cluster.kept_trees import KeptTrees
+from parties.cluster.one_machine import grow_in_one_process, is_on_one_machine
 from parties.cluster.training_partitions import (
     LABEL,
     WEIGHT,
@@ -191,6 +192,9 @@ def _train(
             "engine: dask needs Dask and XGBoost, which are not installed; `pip install 'opboost[dask]'` installs them"
         ) from None
     load = partial(load_rows, own, tuple(released), loss)
+    rounds = partial(_next_rounds, n_rounds, max(LEAST_AT_ONCE, -(-n_rounds // MOST_PARTS)))
+    if is_on_one_machine(client):
+        return grow_in_one_process(client, load, len(own.paths), settings, rounds, kept)
     rows = client.persist(dd.from_map(load, list(range(len(own.paths))), meta=empty_rows(own, released)))
     # XGBoost itself would only say that some partition could not be had.
     for partition in distributed.wait(distributed.futures_of(rows)).done:
@@ -201,11 +205,10 @@ def _train(
     matrix = distributed_xgboost.DaskQuantileDMatrix(
         client, rows[features], rows[LABEL], weight=weights, max_bin=settings["max_bin"]
     )
-    booster, at_once = kept.load(), max(LEAST_AT_ONCE, -(-n_rounds // MOST_PARTS))
-    while (n_done := 0 if booster is None else booster.num_boosted_rounds()) < n_rounds:
+    booster = kept.load()
+    while n_more := rounds(n_done := 0 if booster is None else booster.num_boosted_rounds()):
         # Sampling begins anew with every part, which must not draw the same rows and columns.
         of_part = {**settings, "seed": settings["seed"] + n_done}
-        n_more = min(at_once, n_rounds - n_done)
         # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes.
         limit = Config(timeout=math.ceil(wait_s))
         found = distributed_xgboost.train(
@@ -214,6 +217,11 @@ def _train(
         booster = found["booster"]
         kept.save(booster)
     return booster
+
+
+def _next_rounds(n_rounds: int, at_once: int, n_done: int) -> int:
+    """How many rounds are grown, and kept, next."""
+    return min(at_once, n_rounds - n_done)
 
 
 def _has_lost(client: Client, workers: set[str]) -> bool:

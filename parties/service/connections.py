@@ -1,8 +1,9 @@
 """Connections of callers: how many there may be over which no token was proved, and how long a request's head may be.
 
-The server's own bound on connections counts everybody's, so that strangers could keep callers out; it keeps a head of
-any length, holds any number of connections for a minute until their TLS handshake is over, and speaks WebSockets past
-the check of tokens where it finds a library.
+The server's own bound on connections counts everybody's, so that strangers could keep callers out. It keeps a head of
+any length, and as many headers and pipelined requests as 256 KiB hold, which cost it ten megabytes and a second. It
+holds any number of connections for a minute until their TLS handshake is over, and speaks WebSockets past the check of
+tokens where it finds a library.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ MAX_UNPROVEN = 200
 
 # Bytes of a request before its body, beyond the piece in which they end.
 MAX_HEAD_BYTES = 65_536
+
+# Headers of a request, trailers among them, and requests of a connection that wait until those before are answered.
+MAX_HEADERS, MAX_PIPELINED = 100, 16
 
 # Seconds that a TLS handshake may take, and connections of which it is not over; beyond that the oldest are shut. Each
 # of them takes fifty kilobytes, and a caller's has its time also where thousands come in a second.
@@ -53,9 +57,17 @@ class CallerConnection(HttpToolsProtocol):
         super().data_received(data)
 
     def on_message_begin(self) -> None:
+        # The parser ends with whatever is raised in its callbacks, and the connection with it.
+        if len(self.pipeline) >= MAX_PIPELINED:
+            raise ValueError("too many pipelined requests")
         super().on_message_begin()
         self._in_head = True
         self.scope["state"]["prove"] = self._prove
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if len(self.headers) >= MAX_HEADERS:
+            raise ValueError("too many headers")
+        super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0

@@ -86,6 +86,12 @@ def client() -> Iterator[Client]:
         yield found
 
 
+@pytest.fixture
+def as_of_many_machines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """XGBoost grows trees in all processes, as where they are not on one machine."""
+    monkeypatch.setattr(dask_training, "is_on_one_machine", lambda client: False)
+
+
 @pytest.fixture(scope="module")
 def case(tmp_path_factory: pytest.TempPathFactory, client: Client) -> Case:
     folder, draw = tmp_path_factory.mktemp("parties"), np.random.default_rng(8)
@@ -129,9 +135,12 @@ def routed(case: Case, trained: TrainedTrees) -> tuple[Router, np.ndarray]:
     return router, ensemble.predict(feature_matrix(ensemble, own, answers, N_PARTS * N_ROWS))
 
 
+@pytest.mark.parametrize("of_many_machines", [False, True])
 def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alike(
-    tmp_path: Path, case: Case, client: Client
+    tmp_path: Path, case: Case, client: Client, request: pytest.FixtureRequest, of_many_machines: bool
 ) -> None:
+    if of_many_machines:
+        request.getfixturevalue("as_of_many_machines")
     mine = train_on_partitions(
         case.bank, [case.ranks], loss=Logistic(), parameters=PARAMETERS, client=client, wait_s=WAIT_S
     )
@@ -152,7 +161,7 @@ def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alik
 
 
 def test_a_worker_killed_in_training_costs_time_and_nothing_else(
-    case: Case, client: Client, monkeypatch: pytest.MonkeyPatch
+    case: Case, client: Client, monkeypatch: pytest.MonkeyPatch, as_of_many_machines: None
 ) -> None:
     """It is killed while the two meet, which the other one notices last of all."""
     killed, attempts, grow = threading.Event(), [], dask_training._train
@@ -187,7 +196,7 @@ def test_a_worker_killed_in_training_costs_time_and_nothing_else(
 
 
 def test_training_that_was_interrupted_goes_on_after_the_last_finished_trees(
-    tmp_path: Path, case: Case, client: Client, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, case: Case, client: Client, monkeypatch: pytest.MonkeyPatch, as_of_many_machines: None
 ) -> None:
     """Twice, of which the first time the file with the trees is damaged, and they are grown again."""
     parameters = BoostingParameters(n_estimators=5, max_depth=2, subsample=0.7)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 import socket
 import threading
@@ -18,7 +19,7 @@ import uvicorn
 
 from parties.service import connections
 from parties.service.access import Gate, Tokens
-from parties.service.connections import SETTINGS
+from parties.service.connections import MAX_HEADERS, SETTINGS
 from parties.service.metrics import ServiceMetrics
 from tests.support.addresses import free_addresses
 from tests.support.score_services import certificate
@@ -120,6 +121,49 @@ def test_a_head_without_an_end_is_cut_off(service: tuple[str, int]) -> None:
 def test_without_that_bound_it_is_kept(tmp_path: Path) -> None:
     with running(tmp_path, http="httptools") as place:
         assert sent_of_a_head(place) >= 20_000_000
+
+
+def statuses(place: tuple[str, int], sent: bytes) -> list[bytes]:
+    """Status codes of all answers over one connection, until it is shut or silent."""
+    answer = b""
+    with socket.create_connection(place, 1) as caller, suppress(OSError):
+        caller.sendall(sent)
+        while found := caller.recv(65536):
+            answer += found
+    return re.findall(rb"HTTP/1.1 (\d+) ", answer)
+
+
+REQUEST = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+CHUNKED = REQUEST.replace(b"GET", b"POST").replace(b"Host: x", b"Transfer-Encoding: chunked") + b"0\r\n"
+
+
+def test_a_few_pipelined_requests_are_answered(service: tuple[str, int]) -> None:
+    assert statuses(service, REQUEST * 10) == [b"200"] * 10
+
+
+def test_many_pipelined_requests_are_refused_before_they_take_memory(service: tuple[str, int]) -> None:
+    """Each takes kilobytes until those before are answered, also of a stranger who has one answer."""
+    assert statuses(service, REQUEST * 1000) in ([b"400"], [])
+
+
+def test_without_that_bound_all_of_them_are_kept(tmp_path: Path) -> None:
+    with running(tmp_path, http="httptools") as place:
+        assert statuses(place, REQUEST * 1000) == [b"200"] * 1000
+
+
+@pytest.mark.parametrize(("n_headers", "expected"), [(98, [b"200"]), (MAX_HEADERS, [b"400"]), (50_000, [b"400"])])
+@pytest.mark.parametrize("sent", [REQUEST, CHUNKED + b"\r\n"])
+def test_a_request_has_a_bounded_number_of_headers_and_trailers(
+    service: tuple[str, int], sent: bytes, n_headers: int, expected: list[bytes]
+) -> None:
+    found = statuses(service, sent[:-2] + b"a:b\r\n" * n_headers + b"\r\n")
+    # Of an answer that was being sent nothing need be left where the connection is shut with bytes unread.
+    assert found == expected or (expected == [b"400"] and found == [])
+
+
+def test_without_that_bound_all_headers_are_kept(tmp_path: Path) -> None:
+    with running(tmp_path, http="httptools") as place:
+        assert statuses(place, REQUEST[:-2] + b"a:b\r\n" * 50_000 + b"\r\n") == [b"200"]
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/scores"])
