@@ -9,8 +9,10 @@ from pydantic import Field
 from opboost.privacy.laws import Law
 from opboost.trees.losses import Objective
 from parties.config.protection import Epsilon, Finite
-from parties.config.section import Section
+from parties.config.section import MOST_COUNT, Section
 from protocols.messages.vertical import Terms
+
+AgreedCount = Annotated[int, Field(ge=0, le=MOST_COUNT)]
 
 
 class AgreedSection(Section):
@@ -23,10 +25,8 @@ class AgreedSection(Section):
     """
 
     objective: Objective | None = Field(None, description="The active party's objective.")
-    tests: Annotated[int, Field(ge=0)] | None = Field(
-        None, description="Most split tests that its model asks the passive party for."
-    )
-    columns: int | None = Field(
+    tests: AgreedCount | None = Field(None, description="Most split tests that its model asks the passive party for.")
+    columns: AgreedCount | None = Field(
         None,
         description="Number of the passive party's columns of ranks, one per category of an unordered column; 1,000 at "
         "most where nothing is said.",

@@ -32,7 +32,7 @@ from parties.config.protection import (
     given_budgets,
 )
 from parties.config.score_policy import RevealSection
-from parties.config.section import Section
+from parties.config.section import MOST_COUNT, Section
 from parties.config.serve_section import HttpSection, RoutedSection, ServeSection
 from parties.errors import ConfigError
 from parties.ledger.budget import Budget, Limit
@@ -95,7 +95,7 @@ class _Run(PartyRun):
         description="Share of the common records that is never released, to score the model on; the same at all "
         "parties. 0: none; 20,000 records at most.",
     )
-    most_records: Annotated[int, Field(ge=100)] | None = Field(
+    most_records: Annotated[int, Field(ge=100, le=MOST_COUNT)] | None = Field(
         None,
         description="Common records to release and train on, at most, drawn at random by both sides; the same at all "
         "parties. `opboost scout` sets it.",

@@ -168,7 +168,8 @@ def _action(column: ColumnPlan) -> str:
 def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     n, n_columns = plan.n_records - plan.n_held_out, len(plan.columns)
     yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}"
-    ids = {"psi": "blinded, so that only common ones show", "hashed": "as keyed hashes", "prealigned": "as one digest"}
+    blinded = "blinded, so that only common ones show"
+    ids = {"psi": blinded, "psi-dh": blinded, "hashed": "as keyed hashes", "prealigned": "as one digest"}
     yield "ids", f"{plan.n_records:,}, {ids[plan.alignment]}; how many there are shows"
     per_record = "one bit per split test, " + (
         f"at most {plan.most_tests}" if plan.most_tests is not None else "as many as the model has, no limit agreed"

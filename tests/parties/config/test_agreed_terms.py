@@ -37,6 +37,9 @@ def test_every_key_reaches_the_message_under_its_name() -> None:
     "key",
     [
         {"tests": -1},
+        {"tests": 2**31},
+        {"columns": -1},
+        {"columns": 2**63},
         {"epsilon": 0},
         {"epsilon": math.nan},
         {"total_epsilon": math.inf},

@@ -328,6 +328,12 @@ def test_without_a_share_to_validate_on_nothing_is_held_out() -> None:
     assert ModelSection().validation(100) is None
 
 
+@pytest.mark.parametrize("found", [99, 2**31])
+def test_records_to_release_are_counted_as_far_as_messages_count(tmp_path: Path, found: int) -> None:
+    with pytest.raises(ConfigError, match=f"most_records: must be .*; found {found}"):
+        read(tmp_path, {**ACTIVE, "most_records": found})
+
+
 @pytest.mark.parametrize("rest", [{"answers": "tests"}, {"answers": "cells", "held_out": 0}])
 def test_early_stopping_needs_rows_to_validate_on(tmp_path: Path, rest: dict[str, Any]) -> None:
     with pytest.raises(

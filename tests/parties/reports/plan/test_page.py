@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from parties.config.align_section import Method
 from parties.reports.page import Page, PageSection, to_markdown
 from parties.reports.plan.facts import Plan
 from parties.reports.plan.page import plan_page, signature_section, words_section
@@ -98,6 +99,11 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
 )
 def test_what_else_leaves_has_its_number(plan: Plan, change: dict[str, Any], words: str) -> None:
     assert words in signed(replace(plan, **change))
+
+
+@pytest.mark.parametrize("method", get_args(Method))
+def test_every_alignment_has_words_for_what_it_sends_of_ids(plan: Plan, method: str) -> None:
+    assert "| ids | 400, " in signed(replace(plan, alignment=method))
 
 
 def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(plan: Plan) -> None:
