@@ -92,7 +92,8 @@ def train_forest(
     scores, n_records = scores_of_counts(counts)
     found = forest_sizes(n_records, epsilon, len(labels))
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
-    of_cells = cells_epsilon(columns, n_records, epsilon)
+    # Without trees nothing takes up what the cells leave, and the promise would follow from a noisy count.
+    of_cells = cells_epsilon(columns, n_records, epsilon) if n_trees else 0.0
     columns = _placed(columns, rows, of_cells, rng.fork("cells"))
     each = epsilon if math.isinf(epsilon) else (epsilon - first - of_cells) / max(n_trees, 1) * _ROUND_DOWN
     shares = np.maximum(counts, 0.0) + 1.0

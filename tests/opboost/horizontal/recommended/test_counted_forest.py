@@ -132,6 +132,28 @@ def test_sizes_from_the_true_counts_would_tell_them(monkeypatch, draws):
     assert len(views(monkeypatch, lambda labels: labels.sum(axis=1), draws)) == 2
 
 
+def promises(n_trees: int, counts: list[float], monkeypatch: pytest.MonkeyPatch) -> float:
+    """The promise of a fit, if these are the noisy counts of the classes."""
+    monkeypatch.setattr(counted_forest, "_class_counts", lambda *_: np.array(counts))
+    model = DPBoostingClassifier(epsilon=1.0, delta=0.0, bounds=(0, 1), n_estimators=n_trees, max_depth=1)
+    return float(model.fit([[0.2], [0.7]], [0, 1]).guarantee_.epsilon)
+
+
+NOISY_COUNTS = [[0.0, 0.0], [400.0, 20.0], [5000.0, 1e6]]
+
+
+@pytest.mark.parametrize(("n_trees", "promised"), [(0, 0.05), (1, 1.0), (3, 1.0)])
+def test_the_promise_does_not_follow_from_noisy_counts(n_trees, promised, monkeypatch):
+    for counts in NOISY_COUNTS:
+        assert promises(n_trees, counts, monkeypatch) == pytest.approx(promised)
+
+
+def test_cells_that_are_counted_for_no_tree_would_make_the_promise_follow_from_noisy_counts(monkeypatch):
+    """The broken twin: some noisy counts lead to a release that others do not, and no tree makes up for it."""
+    spent = [0.05 + cells_epsilon(GRID, sum(counts), 1.0) for counts in NOISY_COUNTS]
+    assert len(set(spent)) == 2
+
+
 def test_sizes_grow_with_records_and_budget() -> None:
     assert forest_sizes(0.0, 1.0, 2) == (5, 3)
     assert forest_sizes(1347.0, 1.0, 10) == (12, 7)
