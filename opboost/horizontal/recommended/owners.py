@@ -239,8 +239,8 @@ def recommended_among_owners(
         Number and depth of the trees where they are given.
     are_owners_known : bool
     """
-    counted = counts_sensitivity(len(counted_columns(task.grid)))
-    plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, counted=counted)
+    cells_l2 = counts_sensitivity(len(counted_columns(task.grid)))
+    plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
     tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
     plan = plan.for_records(n_records, task.grid.axes.n_columns)
     found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)

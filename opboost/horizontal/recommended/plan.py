@@ -91,7 +91,7 @@ class TrainingPlan:
         Of all releases together; infinite for no noise.
     n_classes : int
         0 for numbers, whose range is looked for.
-    counted : float
+    cells_l2 : float
         L2 sensitivity of the cells' counts; 0 for columns of categories alone.
     n_counted : int
         Trees with counts of several classes; 0 if boosting does without.
@@ -101,16 +101,16 @@ class TrainingPlan:
 
     mu: float
     n_classes: int
-    counted: float
+    cells_l2: float
     n_counted: int = 0
     n_screened: int = 0
 
     @classmethod
-    def for_budget(cls, epsilon: float, delta: float, *, n_classes: int, counted: float) -> TrainingPlan:
+    def for_budget(cls, epsilon: float, delta: float, *, n_classes: int, cells_l2: float) -> TrainingPlan:
         """Divide (epsilon, delta); an infinite epsilon for no noise, and no classes for numbers."""
         multiplier = query_account(1, epsilon=epsilon, delta=delta).multiplier
         mu = (1 - 1e-9) / multiplier if multiplier else math.inf
-        return cls(mu=mu, n_classes=n_classes, counted=counted)
+        return cls(mu=mu, n_classes=n_classes, cells_l2=cells_l2)
 
     def for_records(self, n_records: float, n_columns: int) -> TrainingPlan:
         """The plan once the noisy number of records is known.
@@ -139,7 +139,7 @@ class TrainingPlan:
     @property
     def cells_std(self) -> float:
         """Of every count of all rounds."""
-        return self._std(self.counted, CELLS_SHARE, 1)
+        return self._std(self.cells_l2, CELLS_SHARE, 1)
 
     def stages(self, sensitivity: float, n_trees: int) -> tuple[Stage, ...]:
         """All trees in their order; `n_trees` are grown last, without which there are none.
@@ -150,8 +150,10 @@ class TrainingPlan:
             L2 norm of a record's gradients.
         n_trees : int
         """
+        if not n_trees:
+            return ()
         rest = 1.0 - SCORE_SHARES[self._is_of_several]
-        rest -= LABELS_SHARE * (self.n_classes == 0) + CELLS_SHARE * (self.counted > 0)
+        rest -= LABELS_SHARE * (self.n_classes == 0) + CELLS_SHARE * (self.cells_l2 > 0)
         of_counts = _COUNTED_SHARE * rest if self.n_counted else 0.0
         of_screen = SCREEN_SHARE * (1.0 - of_counts / rest) if self.n_screened else 0.0
         parts: tuple[tuple[StageKind, int, float, float], ...] = (
@@ -159,14 +161,8 @@ class TrainingPlan:
             ("screen", self.n_screened, sensitivity, of_screen),
             ("sums", n_trees, sensitivity, rest - of_counts - of_screen),
         )
-        return (
-            tuple(
-                Stage(kind, count, moved, self._std(moved, share, count))
-                for kind, count, moved, share in parts
-                if count
-            )
-            if n_trees
-            else ()
+        return tuple(
+            Stage(kind, count, moved, self._std(moved, share, count)) for kind, count, moved, share in parts if count
         )
 
     def releases(self, sensitivity: float, n_trees: int) -> tuple[Release, ...]:
@@ -176,8 +172,8 @@ class TrainingPlan:
         made = [(1.0, self.score_std, 1)]
         if not self.n_classes:
             made.append((1.0, self.labels_std, 2))
-        if self.counted:
-            made.append((self.counted, self.cells_std, 1))
+        if self.cells_l2:
+            made.append((self.cells_l2, self.cells_std, 1))
         made += [(stage.sensitivity, stage.std, stage.n_trees) for stage in self.stages(sensitivity, n_trees)]
         return tuple(gaussian(l2, std, count=count) for l2, std, count in made)
 

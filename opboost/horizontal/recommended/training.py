@@ -109,8 +109,8 @@ def train_numbers(
 
 
 def _plan(columns: PublicGrid, epsilon: float, delta: float, *, n_classes: int) -> TrainingPlan:
-    counted = counts_sensitivity(len(counted_columns(columns)))
-    return TrainingPlan.for_budget(epsilon, delta, n_classes=n_classes, counted=counted)
+    cells_l2 = counts_sensitivity(len(counted_columns(columns)))
+    return TrainingPlan.for_budget(epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
 
 
 def _train(

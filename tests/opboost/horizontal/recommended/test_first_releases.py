@@ -47,7 +47,7 @@ def test_counts_that_are_few_beside_their_noise_leave_scores_that_workers_take()
 @pytest.mark.parametrize("width", [1, 10, 100])
 def test_the_range_of_most_numbers_is_found_between_bounds_that_are_far_too_wide(width: float) -> None:
     labels = np.random.default_rng(0).normal(0.3, 0.2, 5000)
-    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=0, counted=1.0)
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=0, cells_l2=1.0)
     found = number_range(labels, (-width, width), mu=plan.mu, std=plan.labels_std, rng=seeded(1))
     assert found.lower < 0 < 0.6 < found.upper
     assert found.upper - found.lower <= max(2.0, width)

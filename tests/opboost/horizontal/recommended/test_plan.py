@@ -16,9 +16,9 @@ DELTA = 1e-6
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
-@pytest.mark.parametrize(("n_classes", "counted"), [(0, 3.0), (2, 3.0), (2, 0.0), (5, 3.0)])
-def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsilon, n_classes, counted):
-    plan = TrainingPlan.for_budget(epsilon, DELTA, n_classes=n_classes, counted=counted)
+@pytest.mark.parametrize(("n_classes", "cells_l2"), [(0, 3.0), (2, 3.0), (2, 0.0), (5, 3.0)])
+def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsilon, n_classes, cells_l2):
+    plan = TrainingPlan.for_budget(epsilon, DELTA, n_classes=n_classes, cells_l2=cells_l2)
     for n_trees in (1, 2, 30, 600):
         spent = by_gaussian(plan.releases(1.3, n_trees), DELTA)
         assert 0.9999 * epsilon < spent <= epsilon
@@ -29,7 +29,7 @@ def test_however_many_trees_there_are_the_budget_is_spent_and_not_exceeded(epsil
 
 
 def test_without_noise_there_are_no_releases() -> None:
-    plan = TrainingPlan.for_budget(math.inf, DELTA, n_classes=0, counted=1.0)
+    plan = TrainingPlan.for_budget(math.inf, DELTA, n_classes=0, cells_l2=1.0)
     assert plan.releases(1.0, 30) == ()
     assert [stage.std for stage in plan.stages(1.0, 30)] == [0.0]
     assert plan.cells_std == plan.labels_std == plan.score_std == 0.0
@@ -53,7 +53,7 @@ def test_without_noise_there_are_no_releases() -> None:
 def test_all_stages_together_spend_the_budget(
     n_classes: int, n_columns: int, n_records: float, kinds: list[str]
 ) -> None:
-    plan = TrainingPlan.for_budget(0.5, DELTA, n_classes=n_classes, counted=1.0).for_records(n_records, n_columns)
+    plan = TrainingPlan.for_budget(0.5, DELTA, n_classes=n_classes, cells_l2=1.0).for_records(n_records, n_columns)
     assert [stage.kind for stage in plan.stages(1.3, 50)] == kinds
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
     assert plan.stages(1.3, 0) == ()

@@ -59,7 +59,7 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(
     """Every draw, its deviation and how many numbers there are; nothing else is drawn."""
     X, y = table(n_rows)
     common: dict[str, Any] = {"epsilon": 1.0, "delta": DELTA, "bounds": (0, 1), "n_estimators": 3, "max_depth": 2}
-    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=n_classes, counted=counts_sensitivity(3)).for_records(
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=n_classes, cells_l2=counts_sensitivity(3)).for_records(
         n_rows, 3
     )
     steps = [(plan.score_std, 2**20, 2)]
@@ -97,12 +97,12 @@ def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, counted=counts_sensitivity(60)).for_records(1e9, 60)
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, cells_l2=counts_sensitivity(60)).for_records(1e9, 60)
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
     screen, sums = plan.stages(norm, 4)
     assert stds == pytest.approx([screen.std] * 60 + [sums.std] * 4)
-    spent = [(1.0, plan.score_std), (plan.counted, plan.cells_std), *((norm, std) for std in stds)]
+    spent = [(1.0, plan.score_std), (plan.cells_l2, plan.cells_std), *((norm, std) for std in stds)]
     assert by_gaussian([gaussian(*each) for each in spent], DELTA) == pytest.approx(model.guarantee_.epsilon)
     assert 0.9999 < model.guarantee_.epsilon <= 1.0
     assert by_gaussian([gaussian(*each) for each in (*spent, spent[-1])], DELTA) > 1.0
