@@ -4,7 +4,9 @@ Each tree takes one to four columns, drawn by how far the sums of earlier trees 
 (`opboost.horizontal.splits.learned_column_sampling`), and random cuts between cells that follow noisy counts. All that
 is released of it is one vector: per leaf and output, the sums of g and h under Gaussian noise. One record is in one
 leaf. A leaf's regulariser grows with the noise, whose size is public, and steps become smaller towards the end. Of many
-columns each has a tree at a lower price first, and most trees are drawn from those that stood out.
+columns each has a tree at a lower price first, and most trees are drawn from those that stood out. Of several classes,
+trees with noisy counts come first where few records stand behind each class and column
+(`opboost.horizontal.recommended.counted_trees`).
 
 Not adopted, on the same inner folds: shrinking each level of a tree by an empirical Bayes estimate of its own
 variance (mean R^2 .57 for .60: the variance is not known early, when most is learnt), a regulariser per level (.59 for
