@@ -1,8 +1,8 @@
 """A's trees where all cluster processes are on one machine: one of them grows them, in as many threads.
 
 XGBoost's processes know one another by no key, and each listens at all addresses of its machine: whoever connects while
-they meet is taken for one of them and reads sums of gradients, and whoever says so later ends them. Only a closed
-network helps between machines (`docs/how-to/cluster.md`); on one machine there is no need for several.
+they meet is taken for one of them, and whoever says so later ends them. Only a closed network helps between machines
+(`docs/how-to/cluster.md`); on one machine there is no need for several.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def is_on_one_machine(client: Client) -> bool:
-    """Whether nobody but this machine reaches the cluster's processes: they have addresses of loopback."""
+    """Whether nobody but this machine reaches the cluster's processes: there are some, with addresses of loopback."""
     from distributed.comm.addressing import get_address_host
 
-    return all(is_loopback(get_address_host(one)) for one in client.nthreads())
+    addresses = client.nthreads()
+    return bool(addresses) and all(is_loopback(get_address_host(one)) for one in addresses)
 
 
 def grow_in_one_process(

@@ -81,6 +81,16 @@ def test_no_process_listens_to_other_machines_while_trees_grow(own: OwnPartition
     assert heard_meanwhile(own, client) == set()
 
 
+def test_a_cluster_without_processes_is_on_no_machine() -> None:
+    """Or training would wait without end for one to come."""
+
+    class Empty:
+        def nthreads(self) -> dict[str, int]:
+            return {}
+
+    assert not is_on_one_machine(Empty())  # type: ignore[arg-type]
+
+
 def test_several_processes_of_xgboost_do(own: OwnPartitions, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "is_on_one_machine", lambda client: False)
     assert heard_meanwhile(own, client)
