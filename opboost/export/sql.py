@@ -119,9 +119,11 @@ def _case(
         named = [labels[c][n] if c in labels else str(n) for n in numbers]
         is_left = others.get(c) not in named
         listed = named if is_left else [label for label in labels[c] if label not in named]
-        # A split may ask for nothing but whether the cell is empty.
-        asked = f"{'IN' if is_left else 'NOT IN'} ({', '.join(listed)})" if listed else "IS NOT NULL"
-        test = f"{columns[c]} {asked}"
+        if listed:
+            test = f"{columns[c]} {'IN' if is_left else 'NOT IN'} ({', '.join(listed)})"
+        else:
+            # A split may ask for nothing but whether the cell is empty: of the others all go one way.
+            test = "1 = 0" if is_left else f"{columns[c]} IS NOT NULL"
     missing = f" OR {columns[c]} IS NULL" if tree.missing_left[node] else ""
     left, right = (_case(tree, int(child), columns, labels, others) for child in (tree.lefts[node], tree.rights[node]))
     return f"CASE WHEN {test}{missing} THEN {left} ELSE {right} END"

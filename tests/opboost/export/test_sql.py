@@ -12,8 +12,8 @@ import pytest
 
 from opboost.errors import ParameterError
 from opboost.export.sql import to_sql
-from opboost.trees.losses import Logistic, Loss, Ordinal
-from opboost.trees.tree import Feature
+from opboost.trees.losses import Logistic, Loss, Ordinal, SquaredError
+from opboost.trees.tree import Ensemble, Feature, Tree
 from tests.support.exported_models import LOSSES, N_CATEGORIES, rows, trained
 
 KINDS = ("red", "o'blue", "green", "grey", "black")
@@ -104,6 +104,22 @@ def test_more_trees_than_a_database_nests() -> None:
     new = rows(20, seed=4)
     found = _run(to_sql(many, table='my "records', keep=["id"]), new)
     np.testing.assert_allclose(found[:, 0], many.predict(new), rtol=1e-9)
+
+
+@pytest.mark.parametrize("threshold", [-0.5, 0.0, 1.0, 5.0])
+@pytest.mark.parametrize("missing_left", [False, True])
+def test_ordered_categories_that_are_named_go_where_the_model_sends_them(threshold: float, missing_left: bool) -> None:
+    """Also where none goes left, or all do: a split that asks whether the cell is empty."""
+    nothing, lefts, rights = np.zeros(3), np.array([1, 0, 0], np.int32), np.array([2, 0, 0], np.int32)
+    columns, thresholds = np.array([0, -1, -1], np.int32), np.array([threshold, 0, 0])
+    is_left, values = np.array([missing_left, False, False]), np.array([0.0, 1.0, 2.0])
+    tree = Tree(columns, thresholds, is_left, lefts, rights, values, nothing, nothing)
+    model = Ensemble((tree,), np.zeros(1), SquaredError(), (Feature("g"),))
+    database = sqlite3.connect(":memory:")
+    database.execute("CREATE TABLE r (g TEXT)")
+    database.executemany("INSERT INTO r VALUES (?)", [("lo",), ("hi",), (None,)])
+    found = [score for (score,) in database.execute(to_sql(model, table="r", categories={"g": ("lo", "hi")}))]
+    assert found == model.predict(np.array([[0.0], [1.0], [np.nan]])).ravel().tolist()
 
 
 def test_an_owners_test_is_a_column_of_answers() -> None:
