@@ -59,7 +59,9 @@ class ReaderSection(Section):
     decimal: Literal[".", ","] = Field(".", description="Decimal mark.")
     thousands: Literal["", ",", ".", " ", "'"] = Field("", description="Mark between groups of three digits.")
     currency: Texts = Field((), description="Symbols beside numbers that are passed over.")
-    na_values: Texts = Field((), description="Texts that mean an empty cell.")
+    na_values: Texts = Field(
+        (), description="Texts and numbers that mean an empty cell, as `n/a` or -999; ids count as they are written."
+    )
     true_values: Texts = Field(TableFormat().true_values, description="Texts that mean true, in any case.")
     false_values: Texts = Field(TableFormat().false_values, description="Texts that mean false, in any case.")
     strip: bool = Field(False, description="Whether white space around categories is passed over.")
@@ -159,7 +161,7 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     kind = given["kind"]
     unit, found = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", ())
     patterns = tuple(found) if isinstance(found, (list, tuple)) else (found,)
-    if unit not in UNITS_S:
+    if not isinstance(unit, str) or unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
     if not all(isinstance(one, str) and re.search(r"%[a-zA-Z]", one) and _reads(one) for one in patterns):
         raise SchemaError(

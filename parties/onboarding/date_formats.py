@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from parties.config.reader_section import TODO
+from parties.tables.cells import times_by
 
 _DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
 _TIMES = tuple(f"{day} {time}" for day in _DAYS for time in ("%H:%M", "%H:%M:%S"))
@@ -29,7 +30,7 @@ def are_times(texts: pd.Series) -> pd.Series:
 
 def fits(texts: pd.Series, pattern: str) -> pd.Series:
     """Whether each text is a time by a pattern."""
-    return pd.to_datetime(texts, format=pattern, errors="coerce", utc=True).notna()
+    return times_by(texts, pattern).notna()
 
 
 def _formats_of(texts: pd.Series, patterns: Sequence[str]) -> str | list[str] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -35,8 +36,8 @@ def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataF
     for what, name in schema.of_training:
         if name in frame.columns and name == schema.label and schema.format.positive:
             read[name] = _labels(frame[name], schema.format, path)
-        elif name in frame.columns and what != "group" and _holds_texts(frame[name]):
-            read[name] = _numbers(frame[name], schema.format)
+        elif name in frame.columns:
+            read[name] = (without_empty if what == "group" else _numbers)(frame[name], schema.format)
     return frame.assign(**read)
 
 
@@ -52,9 +53,13 @@ def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
         return _by_text(column, form, lambda text: words.get(text.strip().removesuffix(".0").casefold(), UNREADABLE))
     if described.kind is not Kind.NUMERIC:
         return _categories(column, described, form)
-    if not _holds_texts(column):
-        return column
     return _numbers(column, form)
+
+
+def without_empty(column: pd.Series, form: TableFormat) -> pd.Series:
+    """A column whose cells count as they are written, without those of `na_values`."""
+    is_empty = category_texts(column, ()).str.strip().isin(form.na_values)
+    return column.astype(object).mask(is_empty) if is_empty.any() else column
 
 
 def _holds_texts(column: pd.Series) -> bool:
@@ -83,32 +88,43 @@ def number_pattern(form: TableFormat) -> re.Pattern[str]:
 
 
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
-    pattern = number_pattern(form)
+    read = partial(_number, pattern=number_pattern(form), form=form)
+    # By value: how 99.0 is written depends on the other cells of its file.
+    empty = {value for text in form.na_values if isinstance(value := read(text), float)}
+    if not _holds_texts(column):
+        return column.mask(column.isin(empty)) if empty and column.dtype.kind in "iuf" else column
+    return _by_text(column, form, lambda text: None if (value := read(text)) in empty else value)
 
-    def read(text: str) -> object:
-        found = pattern.fullmatch(text.strip())
-        if found is None:
-            return UNREADABLE
-        digits = re.sub(r"\s", "", found["digits"].replace(form.thousands, "")).replace(form.decimal, ".")
-        try:
-            return float(found["sign"] + digits)
-        except ValueError:
-            return UNREADABLE
 
-    return _by_text(column, form, read)
+def _number(text: str, pattern: re.Pattern[str], form: TableFormat) -> float | str:
+    found = pattern.fullmatch(text.strip())
+    if found is None:
+        return UNREADABLE
+    digits = re.sub(r"\s", "", found["digits"].replace(form.thousands, "")).replace(form.decimal, ".")
+    try:
+        return float(found["sign"] + digits)
+    except ValueError:
+        return UNREADABLE
+
+
+def times_by(texts: pd.Series, pattern: str) -> pd.Series:
+    """Times in UTC by a pattern; NaT where a text is none."""
+    # By any pattern, pandas takes these two words for the time at which they are read.
+    return pd.to_datetime(texts.mask(texts.isin(("now", "today"))), format=pattern, errors="coerce", utc=True)
 
 
 def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series:
     """Times as whole units since 1970."""
     assert own.unit_s is not None
     if column.dtype.kind != "M" and not isinstance(column.dtype, pd.DatetimeTZDtype):
-        texts = _by_text(column, form, str.strip)
+        # Whole numbers become doubles where a cell beside them is missing: 20240531.0 is written 20240531.
+        texts = _by_text(category_texts(column, ()), form, str.strip)
         # Dates that a Parquet file holds as such become ISO texts.
         is_typed = pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")
         first, *others = (not is_typed and own.patterns) or ("ISO8601",)
-        times = pd.to_datetime(texts, format=first, errors="coerce", utc=True)
+        times = times_by(texts, first)
         for pattern in others:
-            times = times.fillna(pd.to_datetime(texts, format=pattern, errors="coerce", utc=True))
+            times = times.fillna(times_by(texts, pattern))
     else:
         texts, times = column, pd.to_datetime(column, utc=True)
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")

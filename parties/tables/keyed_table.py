@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from opboost.schema import TableSchema
 from opboost.table_format import TableFormat
 from parties.errors import TableError
+from parties.tables.cells import without_empty
 from parties.tables.party_table import PartyTable, check_columns, read_frame, read_table
 from parties.tables.record_ids import read_ids, rows_to_keep
 from parties.tables.record_keys import KeyColumns, first_names, keys_of_names, places_by_key, read_keys
@@ -41,7 +42,7 @@ def with_keys(
     if not keys:
         return table
     columns = tuple(dict.fromkeys([*schema.id_columns, *(name for key in keys for name in key)]))
-    form = TableFormat(sep=schema.format.sep, encoding=schema.format.encoding, na_values=schema.format.na_values)
+    form = TableFormat(sep=schema.format.sep, encoding=schema.format.encoding)
     # Their cells count as they are written, also those of columns that the schema reads as times or numbers.
     texts = TableSchema(columns=(), id=columns, format=form)
     names, frame = read_frame(path, texts)
@@ -51,6 +52,7 @@ def with_keys(
     places = ids[kept].get_indexer(table.index)
     if (places < 0).any():
         raise TableError(f"{path} was changed while it was in use. Nothing was sent")
+    frame = frame.assign(**{name: without_empty(frame[name], schema.format) for key in keys for name in key})
     return replace(table, keys=read_keys(frame.iloc[kept[places]], keys, path, duplicates=duplicates))
 
 

@@ -63,6 +63,7 @@ def test_bounds_of_dates_are_whole_units_since_1970(unit: str, upper: int) -> No
     [
         ({"kind": "date", "lower": "soon", "upper": "later"}, "must be a date such as 2024-05-31"),
         ({"kind": "date", "unit": "year", "lower": "1970-01-01", "upper": "1971-01-01"}, "unit must be one of"),
+        ({"kind": "date", "unit": ["day"], "lower": "1970-01-01", "upper": "1971-01-01"}, "unit must be one of"),
         ({"kind": "date", "format": "dd", "lower": "1970-01-01", "upper": "1971-01-01"}, "format must be a pattern"),
         ({"kind": "boolean", "categories": ["a", "b"]}, "has the categories false and true"),
         ({"kind": "ordered", "categories": ["a", "b"], "other": True}, "at its place among the categories"),

@@ -23,6 +23,7 @@ from parties.onboarding.date_formats import are_times, fits, times_of
         (["2020-01-31T10:30:00", "2020-02-01T00:00:00Z"], {"kind": "datetime"}),
         (["31.01.2020 10:30"], {"kind": "datetime", "format": "%d.%m.%Y %H:%M"}),
         (["2020-01-31", "soon"], {}),
+        (["2020-01-31", "now"], {}),
         (["17", "18"], {}),
     ],
 )

@@ -60,6 +60,10 @@ NUMBER = {"lower": -1e9, "upper": 1e9, "missing": "category"}
         (["$1,000", "2 USD"], {"currency": ["$", "USD"], "thousands": ","}, [1000, 2]),
         (["1e3", ".5", "5."], {"thousands": ","}, [1000, 0.5, 5]),
         (["?", "n/a", "1", ""], {"na_values": ["?", "n/a"]}, [np.nan, np.nan, 1, np.nan]),
+        (["-999", "2"], {"na_values": -999}, [np.nan, 2]),
+        (["-999", "2.5"], {"na_values": -999}, [np.nan, 2.5]),
+        (["-999.0", "?", "2"], {"na_values": [-999, "?"]}, [np.nan, np.nan, 2]),
+        (["-9.990,0", "2"], {"na_values": "-9.990", "decimal": ",", "thousands": "."}, [np.nan, 2]),
     ],
 )
 def test_numbers_are_read_as_they_are_written(
@@ -135,10 +139,24 @@ def test_times_are_whole_units_since_1970(
     assert schema.columns[0].own_step == 1
 
 
-@pytest.mark.parametrize("cell", ["2024-13-01", "01.02.2024", "soon", "20240101x"])
-def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str) -> None:
+@pytest.mark.parametrize("pattern", [None, "%Y-%m-%d"])
+@pytest.mark.parametrize("cell", ["2024-13-01", "01.02.2024", "soon", "20240101x", "now", " today "])
+def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str, pattern: str | None) -> None:
+    """Two words stood for the time at which the file was read."""
+    described = DATE if pattern is None else {**DATE, "format": pattern}
     with pytest.raises(DataError, match="1 cells are not numbers"):
-        values(tmp_path, ["2024-01-01", cell], DATE)
+        values(tmp_path, ["2024-01-01", cell], described)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_whole_numbers_are_dates_whether_or_not_a_cell_is_missing(tmp_path: Path, by_column: bool) -> None:
+    """One missing cell made all the others unreadable."""
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"columns": {"x": {**DATE, "format": "%Y%m%d"}}}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    table = pa.table({"id": ["a", "b"], "x": pa.array([20240101, None], pa.int64())})
+    pq.write_table(table, tmp_path / "data.parquet")
+    read = read_table(tmp_path / "data.parquet", schema, needs_label=False, by_column=by_column)
+    np.testing.assert_array_equal(own_columns(read, schema)[0].values, [DAY, np.nan])
 
 
 def test_truth_values_are_two_categories(tmp_path: Path) -> None:
@@ -203,6 +221,26 @@ def test_labels_of_words_are_read(tmp_path: Path, labels: list[str], keys: dict[
     assert table.labels is not None
     assert table.labels.tolist() == found
     assert table.frame["x"].tolist() == [row for row, label in enumerate(labels) if label not in ("", "n.a.")]
+
+
+def test_labels_and_groups_may_be_empty_by_another_word(tmp_path: Path) -> None:
+    document = LABELLED | {"group": "g", "missing_label": "drop", "reader": {"na_values": [-1, "n/a"]}}
+    table = read(tmp_path, "id,x,y,g\na,1,0,1\nb,2,-1,1\nc,3,1,n/a\nd,4,1,2", document, needs_label=True)
+    assert table.index.tolist() == ["a", "d"]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float64(), pa.string()])
+def test_a_number_that_means_an_empty_cell_does_so_in_parquet(
+    tmp_path: Path, kind: pa.DataType, by_column: bool
+) -> None:
+    document = {"columns": {"x": NUMBER}, "reader": {"na_values": -999}}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(document))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    cells = pa.array([1, -999, None], pa.int64()).cast(kind)
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "x": cells}), tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet", schema, needs_label=False, by_column=by_column)
+    np.testing.assert_array_equal(own_columns(table, schema)[0].values, [1, np.nan, np.nan])
 
 
 def test_weights_and_margins_are_written_like_other_numbers(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 import pytest
 
 from opboost.schema import ColumnSchema, Kind, TableSchema
+from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.tables.keyed_table import named_rows, names_to_ask, with_keys
 from parties.tables.party_table import PartyTable, read_table
@@ -43,6 +45,18 @@ def test_keys_are_those_of_the_rows_that_count_and_go_along_with_them(tmp_path: 
     assert found.id_digest != table.id_digest
     # Taken up again, records are found by what all parties called them by, not by what one of them knows besides.
     assert [key.tolist() for key in found.keys] == [["", "9"], ["49302", ""]]
+
+
+@pytest.mark.parametrize("name", ["data.csv", "data.parquet"])
+def test_a_word_for_an_empty_cell_is_no_key(tmp_path: Path, name: str) -> None:
+    """Each side's one record with such a word was taken for the other's."""
+    schema = replace(SCHEMA, format=TableFormat(na_values=("n/a", "8")))
+    path = tmp_path / name
+    frame = FRAME.assign(phone=["030 1", "n/a", "0049 30 2", "030 3"], number=[7, 8, 9, 10])
+    frame.to_parquet(path) if name.endswith("parquet") else frame.to_csv(path, index=False)
+    table = read_table(path, schema, ignore=("number", "phone"), needs_label=False, duplicates="first")
+    keys = with_keys(table, KEYS[::-1], path, schema, duplicates="first").keys
+    assert [key.tolist() for key in keys] == [["", "49302", "49301"], ["", "9", "7"]]
 
 
 def test_without_keys_a_record_is_called_by_its_id(tmp_path: Path) -> None:
