@@ -37,16 +37,18 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     try:
         import distributed
         from distributed.comm.core import CommClosedError
+        from distributed.exceptions import WorkerStartTimeoutError
         from distributed.scheduler import KilledWorker, NoValidWorkerError
     except ImportError:
         raise ConfigError(
             "engine: dask needs Dask, which is not installed; `pip install 'opboost[dask]'` installs it"
         ) from None
     open_client = _at_scheduler(section.scheduler) if section.scheduler is not None else _on_this_machine(section)
+    lost = KilledWorker, NoValidWorkerError, WorkerStartTimeoutError, distributed.CancelledError, CommClosedError
     with open_client as client:
         try:
             yield client
-        except (KilledWorker, NoValidWorkerError, distributed.CancelledError, CommClosedError) as error:
+        except lost as error:
             raise WorkersLost(
                 f"the cluster lost the workers that a step ran on, and gave it up: {type(error).__name__}"
             ) from None
@@ -62,9 +64,12 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
     import dask
     import distributed
 
-    # What can run only on a worker that is gone is given up after a while.
+    # What can run only on a worker that is gone is given up after a while. A process that takes more than its share of
+    # the memory is neither held up nor ended: one of them grows trees on the rows of all.
     settings = {
         "distributed.scheduler.no-workers-timeout": f"{START_WAIT_S}s",
+        "distributed.worker.memory.pause": False,
+        "distributed.worker.memory.terminate": False,
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }

@@ -27,6 +27,7 @@ from opboost.trees.tree import Ensemble, Tree
 from opboost.trees.validation import History
 from opboost.trees.xgboost_engine import training_settings
 from opboost.vertical import TrainedTrees
+from parties.cluster.dask_cluster import START_WAIT_S
 from parties.cluster.drawn_partitions import corrected, fit_to_sample
 from parties.cluster.kept_trees import KeptTrees
 from parties.cluster.one_machine import grow_in_one_process, is_on_one_machine
@@ -168,7 +169,7 @@ def _survive(client: Client, grow: Callable[[], Any]) -> Any:
         except Exception:  # XGBoost, Dask and sockets each tell a lost worker in their own way
             if attempt == ATTEMPTS or not _has_lost(client, workers):
                 raise
-            client.wait_for_workers(1, timeout=NOTICE_S)
+            client.wait_for_workers(1, timeout=START_WAIT_S)
     raise AssertionError
 
 

@@ -7,16 +7,18 @@ import socket
 import ssl
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from parties.cluster.dask_cluster import cluster
 from parties.config.cluster_section import DaskSection
-from parties.errors import ConfigError
+from parties.errors import ConfigError, WorkersLost
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 
@@ -106,6 +108,30 @@ def test_no_page_tells_what_the_cluster_does(client: Client, page: str) -> None:
         said = heard(port, says=f"GET {page} HTTP/1.0\r\n\r\n".encode())
         assert said == b"" or said.split()[1] in (b"302", b"404")
         assert b"worker" not in said.lower()
+
+
+def process_that_takes(megabytes: int) -> int:
+    """Take memory for longer than Dask takes to look at it; whose it is."""
+    taken = np.ones(megabytes << 17)
+    time.sleep(1)
+    return os.getpid() if len(taken) else 0
+
+
+def test_no_process_is_ended_since_it_takes_more_than_its_share_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them grows trees on the rows of all."""
+    from distributed import system
+
+    monkeypatch.setattr(system, "MEMORY_LIMIT", 400 << 20)
+    with cluster(DaskSection(workers=1)) as client:
+        (limit,) = (one["memory_limit"] for one in client.scheduler_info()["workers"].values())
+        before = client.submit(os.getpid).result()
+        assert limit == 400 << 20
+        assert client.submit(process_that_takes, 500).result() == before
+
+
+def test_processes_that_do_not_come_back_are_told_in_a_sentence() -> None:
+    with pytest.raises(WorkersLost, match="the cluster lost the workers"), cluster(DaskSection(workers=1)) as client:
+        client.wait_for_workers(2, timeout=0.1)
 
 
 def test_without_keys_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
