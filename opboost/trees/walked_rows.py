@@ -148,9 +148,10 @@ class WalkedRows:
             sum_leaves(self.gradients, last.places, n_inner, sums)
         else:
             n_rows = len(self.gradients)
-            last.places = np.empty(n_rows, np.uint8) if 2 * n_inner <= 255 else np.empty(n_rows, np.uint16)
-            walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, last.places, sums)
-            last.tests = tests
+            places = np.empty(n_rows, np.uint8) if 2 * n_inner <= 255 else np.empty(n_rows, np.uint16)
+            walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, places, sums)
+            # Both or neither: a walk that ends early leaves places that are no nodes.
+            last.places, last.tests = places, tests
         self._places, self._is_walked = last.places, True
         return sums[nodes]
 
