@@ -13,7 +13,7 @@ from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
 from opboost.trees.kernels.threads import n_threads
-from opboost.trees.kernels.walk import Places, add_leaves, sum_leaves, walk_rows
+from opboost.trees.kernels.walk import RowNodes, add_leaves, sum_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -35,7 +35,7 @@ class LastWalk:
         Columns, cuts and spans of the tree, if there was one.
     """
 
-    places: Places
+    places: RowNodes
     tests: NDArray[np.int64] | None = None
 
 
@@ -70,11 +70,11 @@ class WalkedRows:
         self.scores = scores
         self.gradients = np.empty(n_rows, dtype=np.int64)
         self._last = LastWalk(np.zeros(n_rows, dtype=np.uint8))
-        self._places: Places = self._last.places
+        self._places: RowNodes = self._last.places
         self._levels: list[Splits] = []
         self._is_walked = False
         self._is_open = False
-        self._waiting: deque[Places] = deque()
+        self._waiting: deque[RowNodes] = deque()
 
     def copied(self, scores: Values) -> WalkedRows:
         """Independent copy with these scores; bins are shared."""
@@ -148,9 +148,10 @@ class WalkedRows:
             sum_leaves(self.gradients, last.places, n_inner, sums)
         else:
             n_rows = len(self.gradients)
-            last.places = np.empty(n_rows, np.uint8) if 2 * n_inner <= 255 else np.empty(n_rows, np.uint16)
-            walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, last.places, sums)
-            last.tests = tests
+            places = np.empty(n_rows, np.uint8) if 2 * n_inner <= 255 else np.empty(n_rows, np.uint16)
+            walk_rows(self._bins, self.gradients, columns, cuts, spans, depth, places, sums)
+            # Both or neither: a walk that ends early leaves places that are no nodes.
+            last.places, last.tests = places, tests
         self._places, self._is_walked = last.places, True
         return sums[nodes]
 

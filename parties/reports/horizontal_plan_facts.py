@@ -17,6 +17,7 @@ from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.noise.query_account import QueryAccount
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.privacy.accounting import by_loss_distribution
 from opboost.schema import TableSchema
 from parties.cluster.worker_rows import count_rows
@@ -42,7 +43,7 @@ class NoiseAt:
     ----------
     epsilon : float
     multiplier : float
-        Deviation on a question's answer, over how far one record can move it.
+        Deviation on an answer about a tree, over how far one record can move it; the least, where trees differ.
     """
 
     epsilon: float
@@ -76,6 +77,7 @@ class RecordPlan(RecordTerms):
     party, run_id : str
     peers : tuple of str
     n_columns, n_trees : int
+        Of the model.
     n_records : int or None
         The party's own rows; None at a coordinator, which has none.
     noises : tuple of NoiseAt
@@ -139,7 +141,8 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
 def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     if isinstance(recipe, InPrivateAmongOwners):
         return recipe.settings.n_rounds * (len(peers_of(run)) + 1)
-    return recipe.n_trees
+    # First rounds are trees on the wire alone.
+    return recipe.n_trees - (recipe.rounds.n_trees if isinstance(recipe, RecommendedAmongOwners) else 0)
 
 
 def _noises(

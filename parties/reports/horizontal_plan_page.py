@@ -60,7 +60,9 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
         for one in plan.noises
     )
     budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
-    yield FigureGrid("Noise that a budget needs, on every answer", (budget, "sigma, in sensitivities"), rows)
+    yield FigureGrid(
+        "Noise that a budget needs, at least, on every answer about a tree", (budget, "sigma, in sensitivities"), rows
+    )
     if len(plan.noises) > 1:
         xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
         yield Figure(
@@ -70,7 +72,7 @@ def _noise_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
                 y=Axis(label="sigma, in sensitivities"),
                 alt=f"Noise against budget: sigma {ys[0]:.3g} at epsilon {xs[0]:.3g}, {ys[-1]:.3g} at {xs[-1]:.3g}",
             ),
-            "Noise on every answer, in sensitivities of one record, for budgets around the agreed one.",
+            "Noise on every answer about a tree, in sensitivities of one record, for budgets around the agreed one.",
         )
     if plan.shares:
         yield from _share_blocks(plan)

@@ -72,6 +72,9 @@ class LeafNoise:
     n_honest : int
         If not 0, the noise is Skellam noise that the owners of the rows draw in shares, any `n_honest` of which make it
         up (`opboost.horizontal.noise.distributed_noise`).
+    least_multiplier : float
+        If not 0, the noise multiplier of the trees that have the least, where a record moves sums of several outputs or
+        trees differ in their noise.
     initial_epsilon : float
         If not 0, what an initial score of `opboost.horizontal.sgbdt.training.printed_mean` costs between `neighbours`.
     """
@@ -88,6 +91,7 @@ class LeafNoise:
     value_std: float | None = None
     cells_std: float = 0.0
     n_honest: int = 0
+    least_multiplier: float = 0.0
     initial_epsilon: float = 0.0
 
     @property
@@ -97,7 +101,7 @@ class LeafNoise:
     @property
     def multiplier(self) -> float:
         """Deviation over sensitivity, for one round; 0 without noise."""
-        return self.grad_std / self.clipping.sensitivity
+        return self.least_multiplier or self.grad_std / self.clipping.sensitivity
 
     @property
     def mu(self) -> float:

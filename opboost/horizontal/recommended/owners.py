@@ -256,7 +256,8 @@ def recommended_among_owners(
 
         multiplier = calibrate(shared, epsilon=task.epsilon, delta=delta, account=by_skellam, guess=1 / plan.mu)
         rounds, releases = _with_multiplier(rounds, multiplier), shared(multiplier)
-    std = max((stage.std for stage in rounds.plan.stages(tree_task.sensitivity, n_trees)[-1:]), default=0.0)
+    stages = rounds.plan.stages(tree_task.sensitivity, n_trees)
+    std = max((stage.std for stage in stages[-1:]), default=0.0)
     noise = LeafNoise(
         clipping=tree_task.clipping,
         grad_std=std,
@@ -269,6 +270,7 @@ def recommended_among_owners(
         releases=releases,
         account=by_gaussian if n_honest is None else by_skellam,
         n_honest=n_honest or 0,
+        least_multiplier=min((stage.std / stage.sensitivity for stage in stages), default=0.0),
     )
     return RecommendedAmongOwners(
         task=task,

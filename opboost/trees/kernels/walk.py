@@ -11,7 +11,7 @@ from opboost.arrays import Bins, Nodes, Sums
 from opboost.trees.kernels.packing import BLOCK, OPTIONS, PARALLEL, grad_of, hess_of
 
 # Nodes in which rows are.
-Places = NDArray[np.uint8] | NDArray[np.uint16]
+RowNodes = NDArray[np.uint8] | NDArray[np.uint16]
 
 # From so many rows on, waking further threads takes less time than they save.
 _MANY = 1 << 17
@@ -24,7 +24,7 @@ def walk_rows(
     cuts: Nodes,
     spans: Nodes,
     depth: int,
-    places: Places,
+    places: RowNodes,
     out: Sums,
 ) -> None:
     """Take every row `depth` steps down a complete tree, and add its gradient where it ends.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,6 +52,25 @@ def test_trees_that_wait_take_their_values_in_the_order_in_which_they_were_start
     rows.divide(stump(2))
     assert finished(rows, 1.0, 10.0, 0) == [1, 10, 10, 10, 10]
     assert finished(rows, 100.0, 0.0, 2) == [101, 110, 110, 10, 10]
+
+
+def test_a_walk_that_ends_early_leaves_no_places_that_are_no_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, twin = walked(), walked()
+    twin.share_walks(rows)
+    rows.divide(stump())
+    sums = rows.totals(np.array([1, 2])).tolist()
+    rows.start_tree()
+    rows.divide(stump(2))
+
+    def without_memory(*given: Any) -> None:
+        given[6][:] = 200
+        raise MemoryError
+
+    monkeypatch.setattr("opboost.trees.walked_rows.walk_rows", without_memory)
+    with pytest.raises(MemoryError):
+        rows.totals(np.array([1, 2]))
+    twin.divide(stump())
+    assert twin.totals(np.array([1, 2])).tolist() == sums
 
 
 def test_a_copy_goes_its_own_way() -> None:

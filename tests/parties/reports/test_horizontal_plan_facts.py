@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
+from opboost.horizontal.recommended.plan import N_COUNTED_TREES
+from parties.config.reading import read_schema
+from parties.config.record_runs import read_record_run, recipe_of
 from parties.reports.horizontal_plan_facts import NOISE_MULTIPLES, record_plan
 
 
@@ -18,6 +22,23 @@ def test_a_larger_budget_needs_less_noise_and_the_agreed_one_is_shown(hospitals:
     multipliers = [one.multiplier for one in plan.noises]
     assert multipliers == sorted(multipliers, reverse=True)
     assert (plan.n_records, plan.peers, plan.n_columns, plan.n_trees) == (None, ("north", "south", "west"), 3, 8)
+
+
+def test_of_several_classes_the_least_noise_of_a_tree_is_stated_and_first_rounds_are_no_trees(hospitals: Any) -> None:
+    """A record moves two classes' sums of a tree: by 1.41 in all, and not by 1.03 as each pair's bounds say."""
+    del hospitals.training["sgbdt"]
+    hospitals.training |= {"objective": "multi:softprob", "classes": 3}
+    hospitals.training |= {"recommended": {"records": 90, "n_estimators": 8, "max_depth": 2}}
+    path = hospitals.write("hub")
+    run = read_record_run(path)
+    recipe = recipe_of(run, read_schema(run.table_schema)[0], path)
+    of_trees = recipe.noise.releases[-2:]
+    assert [one.n_rounds for one in of_trees] == [N_COUNTED_TREES, 8]
+    least = min(math.sqrt(one.n_rounds) / one.mu for one in of_trees)
+    plan = record_plan(path)
+    assert [one.multiplier for one in plan.noises if one.epsilon == 3.0] == [pytest.approx(least)]
+    assert plan.shares[1].multiplier == pytest.approx(least)
+    assert plan.n_trees == 3 * (N_COUNTED_TREES + 8)
 
 
 def test_every_further_share_of_noise_promises_more_and_the_agreed_number_what_was_agreed(hospitals: Any) -> None:
