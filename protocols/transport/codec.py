@@ -118,14 +118,21 @@ def _unpack(frame: Frame) -> dict[str, object]:
             strict_map_key=True,
             max_array_len=MAX_ITEMS,
             max_map_len=MAX_ITEMS,
+            max_ext_len=0,
             object_hook=count,
             list_hook=count,
+            ext_hook=_no_extension,
         )
     except (ValueError, TypeError, msgpack.UnpackException, RecursionError):
         raise DecodeError(f"the header is not MessagePack, or holds more than {MAX_ITEMS} values") from None
     if not isinstance(header, dict):
         raise DecodeError("the header is not a map")
     return header
+
+
+def _no_extension(code: int, data: bytes) -> Any:
+    """Messages have none; a header of nothing else would take seconds."""
+    raise ValueError
 
 
 def _array(kind: str, layout: Any, frame: Frame) -> tuple[str, NDArray[np.generic]]:
