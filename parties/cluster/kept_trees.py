@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,30 @@ class KeptTrees:
 
                 self._booster = Booster(model_file=bytearray(content[_DIGEST_BYTES:]))
         return self._booster
+
+    def grown(
+        self,
+        rounds: Callable[[int], int],
+        settings: Mapping[str, Any],
+        train: Callable[[dict[str, Any], int, Any], Any],
+    ) -> Any:
+        """Grow trees after those that were kept, and keep every part.
+
+        Parameters
+        ----------
+        rounds : callable
+            How many rounds are grown next after so many; 0 if that is all.
+        settings : mapping
+            XGBoost's parameters.
+        train : callable
+            From a part's parameters, its rounds and the model so far to the model with them.
+        """
+        booster = self.load()
+        while n_more := rounds(n_done := 0 if booster is None else booster.num_boosted_rounds()):
+            # Sampling begins anew with every part, which must not draw the same rows and columns.
+            booster = train({**settings, "seed": settings["seed"] + n_done}, n_more, booster)
+            self.save(booster)
+        return booster
 
     def save(self, booster: Any) -> None:
         """Keep the trees so far."""

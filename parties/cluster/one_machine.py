@@ -90,10 +90,8 @@ def _grow(
             return True
 
     matrix = xgboost.QuantileDMatrix(Parts(), max_bin=settings["max_bin"], nthread=settings["nthread"])
-    booster = kept.load()
-    while n_more := rounds(n_done := 0 if booster is None else booster.num_boosted_rounds()):
-        # Sampling begins anew with every part, which must not draw the same rows and columns.
-        of_part = {**settings, "seed": settings["seed"] + n_done}
-        booster = xgboost.train(of_part, matrix, num_boost_round=n_more, xgb_model=booster)
-        kept.save(booster)
-    return bytes(booster.save_raw("ubj"))
+
+    def train(of_part: dict[str, Any], n_more: int, booster: Any) -> Any:
+        return xgboost.train(of_part, matrix, num_boost_round=n_more, xgb_model=booster)
+
+    return bytes(kept.grown(rounds, settings, train).save_raw("ubj"))

@@ -206,18 +206,16 @@ def _train(
     matrix = distributed_xgboost.DaskQuantileDMatrix(
         client, rows[features], rows[LABEL], weight=weights, max_bin=settings["max_bin"]
     )
-    booster = kept.load()
-    while n_more := rounds(n_done := 0 if booster is None else booster.num_boosted_rounds()):
-        # Sampling begins anew with every part, which must not draw the same rows and columns.
-        of_part = {**settings, "seed": settings["seed"] + n_done}
-        # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes.
-        limit = Config(timeout=math.ceil(wait_s))
+    # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes.
+    limit = Config(timeout=math.ceil(wait_s))
+
+    def train(of_part: dict[str, Any], n_more: int, booster: Any) -> Any:
         found = distributed_xgboost.train(
             client, of_part, matrix, num_boost_round=n_more, xgb_model=booster, coll_cfg=limit
         )
-        booster = found["booster"]
-        kept.save(booster)
-    return booster
+        return found["booster"]
+
+    return kept.grown(rounds, settings, train)
 
 
 def _next_rounds(n_rounds: int, at_once: int, n_done: int) -> int:

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from opboost.arrays import Values
+from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.complete import RandomRule, Uniforms, grow_complete_shape
 from opboost.trees.holder import RowHolder
@@ -26,9 +27,6 @@ _PRIOR_SCALES = 0.5
 # Trees are not independent: all together count as so many, times the binary logarithm of the number of classes, but for
 # no more than half of them.
 _INDEPENDENT_TREES = 4.0
-
-# Bound of a leaf's evidence.
-_MAX_EVIDENCE = 16.0
 
 
 class JointHolder(RowHolder, Protocol):
@@ -81,7 +79,7 @@ def grow_counted(
         shape = grow_complete_shape(noisy, rule=rule, axes=columns.axes, depth=depth)
         counts = noisy.totals(shape.leaves)[:, 0].reshape(n_classes, -1) / steps
         evidence = weight * evidence_of(np.maximum(counts, 0.0), shares[:, None], prior)
-        grown = [shape.with_leaf_values(own) for own in np.clip(evidence, -_MAX_EVIDENCE, _MAX_EVIDENCE)]
+        grown = [shape.with_leaf_values(own) for own in np.clip(evidence, -MAX_SCORE, MAX_SCORE)]
         exact.finish_trees(grown)
         rounds.append([columns.in_values(tree) for tree in grown])
     return rounds

@@ -257,7 +257,7 @@ def recommended_among_owners(
         multiplier = calibrate(shared, epsilon=task.epsilon, delta=delta, account=by_skellam, guess=1 / plan.mu)
         rounds, releases = _with_multiplier(rounds, multiplier), shared(multiplier)
     stages = rounds.plan.stages(tree_task.sensitivity, n_trees)
-    std = max((stage.std for stage in stages[-1:]), default=0.0)
+    std = stages[-1].std if stages else 0.0
     noise = LeafNoise(
         clipping=tree_task.clipping,
         grad_std=std,
