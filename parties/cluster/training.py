@@ -206,8 +206,9 @@ def _train(
     matrix = distributed_xgboost.DaskQuantileDMatrix(
         client, rows[features], rows[LABEL], weight=weights, max_bin=settings["max_bin"]
     )
-    # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes.
-    limit = Config(timeout=math.ceil(wait_s))
+    # Whoever waits for a process that is gone is free again after this, in place of XGBoost's five minutes; those who
+    # still meet would wait for ever.
+    limit = Config(timeout=math.ceil(wait_s), tracker_timeout=math.ceil(wait_s))
 
     def train(of_part: dict[str, Any], n_more: int, booster: Any) -> Any:
         found = distributed_xgboost.train(

@@ -82,7 +82,12 @@ class Case:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
-    with cluster(DaskSection(workers=2)) as found:
+    """The scheduler is a process of its own: XGBoost's tracker, which may break when a worker does, runs in it."""
+    with (
+        distributed.SubprocessCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as running,
+        cluster(DaskSection(scheduler=running.scheduler_address)) as found,
+    ):
+        found.wait_for_workers(2, timeout=LIMIT_S)
         yield found
 
 
