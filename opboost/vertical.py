@@ -230,9 +230,10 @@ def train(
     recipe, choice = Recipe(parameters, loss, limits, seed, watch), None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
-        filled = fill(
-            binned, sources, labels, of_classes, is_fitted, recipe, known, n_columns=len(columns), choice=choice
-        )
+        rows = binned, sources, labels, of_classes, is_fitted, recipe, known
+        filled = fill(*rows, n_columns=len(columns), choice=choice, may_go_on=leaf_labels is None)
+        if filled.margins is not None:
+            start, of_outputs = recipe.base_scores(labels[is_fitted], of_classes[is_fitted]), filled.margins
         growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
         before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)

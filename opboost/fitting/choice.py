@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from opboost.arrays import Values
 from opboost.denoise.comparison import squared_errors
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import Source
-from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
+from opboost.fitting.noised_table import Blend, NoiseChoice, Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable
@@ -109,6 +110,8 @@ class Trial:
 
     Attributes
     ----------
+    own : BinnedTable
+        Whose noised columns hold nothing that a tree could split.
     table : BinnedTable
     alternates : Alternates
         Draws, the released codes and nothing.
@@ -117,6 +120,7 @@ class Trial:
     recipe : Recipe
     """
 
+    own: BinnedTable
     table: BinnedTable
     alternates: Alternates
     labels: Values
@@ -124,11 +128,23 @@ class Trial:
     scored: ScoredRows
     recipe: Recipe
 
-    def scores(self, choice: NoiseChoice) -> Values:
-        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``."""
+    def scores(self, choice: NoiseChoice, margins: Values | float = 0.0) -> Values:
+        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``.
+
+        `margins` are what the trees go on from, which these scores leave out.
+        """
         turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
-        trees, base_scores = self.recipe.grow(self.table, self.labels, self.weights, turns)
+        trees, base_scores = self.recipe.grow(self.table, self.labels, self.weights, turns, margins=margins)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
+
+    @property
+    def base_scores(self) -> Values:
+        """Where scores start, shape ``(n_outputs, 1)``."""
+        return self.recipe.base_scores(self.labels, self.weights)[:, None]
+
+    def margins(self) -> Values:
+        """What trees on the own columns that have not seen a row say of it, shape ``(n_outputs, n_rows)``."""
+        return self.recipe.margins(self.own, self.labels, self.weights)
 
     def errors(self, scores: Values) -> Values:
         """Of the scored rows, as `ScoredRows.errors`."""
@@ -144,8 +160,9 @@ def choose(
     known: KnownRows | None,
     drawn_for: DrawnFor,
     *,
+    may_go_on: bool = True,
     rng: np.random.Generator,
-) -> tuple[NoiseChoice, float]:
+) -> Blend:
     """Compare candidates on known rows, or on each part of the rows, grown on the others.
 
     Parameters
@@ -157,39 +174,44 @@ def choose(
     drawn_for : callable
         Draws for some rows to grow on and others to score on, given both. Where what it has of the former depends on
         labels of the latter, trees on draws seem better than they are.
+    may_go_on : bool
+        Whether trees that go on from the scores of trees on the own columns are candidates.
     rng : numpy Generator
         For the parts.
-
-    Returns
-    -------
-    choice : NoiseChoice
-    share : float
-        Of the trees of this choice in the scores; those on the own columns have the rest.
     """
     trials, is_open = _trials(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    candidates = [by_turns(is_open)]
-    if candidates[0] is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
-        candidates.append(NoiseChoice.CORRECTED)
-    if is_open <= _OPEN_FOR_PLAIN:
-        candidates.append(NoiseChoice.PLAIN)
+    usual = by_turns(is_open)
+    starts = [False, True] if may_go_on and noised.has_own else [False]
+    candidates = [(usual, goes_on) for goes_on in starts]
+    if usual is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
+        candidates.append((NoiseChoice.CORRECTED, False))
+    plain = [(NoiseChoice.PLAIN, goes_on) for goes_on in starts if goes_on or is_open <= _OPEN_FOR_PLAIN]
     n_scored = sum(len(trial.scored.targets) for trial in trials)
+    margins = cache(lambda: [trial.margins() for trial in trials])
 
     @cache
-    def best(choice: NoiseChoice) -> tuple[float, NoiseChoice, float]:
-        learned, errors = [trial.scores(choice) for trial in trials], np.empty(len(shares))
+    def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, Blend]:
+        if goes_on:
+            steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins(), strict=True)]
+        else:
+            steps = [trial.scores(choice) - a for trial, a in zip(trials, own, strict=True)]
+        errors = np.empty(len(shares))
         for s, share in enumerate(shares):
-            parts = zip(trials, own, learned, strict=True)
-            errors[s] = np.concatenate([trial.errors(a + share * (b - a)) for trial, a, b in parts]).mean()
+            parts = zip(trials, own, steps, strict=True)
+            errors[s] = np.concatenate([trial.errors(a + share * step) for trial, a, step in parts]).mean()
         # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
         at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
-        return float(errors[at]), choice, float(shares[at])
+        return float(errors[at]), Blend(choice, float(shares[at]), goes_on)
 
-    _, choice, share = min(map(best, candidates))
-    if share < LEAST_BLEND:
-        _, choice, share = best(NoiseChoice.PLAIN)
-    return (choice, share) if share >= LEAST_BLEND else (NoiseChoice.ALONE, 1.0)
+    def least(among: Sequence[tuple[NoiseChoice, bool]]) -> Blend:
+        return min((best(*one) for one in among), key=itemgetter(0))[1]
+
+    blend = least(candidates + plain)
+    if blend.share < LEAST_BLEND:
+        blend = least([(NoiseChoice.PLAIN, goes_on) for goes_on in starts])
+    return blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE)
 
 
 def by_turns(is_open: float) -> NoiseChoice:
@@ -230,7 +252,8 @@ def _trials(
         drawn = drawn_for(every, every[:0])
         binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
         scored = _known_rows(known, noised, binned, recipe)
-        return [Trial(noised.filled(binned), alternates, labels, weights, scored, recipe)], open_share(drawn.states)
+        known_rows = noised.table, noised.filled(binned), alternates, labels, weights, scored, recipe
+        return [Trial(*known_rows)], open_share(drawn.states)
     part, trials, opens = rng.permutation(len(labels)) % N_PARTS, [], []
     for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (len(labels) + 1))):
         kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
@@ -239,7 +262,8 @@ def _trials(
         seen = in_bins(outside, drawn.sources, binned, drawn.blind)
         versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
         scored = ScoredRows(outside.table, versions, targets[held], weights[held])
-        trials.append(Trial(inside.filled(binned), alternates, labels[kept], weights[kept], scored, recipe))
+        tables = inside.table, inside.filled(binned)
+        trials.append(Trial(*tables, alternates, labels[kept], weights[kept], scored, recipe))
         opens.append(open_share(drawn.states))
     return trials, float(np.mean(opens))
 

@@ -11,7 +11,7 @@ from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.sources import sources_of
 from opboost.fitting.noised_table import Noised
-from opboost.fitting.recipe import Recipe, no_versions, raw_scores
+from opboost.fitting.recipe import FOLDS, Recipe, no_versions, raw_scores
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for
@@ -20,9 +20,6 @@ from opboost.trees.tree import Tree
 
 # Trees of the active party's own columns that sum up what these say of the label.
 _OWN_TREES = BoostingParameters(n_estimators=40, max_depth=4, learning_rate=0.15)
-
-# Folds of rows.
-FOLDS = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,10 +48,9 @@ class OwnScores:
         rng: np.random.Generator,
     ) -> OwnScores:
         """Grow on some of these rows; `fold` is every row's."""
-        table = noised.table
-        if (table.axes.sizes[np.delete(np.arange(table.axes.n_columns), noised.numbers)] < 3).all():
+        if not noised.has_own:
             return cls((), recipe.loss)
-        recipe, forests = replace(recipe, parameters=_OWN_TREES), []
+        table, recipe, forests = noised.table, replace(recipe, parameters=_OWN_TREES), []
         for k in range(FOLDS):
             others = rows[fold[rows] != k]
             others = np.sort(rng.permutation(others)[:FITTED_ROWS])

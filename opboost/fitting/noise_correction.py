@@ -19,10 +19,10 @@ from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
 from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
 from opboost.fitting.imputing import impute
-from opboost.fitting.noised_table import Filled, NoiseChoice, Noised, plain_bins, versions_of
-from opboost.fitting.recipe import Recipe
+from opboost.fitting.noised_table import Blend, Filled, NoiseChoice, Noised, plain_bins, versions_of
+from opboost.fitting.recipe import Recipe, moved
 from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
-from opboost.trees.binning import BinnedColumn
+from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
 
@@ -54,12 +54,14 @@ def fill(
     *,
     n_columns: int,
     choice: NoiseChoice | None = None,
+    may_go_on: bool = True,
 ) -> Filled:
     """Bin a table, its noised columns filled in as is likely to serve best.
 
     Trees on draws are compared with trees without the noised columns on rows that they have not seen, by draws made
-    without the label: how much of the scores either shall have. Where that is nothing for the draws, trees on the
-    released ranks are compared with those on the own columns in turn.
+    without the label: how much of the scores either shall have, and whether the former shall go on from the scores of
+    the latter. Where that is nothing for the draws, trees on the released ranks are compared with those on the own
+    columns in turn.
 
     Parameters
     ----------
@@ -77,20 +79,24 @@ def fill(
         Each is let go of before the next one is asked for.
     choice : NoiseChoice, optional
         Of a model that these trees continue, in place of what the comparison finds.
+    may_go_on : bool
+        Whether trees may go on from the scores of trees on the own columns.
     """
     noised = Noised.of(binned, sources, n_rows=len(labels), n_columns=n_columns)
     table, max_bin = noised.table, recipe.parameters.max_bin
     if not sources:
         return Filled(None, table)
     if choice in _UNDRAWN:
-        return _undrawn(noised, choice, max_bin=max_bin)
+        return _undrawn(noised, Blend(choice), max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    trained, most, share = np.flatnonzero(is_trained), min(max_bin, MOST_BINS), 1.0
+    trained, most = np.flatnonzero(is_trained), min(max_bin, MOST_BINS)
     is_large = len(trained) > REFINED_ROWS
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
-    if choice is None:
+    if choice is not None:
+        blend = Blend(choice)
+    else:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
         compared = noised.of_rows(some), labels[some], weights[some]
@@ -99,26 +105,39 @@ def fill(
         else:
             first = imputation.of_rows(some), evidence.rows(some), states[:, :, some]
             drawn_for = partial(_drawn_before, *first, rng=comparing)
-        choice, share = choose(*compared, brief, known, drawn_for, rng=comparing)
+        blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
-    sources_alone, own_trees = imputation.of_rows(trained[:0]).sources, list[Tree]()
+    sources_alone = imputation.of_rows(trained[:0]).sources
     del imputation, evidence
-    if share != 1.0:
-        rows = table, labels, weights
-        if not is_trained.all():
-            rows = table.of_rows(trained), labels[trained], weights[trained]
-        own_trees, _ = (brief if is_large else recipe).grow(*rows)
-    if choice in _UNDRAWN:
-        return replace(_undrawn(noised, choice, max_bin=max_bin), share=share, own_trees=tuple(own_trees))
-    del trained
-    binned, alternates = versions_of(noised, sources_alone, states, choice, max_bin=most)
-    return Filled(choice, noised.filled(binned, is_copied=False), alternates, share, tuple(own_trees))
+    own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
+    if blend.choice in _UNDRAWN:
+        return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
+    binned, alternates = versions_of(noised, sources_alone, states, blend.choice, max_bin=most)
+    return Filled(blend, noised.filled(binned, is_copied=False), alternates, own_trees, margins)
 
 
-def _undrawn(noised: Noised, choice: NoiseChoice, *, max_bin: int) -> Filled:
+def _own_part(
+    table: BinnedTable, labels: Values, weights: Values, is_trained: Mask, recipe: Recipe, blend: Blend
+) -> tuple[tuple[Tree, ...], Values | None]:
+    """Trees on the own columns, and what the others go on from, as a blend needs them."""
+    if not blend.own_share:
+        return (), None
+    rows = table, labels, weights
+    if not is_trained.all():
+        rows = table.of_rows(np.flatnonzero(is_trained)), labels[is_trained], weights[is_trained]
+    trees, base_scores = recipe.grow(*rows)
+    if not blend.goes_on:
+        return tuple(trees), None
+    margins = np.empty((len(base_scores), len(labels)))
+    margins[:, is_trained] = recipe.margins(*rows)
+    margins[:, ~is_trained] = moved(table.of_rows(np.flatnonzero(~is_trained)), trees, len(base_scores))
+    return tuple(trees), margins
+
+
+def _undrawn(noised: Noised, blend: Blend, *, max_bin: int) -> Filled:
     """A table without the noised columns, or with the released ranks."""
-    is_plain = choice is NoiseChoice.PLAIN
-    return Filled(choice, noised.filled(plain_bins(noised, max_bin), is_copied=False) if is_plain else noised.table)
+    is_plain = blend.choice is NoiseChoice.PLAIN
+    return Filled(blend, noised.filled(plain_bins(noised, max_bin), is_copied=False) if is_plain else noised.table)
 
 
 def _drawn_apart(

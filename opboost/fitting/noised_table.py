@@ -52,6 +52,30 @@ class NoiseChoice(StrEnum):
                 return tuple(version for draw in draws for version in (draw, plain))
 
 
+@dataclass(frozen=True, slots=True)
+class Blend:
+    """How trees on noised columns and trees on the own ones make a model.
+
+    Attributes
+    ----------
+    choice : NoiseChoice
+        What the former are grown on.
+    share : float
+        By which their scores count.
+    goes_on : bool
+        Whether they go on from the scores of the latter, which count whole, and not as the rest of the share.
+    """
+
+    choice: NoiseChoice
+    share: float = 1.0
+    goes_on: bool = False
+
+    @property
+    def own_share(self) -> float:
+        """By which the scores of trees on the own columns count."""
+        return 1.0 if self.goes_on else 1.0 - self.share
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Noised:
     """The table of a run whose noised columns are still to be filled in.
@@ -79,6 +103,12 @@ class Noised:
         table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
         return cls(table, tuple(sources), tuple(sources.values()))
 
+    @property
+    def has_own(self) -> bool:
+        """Whether trees could split a column that is not noised."""
+        own = np.delete(np.arange(self.table.axes.n_columns), self.numbers)
+        return bool((self.table.axes.sizes[own] >= 3).any())
+
     def filled(self, binned: Sequence[BinnedColumn], *, is_copied: bool = True) -> BinnedTable:
         """A table with these bins for the noised columns; not copied, it takes the place of this one."""
         table = self.table
@@ -103,29 +133,34 @@ class Filled:
 
     Attributes
     ----------
-    choice : NoiseChoice or None
-        None where no column is noised.
+    blend : Blend or None
+        Of trees that are grown on this table and `own_trees`; None where no column is noised.
     table : BinnedTable
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
-    share : float
-        Of the trees that are grown on this table in the final scores; `own_trees` have the rest.
     own_trees : tuple of Tree
         Grown on the columns without noise alone, from the same base scores.
+    margins : ndarray of float64, shape (n_outputs, n_rows), or None
+        How far trees on the own columns that have not seen a row move its score, if the trees go on from there.
     """
 
-    choice: NoiseChoice | None
+    blend: Blend | None
     table: BinnedTable
     alternates: Alternates | None = None
-    share: float = 1.0
     own_trees: tuple[Tree, ...] = ()
+    margins: Values | None = None
+
+    @property
+    def choice(self) -> NoiseChoice | None:
+        """What the trees see of noised columns."""
+        return None if self.blend is None else self.blend.choice
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
         """Trees grown on this table and those of the own columns, each with its share of the scores."""
-        if self.share == 1.0:
+        if self.blend is None:
             return list(trees)
-        parts = (trees, self.share), (self.own_trees, 1.0 - self.share)
-        return [tree.scaled(share) for part, share in parts for tree in part]
+        parts = (trees, self.blend.share), (self.own_trees, self.blend.own_share)
+        return [tree if share == 1.0 else tree.scaled(share) for part, share in parts for tree in part]
 
 
 def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:

@@ -12,10 +12,10 @@ from opboost.arrays import Ranks, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.sources import RankSource
 from opboost.fitting.choice import MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
-from opboost.fitting.imputing import FOLDS, OwnScores, imputed
+from opboost.fitting.imputing import OwnScores, imputed
 from opboost.fitting.noise_correction import FEW_ROUNDS
 from opboost.fitting.noised_table import NoiseChoice, Noised, places
-from opboost.fitting.recipe import Recipe
+from opboost.fitting.recipe import FOLDS, Recipe
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows
 from opboost.trees.xgboost_engine import MOST_STACKED
@@ -123,6 +123,7 @@ def fit_sample(
     def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:
         return Drawn(behind.sources, states[:, :, kept], blind[:, :, held])
 
-    choice, share = choose(noised, labels, weights, recipe.brief(FEW_ROUNDS), None, drawn_for, rng=comparing)
-    fit = choice, share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
+    compared = noised, labels, weights, recipe.brief(FEW_ROUNDS), None, drawn_for
+    blend = choose(*compared, may_go_on=False, rng=comparing)
+    fit = blend.choice, blend.share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
     return SampleFit(*fit, seed)

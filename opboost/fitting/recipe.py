@@ -17,6 +17,9 @@ from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
+# Parts of the rows, each of which is scored by trees that were grown on the others.
+FOLDS = 3
+
 # Highest rate of fewer rounds unless a higher one is chosen, and their deepest trees.
 _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 
@@ -75,12 +78,22 @@ class Recipe:
         chosen = replace(self.parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
         return replace(self, parameters=chosen)
 
+    def base_scores(self, labels: Values, weights: Values) -> Values:
+        """Where scores start, shape ``(n_outputs,)``."""
+        return self.parameters.base_scores(self.loss, labels, weights)
+
     def grow(
-        self, table: BinnedTable, labels: Values, weights: Values, alternates: Alternates | None = None
+        self,
+        table: BinnedTable,
+        labels: Values,
+        weights: Values,
+        alternates: Alternates | None = None,
+        *,
+        margins: Values | float = 0.0,
     ) -> tuple[list[Tree], Values]:
-        """Trees and base scores on these rows; no row is held out."""
+        """Trees and base scores on these rows, whose scores start further on by `margins`; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
-        base_scores = parameters.base_scores(self.loss, labels, weights)
+        base_scores = self.base_scores(labels, weights)
         trees, _ = boost_table(
             table,
             labels,
@@ -90,10 +103,26 @@ class Recipe:
             base_scores=base_scores,
             constraints=self.constraints,
             alternates=alternates,
+            margins=margins,
             seed=self.seed,
             on_round=lambda _: self.watch(),
         )
         return trees, base_scores
+
+    def margins(self, table: BinnedTable, labels: Values, weights: Values) -> Values:
+        """How far trees that have not seen a row move its score, shape ``(n_outputs, n_rows)``."""
+        fold = np.random.default_rng(self.seed).permutation(len(labels)) % FOLDS
+        found = np.empty((self.loss.n_outputs, len(labels)))
+        for k in range(FOLDS):
+            others, here = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
+            trees, _ = self.grow(table.of_rows(others), labels[others], weights[others])
+            found[:, here] = moved(table.of_rows(here), trees, self.loss.n_outputs)
+        return found
+
+
+def moved(table: BinnedTable, trees: Sequence[Tree], n_outputs: int) -> Values:
+    """How far trees of a table without versions move its rows' scores, shape ``(n_outputs, n_rows)``."""
+    return raw_scores(table, trees, np.zeros(n_outputs), no_versions(table.n_rows))[0]
 
 
 def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, alternates: Alternates) -> list[Values]:

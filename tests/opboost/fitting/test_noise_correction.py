@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from opboost.errors import DataError
 from opboost.fitting.choice import Drawn, choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noise_correction import _drawn_apart, _drawn_before
-from opboost.fitting.noised_table import NoiseChoice, Noised
+from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
 from opboost.fitting.recipe import Recipe
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
@@ -113,7 +114,7 @@ def test_trees_see_what_the_mixture_does_not(monkeypatch: pytest.MonkeyPatch) ->
     """An own column turns the effect of a passive one round, so the mixture sees none: .63 against .52 (measured)."""
     run = Run(0.06, n_rows=1200)
     run.labels = np.sign(run.own) * (run.exact[0] - 25) / 8 + 0.3 * np.random.default_rng(1).normal(size=2400)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.CORRECTED))
     refined = run.score(run.train())
     monkeypatch.setattr(opboost.fitting.noise_correction, "can_refine", lambda *_: False)
     assert refined > run.score(run.train()) + 0.05
@@ -139,7 +140,7 @@ def test_the_same_seed_grows_the_same_trees() -> None:
 def test_columns_that_say_nothing_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.02, is_useless=True)
     chosen = run.train()
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.ALONE, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.ALONE))
     alone = run.train()
     assert not len(list_tests(alone)["b"].ranks)
     assert run.score(chosen) > run.score(alone) - 0.02
@@ -153,7 +154,7 @@ def test_every_choice_trains_with_every_loss_and_engine(
 ) -> None:
     if engine == "xgboost":
         pytest.importorskip("xgboost")
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (choice, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: Blend(choice))
     run = Run(0.2, n_rows=600)
     cuts = np.quantile(run.labels, [1 / 3, 2 / 3] if loss.n_outputs == 3 else [0.5])
     labels = run.labels if isinstance(loss, SquaredError) else np.digitize(run.labels, cuts).astype(float)
@@ -176,12 +177,42 @@ def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_others_leave
     """Scores are linear in the share, which may be above 1."""
     run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
     for share in (0.2, 1.0, 1.5):
-        found = (choice, share)
+        found = Blend(choice, share)
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, found=found, **__: found)
         scores[share] = run.routed(run.train(parameters=small))
     per_share = (scores[1.0] - scores[0.2]) / 0.8
     assert per_share.std() > 0.1
     assert scores[1.5] == pytest.approx(scores[1.0] + 0.5 * per_share, abs=1e-9)
+
+
+@pytest.mark.parametrize("loss", [SquaredError(), Logistic(), Softmax(3)], ids=lambda loss: loss.name)
+@pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED, NoiseChoice.PLAIN])
+def test_trees_that_go_on_are_added_to_those_of_the_own_columns(
+    loss: Loss, choice: NoiseChoice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a share of their own, what is left is the model of the own columns alone, at its height."""
+    run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
+    cuts = np.quantile(run.labels, [1 / 3, 2 / 3] if loss.n_outputs == 3 else [0.5])
+    labels = run.labels if isinstance(loss, SquaredError) else np.digitize(run.labels, cuts).astype(float)
+    blends = {share: Blend(choice, share, goes_on=True) for share in (0.0, 1.0, 1.5)}
+    for share, blend in {**blends, "alone": Blend(NoiseChoice.ALONE)}.items():
+        monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, blend=blend, **__: blend)
+        trained = run.train(labels, loss=loss, parameters=small)
+        scores[share] = run.routed(replace(trained, loss=SquaredError()) if loss.n_outputs == 1 else trained)
+    if loss.n_outputs == 1:
+        assert scores[1.5] == pytest.approx(1.5 * scores[1.0] - 0.5 * scores[0.0], abs=1e-9)
+    assert scores[0.0] == pytest.approx(scores["alone"], abs=1e-9)
+    assert np.std(scores[1.0] - scores[0.0]) > 0.05
+
+
+def test_trees_go_on_where_the_own_column_says_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On unseen records .904 of the variance in place of .886 (measured); the twin may not go on."""
+    run = Run(0.06)
+    run.labels = run.labels + 2 * np.sin(3 * run.own)
+    usual = run.score(run.train())
+    alike = partial(choose, may_go_on=False)
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *rows, may_go_on, rng: alike(*rows, rng=rng))
+    assert usual > run.score(run.train()) + 0.01
 
 
 def test_rows_of_no_weight_are_left_out_of_the_fit() -> None:
@@ -213,7 +244,7 @@ def test_a_release_that_does_not_fit_its_ranks_is_refused() -> None:
 
 def test_leaves_are_fitted_anew_on_the_same_draws_of_noised_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     run = Run(0.1)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 1.0))
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.CORRECTED))
     plan = ValidationPlan(np.arange(run.n_rows) % 5 == 0, (metric_by_name("rmse", SquaredError()),))
     for validation in (None, plan):
         grown = run.train(validation=validation)
@@ -243,7 +274,7 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
     usual = NoiseChoice.CORRECTED
     assert run.train(known=known, parameters=brief).choice is (usual if is_told else NoiseChoice.ALONE)
     few = KnownRows(tuple(column[:100] for column in known.columns), known.labels[:100])
-    assert is_told or run.train(known=few, parameters=brief).choice is usual
+    assert is_told or run.train(known=few, parameters=brief).choice is not NoiseChoice.ALONE
 
 
 def described(run: Run) -> tuple[Noised, Recipe]:
@@ -286,6 +317,6 @@ def test_released_codes_are_taken_where_draws_say_less_than_these(is_shuffled: b
         return replace(drawn, states=np.roll(drawn.states, 1, axis=2)) if is_shuffled else drawn
 
     rng = np.random.default_rng(2)
-    choice, share = choose(noised, run.labels[:600], ones, recipe.brief(20), None, drawn_for, rng=rng)
-    assert (choice is NoiseChoice.PLAIN) == is_shuffled
-    assert share > 0.5
+    blend = choose(noised, run.labels[:600], ones, recipe.brief(20), None, drawn_for, rng=rng)
+    assert (blend.choice is NoiseChoice.PLAIN) == is_shuffled
+    assert blend.share > 0.5

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.fitting.recipe import CALM, Recipe, calmed, no_versions, raw_scores
+from opboost.fitting.recipe import CALM, Recipe, calmed, moved, no_versions, raw_scores
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import Constraints
@@ -77,3 +77,19 @@ def test_scores_of_trees_are_base_scores_and_what_each_tree_adds() -> None:
     (first,), (rest,) = (raw_scores(table, some, start, nothing) for some in (trees[:6], trees[6:]))
     np.testing.assert_allclose(whole, base_scores[:, None] + first + rest, atol=1e-5)
     assert whole.std(axis=1).min() > 0
+
+
+def test_margins_are_those_of_trees_that_have_not_seen_the_row() -> None:
+    """Another label of a row leaves its own margin as it is, and moves others; trees grown on all rows are the twin."""
+    draw = np.random.default_rng(0)
+    table = BinnedTable.of([bin_values(column, max_bin=16) for column in draw.random((2, 300))])
+    labels, weights, of = draw.random(300), np.ones(300), recipe(SquaredError(), n_estimators=10, max_depth=3)
+    before, (grown, _) = of.margins(table, labels, weights)[0], of.grow(table, labels, weights)
+    for row in (0, 7, 299):
+        others = labels.copy()
+        others[row] += 5
+        after, (again, _) = of.margins(table, others, weights)[0], of.grow(table, others, weights)
+        assert after[row] == before[row]
+        assert (after != before).any()
+        assert moved(table, again, 1)[0, row] > moved(table, grown, 1)[0, row]
+    assert np.corrcoef(before, moved(table, grown, 1)[0])[0, 1] < 0.9
