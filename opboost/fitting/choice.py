@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from operator import itemgetter
@@ -36,8 +36,9 @@ N_PARTS, _SCORED_ROWS = 3, 5_000
 OPEN_SHARES = (0.1, 0.25)
 
 # Up to which released codes alone are a candidate like others. Where draws leave more open, held-out rows show too
-# little of what draws bring back; released codes are then looked at where draws add nothing.
-_OPEN_FOR_PLAIN = 1 / 3
+# little of what draws bring back: trees on released codes that go on have to win so many times more, others are looked
+# at where draws add nothing (`docs/architecture/noise.md`).
+_OPEN_FOR_PLAIN, _PLAIN_LEAD = 1 / 3, 1.1
 
 # Shares of the candidates in the scores, what is expected of them before, and how surely (a deviation)
 # (`docs/architecture/noise.md`).
@@ -182,17 +183,13 @@ def choose(
     trials, is_open = _trials(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    usual = by_turns(is_open)
-    starts = [False, True] if may_go_on and noised.has_own else [False]
-    candidates = [(usual, goes_on) for goes_on in starts]
-    if usual is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
-        candidates.append((NoiseChoice.CORRECTED, False))
-    plain = [(NoiseChoice.PLAIN, goes_on) for goes_on in starts if goes_on or is_open <= _OPEN_FOR_PLAIN]
+    starts = (False, True) if may_go_on and noised.has_own else (False,)
     n_scored = sum(len(trial.scored.targets) for trial in trials)
     margins = cache(lambda: [trial.margins() for trial in trials])
 
     @cache
     def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, Blend]:
+        """With the part of the own columns' error that it wins."""
         if goes_on:
             steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins(), strict=True)]
         else:
@@ -203,15 +200,25 @@ def choose(
             errors[s] = np.concatenate([trial.errors(a + share * step) for trial, a, step in parts]).mean()
         # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
         at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
-        return float(errors[at]), Blend(choice, float(shares[at]), goes_on)
+        won = 1.0 - float(errors[at] / max(errors[0], 1e-12))
+        is_doubted = choice is NoiseChoice.PLAIN and is_open > _OPEN_FOR_PLAIN
+        return won / _PLAIN_LEAD if is_doubted else won, Blend(choice, float(shares[at]), goes_on)
 
-    def least(among: Sequence[tuple[NoiseChoice, bool]]) -> Blend:
-        return min((best(*one) for one in among), key=itemgetter(0))[1]
-
-    blend = least(candidates + plain)
+    _, blend = max((best(*one) for one in _candidates(is_open, starts)), key=itemgetter(0))
     if blend.share < LEAST_BLEND:
-        blend = least([(NoiseChoice.PLAIN, goes_on) for goes_on in starts])
+        _, blend = max((best(NoiseChoice.PLAIN, goes_on) for goes_on in starts), key=itemgetter(0))
     return blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE)
+
+
+def _candidates(is_open: float, starts: Sequence[bool]) -> Iterator[tuple[NoiseChoice, bool]]:
+    """What trees may look at, and whether they go on from the own columns' scores."""
+    usual = by_turns(is_open)
+    for goes_on in starts:
+        yield usual, goes_on
+        if goes_on or is_open <= _OPEN_FOR_PLAIN:
+            yield NoiseChoice.PLAIN, goes_on
+    if usual is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
+        yield NoiseChoice.CORRECTED, False
 
 
 def by_turns(is_open: float) -> NoiseChoice:
