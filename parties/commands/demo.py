@@ -19,6 +19,7 @@ from opboost import rng
 from opboost.fit_quality import fit_quality
 from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
+from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
 from parties.config.desensitize_section import DesensitizeSection
@@ -117,8 +118,7 @@ def _joint_results(folders: dict[str, Path]) -> dict[str, Any]:
     bank, retailer = (_run_folder(folders, party) for party in (BANK, RETAILER))
     scores, guarantee = bank.read_json("metrics.json"), retailer.read_json("guarantee.json")
     meta = [run.read_json("meta.json") for run in (bank, retailer)]
-    n_rows, epsilon = meta[0]["n_rows"], guarantee["epsilon"]
-    cost = epsilon if isinstance(epsilon, str) else f"{epsilon:.3g}"
+    n_rows, cost = meta[0]["n_rows"], rounded_up(float(guarantee["epsilon"]), 3)
     return {
         "dataset": DATASET,
         "rows": n_rows,

@@ -16,6 +16,7 @@ import yaml
 
 from opboost.arrays import Values
 from opboost.metrics import evaluate
+from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
@@ -102,11 +103,8 @@ def _training(epsilon: float, scheme: str) -> dict[str, Any]:
 
 
 def _promise(guarantee: Mapping[str, Any]) -> str:
-    epsilon = guarantee["epsilon"]
-    shown = epsilon if isinstance(epsilon, str) else f"{epsilon:.4g}"
-    return (
-        f"{guarantee['notion']}: epsilon {shown}, delta {guarantee['delta']:.3g}, per record ({guarantee['account']})"
-    )
+    epsilon, delta = rounded_up(float(guarantee["epsilon"])), rounded_up(guarantee["delta"], 3)
+    return f"{guarantee['notion']}: epsilon {epsilon}, delta {delta}, per record ({guarantee['account']})"
 
 
 def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path]:

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from opboost.privacy.guarantee import rounded_up
 from opboost.uplift import ColumnUse
 from parties.doctor.check_result import Finding, Status
 from parties.reports.held_out_section import UNKNOWN, load_uplift, uplift_grid
@@ -60,7 +61,7 @@ def print_status(status: Mapping[str, Any]) -> None:
         )
     for column, spent in (status["spent"] or {}).items():
         limit = "no limit" if spent["limit"] is None else f"{spent['limit']:g}"
-        typer.echo(f"{column}: epsilon {spent['epsilon']:.6g} spent of {limit}")
+        typer.echo(f"{column}: epsilon {rounded_up(spent['epsilon'], 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.privacy.guarantee import rounded_up
 from opboost.schema import TableSchema
 from parties.cluster.worker_rows import table_of
 from parties.config.chain import OwnerRun
@@ -30,6 +31,7 @@ from parties.horizontal.row_partitions import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
+from parties.reports.ledger_statement import left_over
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import check_place
 
@@ -111,8 +113,8 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
             return
         position = ledger_position(path, budget, charge)
         left = position.remaining[0]
-        room = "no limit" if left is None else f"{left:.4g} of the budget is left after it"
-        told = "was charged before" if position.is_charged else f"costs epsilon {charge.epsilon:.4g}"
+        room = "no limit" if left is None else f"{left_over(left)} of the budget is left after it"
+        told = "was charged before" if position.is_charged else f"costs epsilon {rounded_up(charge.epsilon)}"
         begun = f"{position.n_runs} runs so far" if path.exists() else "will be begun"
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
 

@@ -78,6 +78,11 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
     """
     if read_role(path) == "active":
         run = scouting(path, ActiveRun, records)
+        if run.label_epsilon is not None:
+            raise ConfigError(
+                f"{path}: the lines that scouting offers the passive parties would tell of true labels, which "
+                "`label_epsilon` protects. Choose columns by what is known without them. Nothing was sent"
+            )
         folder = train_active(path, insecure=insecure, terminal=terminal, run=run)
         found = folder.read_json("guarantee.json")
         guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}

@@ -23,6 +23,7 @@ from opboost.privacy.accounting import (
     renyi_account,
     renyi_curve,
 )
+from opboost.privacy.guarantee import rounded_up
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import (
     FilteredRelease,
@@ -155,7 +156,7 @@ def _kind(release: Release) -> str:
 def _noise(release: Release) -> str:
     match release:
         case PureRelease(epsilon=epsilon) | SelectionRelease(epsilon=epsilon):
-            return f"epsilon {number(epsilon)}"
+            return f"epsilon {loss(epsilon)}"
         case LaplaceRelease(l1=l1, scale=scale):
             return f"scale {number(scale / l1)} sensitivities"
         case GaussianRelease(mu=mu):
@@ -165,7 +166,7 @@ def _noise(release: Release) -> str:
         case SkellamRounds(mu=mu):
             return f"in all as one Gaussian release of sigma {number(1 / mu)} sensitivities"
         case FilteredRelease(order=order, rho=rho):
-            return f"divergence {number(rho)} at order {order}"
+            return f"divergence {loss(rho)} at order {order}"
         case SharedByCoins(parts=parts):
             return f"{len(parts)} parts; the costliest counts"
 
@@ -232,7 +233,7 @@ def _promise_grid(promise: RecordGuarantee) -> FigureGrid:
     rows = [
         ("definition", promise.notion),
         ("epsilon", loss(promise.epsilon)),
-        ("delta", f"{promise.delta:.3g}"),
+        ("delta", rounded_up(promise.delta, 3)),
         ("account", promise.account),
         ("neighbours", promise.neighbours),
         ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
@@ -246,21 +247,21 @@ def _promise_grid(promise: RecordGuarantee) -> FigureGrid:
 def _order_grid(facts: AccountFacts) -> FigureGrid:
     """Table of the Renyi divergences, and of the epsilon that each order alone gives."""
     if not facts.converted:
-        rows = tuple((str(order), number(rho)) for order, rho in facts.renyi)
+        rows = tuple((str(order), loss(rho)) for order, rho in facts.renyi)
         return FigureGrid("RDP, by order", ("order", "divergence"), rows)
     converted = tuple(
-        (str(order), number(rho), number(epsilon))
+        (str(order), loss(rho), loss(epsilon))
         for (order, rho), (_, epsilon) in zip(facts.renyi, facts.converted, strict=True)
     )
     return FigureGrid(
-        "RDP, by order", ("order", "divergence", f"epsilon at delta {facts.guarantee.delta:.3g}"), converted
+        "RDP, by order", ("order", "divergence", f"epsilon at delta {rounded_up(facts.guarantee.delta, 3)}"), converted
     )
 
 
 def _profile_grid(facts: AccountFacts) -> FigureGrid:
     deltas = [delta for delta, _ in next(iter(facts.profiles.values()))]
     rows = tuple(
-        (f"{delta:.3g}", *(number(profile[k][1]) for profile in facts.profiles.values()))
+        (rounded_up(delta, 3), *(loss(profile[k][1]) for profile in facts.profiles.values()))
         for k, delta in enumerate(deltas)
     )
     return FigureGrid("Epsilon at delta, by account", ("delta", *facts.profiles), rows)

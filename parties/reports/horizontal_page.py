@@ -10,7 +10,7 @@ from parties.reports.horizontal_words import observers_section, position_section
 from parties.reports.page import FigureGrid, Page, PageBlock, PageSection, Prose
 from parties.reports.result_section import fit_sections, result_sections
 from parties.reports.run_page import history_sections, importance_blocks
-from parties.reports.words import number, size
+from parties.reports.words import loss, size
 
 
 def record_page(facts: RecordFacts) -> Page:
@@ -106,5 +106,5 @@ def _share_notes(facts: RecordFacts) -> Iterator[str]:
         fewest = facts.settings["threshold"]
         yield (
             f"Every sum was over at least {fewest} workers, of whom any {honest} make up the noise of epsilon "
-            f"{number(facts.account.guarantee.epsilon)}: a drop-out takes its share with it and costs no privacy."
+            f"{loss(facts.account.guarantee.epsilon)}: a drop-out takes its share with it and costs no privacy."
         )

@@ -10,7 +10,7 @@ from parties.reports.horizontal_account import account_section, promise_blocks
 from parties.reports.horizontal_plan_facts import RecordPlan
 from parties.reports.horizontal_words import observers_section, position_section, settings_section
 from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
-from parties.reports.words import number, size
+from parties.reports.words import loss, number, size
 
 
 def record_plan_page(plan: RecordPlan) -> Page:
@@ -84,7 +84,7 @@ def _share_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     if honest == fewest:
         marks = {honest: " (counted on, and fewest that are summed)"}
     rows = tuple(
-        (f"{one.n_workers}{marks.get(one.n_workers, '')}", number(one.multiplier), number(one.epsilon))
+        (f"{one.n_workers}{marks.get(one.n_workers, '')}", number(one.multiplier), loss(one.epsilon))
         for one in plan.shares
     )
     yield Prose(

@@ -11,8 +11,9 @@ from parties.config.chain import ChainSection
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.training_section import TrainingSection, flat
 from parties.ledger.model_ledger import LedgerPosition
+from parties.reports.ledger_statement import left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
-from parties.reports.words import loss, number
+from parties.reports.words import loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +149,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
     )
     headings = ("what", "spent over all runs", "cost of this run", "remaining with it")
     rows = tuple(
-        (name, number(spent), number(cost), _left(left))
+        (name, loss(spent), loss(cost), _left(left))
         for name, spent, cost, left in zip(
             ("epsilon", "delta"), position.spent, position.cost, position.remaining, strict=True
         )
@@ -160,7 +161,7 @@ def position_section(position: LedgerPosition, *, is_over: bool) -> PageSection:
 
 
 def _left(remaining: float | None) -> str:
-    return "no limit" if remaining is None else number(remaining)
+    return "no limit" if remaining is None else left_over(remaining)
 
 
 def settings_section(settings: dict[str, Any], n_trees: int) -> PageSection:
@@ -176,7 +177,7 @@ def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -
     sees = "sees the sums of one worker alone"
     if run.training.honest is not None:
         worst = max((one.epsilon for one in promise.weaker), default=promise.epsilon)
-        sees += f", with one share of the noise: epsilon against it is {loss(worst)}, and not {promise.epsilon:.4g}"
+        sees += f", with one share of the noise: epsilon against it is {loss(worst)}, and not {loss(promise.epsilon)}"
     return (
         "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
         f"{sees}"

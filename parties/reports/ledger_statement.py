@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
+
+# Digits of what is left of a budget.
+_ROUNDED_DOWN = Context(prec=4, rounding=ROUND_FLOOR)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,15 @@ class AccountStatement:
         return (
             f"{n} run{'s have' if n != 1 else ' has'} spent epsilon {rounded_up(self.epsilon.spent)} and delta "
             f"{rounded_up(self.delta.spent)} of every record; "
-            + ("there is no limit." if left is None else f"epsilon {left:g} remains.")
+            + ("there is no limit." if left is None else f"epsilon {left_over(left)} remains.")
         )
+
+
+def left_over(remaining: float) -> str:
+    """What is left of a budget in four digits, rounded down; a billionth less than a number counts as that number."""
+    if math.isinf(remaining):
+        return "infinite"
+    return f"{float(_ROUNDED_DOWN.create_decimal_from_float(remaining + abs(remaining) * 1e-9)):.4g}"
 
 
 def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:

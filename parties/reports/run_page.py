@@ -16,7 +16,7 @@ from parties.reports.words import (
     leakage_section,
     ledger_section,
     loss,
-    number,
+    most_percent,
     percent,
     size,
 )
@@ -86,8 +86,8 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, leak in facts.label_leaks.items():
         yield Prose(
             f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
-            f"at most {number(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
-            f"are 0 or 1 with equal chance, it could guess at most {percent(leak.share)}."
+            f"at most {loss(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
+            f"are 0 or 1 with equal chance, it could guess at most {most_percent(leak.share)}."
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, rounded_up
-from parties.reports.ledger_statement import Spending, Statement
+from parties.reports.ledger_statement import Spending, Statement, left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
 # What each side learns in a vertical run, in the words under which such leaks are known.
@@ -65,9 +65,9 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:,.{digits}g}" if abs(value) < 10**6 else f"{value:,.0f}"
 
 
-def loss(epsilon: float) -> str:
+def loss(epsilon: float | None) -> str:
     """Format a privacy loss, rounded up; infinity as a word."""
-    return number(epsilon) if math.isinf(epsilon) else rounded_up(epsilon)
+    return number(epsilon) if epsilon is None or math.isinf(epsilon) else rounded_up(epsilon)
 
 
 def fraction(value: float | None) -> str:
@@ -78,6 +78,11 @@ def fraction(value: float | None) -> str:
 def percent(share: float) -> str:
     """Format a share in percent."""
     return f"{100 * share:.1f} %"
+
+
+def most_percent(share: float) -> str:
+    """Format a share in percent, rounded up."""
+    return percent(math.ceil(1000 * share - 1e-9) / 1000)
 
 
 def chance(delta: float) -> str:
@@ -171,9 +176,9 @@ def spent_words(statement: Statement) -> str:
     bits = statement.record_cell_bits
     return (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
-        f"{statement.n_records:,} records, the one that spent most has spent {number(statement.record.spent)} over all "
+        f"{statement.n_records:,} records, the one that spent most has spent {loss(statement.record.spent)} over all "
         f"columns; remaining: {_remaining(statement.record)}."
-        + f" Of its cells at most {number(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
         * (bits.spent > 0 or bits.limit is not None)
         + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
@@ -197,7 +202,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
             (
                 one.column,
                 one.unit.words if one.unit is not None else "-",
-                *(text for found in used.values() for text in (number(found[k].spent), _remaining(found[k]))),
+                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k]))),
                 *(
                     f"{n:,}"
                     for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
@@ -209,4 +214,4 @@ def spent_grid(statement: Statement) -> FigureGrid:
 
 
 def _remaining(spending: Spending) -> str:
-    return "no limit" if spending.remaining is None else number(spending.remaining)
+    return "no limit" if spending.remaining is None else left_over(spending.remaining)

@@ -12,7 +12,7 @@ from parties.reports.plan.candidates import Candidate
 from parties.reports.plan.choices import label
 from parties.reports.plan.facts import ColumnPlan
 from parties.reports.plan.what_if import shape_of
-from parties.reports.words import fraction, number, percent
+from parties.reports.words import fraction, loss, number, percent
 
 # Loss curves in one drawing.
 MOST_CURVES = 5
@@ -62,7 +62,7 @@ def _facts_grid(column: ColumnPlan) -> FigureGrid:
             ("categories", f"{len(column.categories)}, {spanned} steps apart at most")
             if column.categories
             else ("one point of the domain", f"{number(column.unit)} of the column's own units"),
-            (f"a difference of {size} costs", f"{number(column.difference.loss)} ({n} point{'s' * (n != 1)})"),
+            (f"a difference of {size} costs", f"{loss(column.difference.loss)} ({n} point{'s' * (n != 1)})"),
         ]
     return FigureGrid(f"{column.promise.column}: the column and its mechanism", ("what", "value"), tuple(rows))
 
@@ -76,8 +76,8 @@ def _comparison_grid(column: ColumnPlan) -> FigureGrid:
     rows = []
     for k, one in enumerate(_compared(column)):
         cells = (
-            number(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
-            number(one.promise.domain_loss),
+            loss(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
+            loss(one.promise.domain_loss),
             fraction(one.outlook.kendall if one.outlook else None),
             _error(one, column.unit),
         )
@@ -110,9 +110,9 @@ def _loss_grid(column: ColumnPlan) -> FigureGrid:
     headings += ["exact loss inside a cell"] if has_cell else []
     rows = []
     for point in points:
-        row = [str(point.t), number(point.loss)]
-        row += [number(point.bound)] if has_bound else []
-        row += [number(point.loss_in_cell)] if has_cell else []
+        row = [str(point.t), loss(point.loss)]
+        row += [loss(point.bound)] if has_bound else []
+        row += [loss(point.loss_in_cell)] if has_cell else []
         rows.append(tuple(row))
     return FigureGrid(f"{column.promise.column}: loss curve of the chosen mechanism", tuple(headings), tuple(rows))
 

@@ -10,7 +10,7 @@ from parties.reports.plan.columns import column_blocks, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
-from parties.reports.words import guarantee_section, leakage_section, ledger_section, number
+from parties.reports.words import guarantee_section, leakage_section, ledger_section, loss, number
 
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
@@ -155,7 +155,7 @@ def _action(column: ColumnPlan) -> str:
     change = (
         f"budget {best.budget}"
         if math.isinf(now := chosen.promise.domain_loss)
-        else (f"budget {best.budget} in place of {number(now, 3)}")
+        else (f"budget {best.budget} in place of {loss(now)}")
     )
     if not kept:
         change += f", mechanism {best.settings['mechanism']}, {best.settings['domain_size']} points"

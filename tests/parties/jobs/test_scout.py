@@ -96,3 +96,9 @@ def test_what_cannot_be_scouted_is_refused(sites: Any, tmp_path: Path) -> None:
     sites.shop.run |= {"held_out": 0.2, "desensitize": {"leave_out": ["spend"]}}
     with pytest.raises(ConfigError, match="scouting looks at every column"):
         scout(sites.shop.write(), records=150, insecure=False, terminal=Terminal())
+
+
+def test_what_helps_by_true_labels_is_not_told_of_labels_that_are_protected(sites: Any) -> None:
+    sites.bank.run |= {"held_out": 0.2, "label_epsilon": 1.0}
+    with pytest.raises(ConfigError, match=r"tell of true labels, which `label_epsilon` protects.*Nothing was sent"):
+        scout(sites.bank.write(), records=150, insecure=False, terminal=Terminal())

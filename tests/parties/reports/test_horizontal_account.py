@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -96,3 +97,20 @@ def test_odds_beyond_epsilon_come_up_more_often_than_delta_and_nobody_is_told_ot
     text = " ".join(block.text for block in promise_blocks(promise))
     assert "no better than somebody who is told it outright with a chance of one in 1,000,000, and with odds" in text
     assert "but for" not in text
+
+
+def test_no_epsilon_and_no_delta_is_shown_smaller_than_it_is() -> None:
+    """Rounded to the nearest, an epsilon of 1.00004 was shown as 1, and a delta of 1.2345e-6 as 1.23e-06."""
+    promise = replace(PROMISE, epsilon=1.00004, delta=1.2345e-6)
+    releases = [GaussianRelease(mu=0.2, count=10), PureRelease(epsilon=0.100004)]
+    facts = account_facts(promise, releases)
+    grids = {one.caption: one for one in account_section(facts).blocks if isinstance(one, FigureGrid)}
+    assert dict(grids["The promise"].rows)["delta"] == "1.24e-06"
+    assert ("pure release", "1", "epsilon 0.1001") in grids["What was asked of the records"].rows
+    for row, (_, rho), (_, epsilon) in zip(grids["RDP, by order"].rows, facts.renyi, facts.converted, strict=True):
+        assert float(row[1]) >= rho * (1 - 1e-8)
+        assert float(row[2]) >= epsilon * (1 - 1e-8)
+    for k, profile in enumerate(facts.profiles.values()):
+        for row, (delta, epsilon) in zip(grids["Epsilon at delta, by account"].rows, profile, strict=True):
+            assert float(row[0]) >= delta * (1 - 1e-8)
+            assert float(row[1 + k]) >= epsilon * (1 - 1e-8)

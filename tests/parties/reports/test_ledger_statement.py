@@ -14,7 +14,14 @@ from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
 from parties.errors import ConfigError, LedgerError
 from parties.ledger.model_ledger import RunCharge, worker_ledger
-from parties.reports.ledger_statement import DEFAULT_PATH, Spending, ledger_path, read_account, read_statement
+from parties.reports.ledger_statement import (
+    DEFAULT_PATH,
+    Spending,
+    ledger_path,
+    left_over,
+    read_account,
+    read_statement,
+)
 from tests.support.clinics import Clinics
 from tests.support.released_cells import on_account, train
 from tests.support.sites import Sites
@@ -25,6 +32,21 @@ from tests.support.sites import Sites
 )
 def test_what_remains_is_never_negative(spent: float, limit: float | None, remaining: float | None) -> None:
     assert Spending(spent, limit).remaining == remaining
+
+
+@pytest.mark.parametrize(
+    ("left", "shown"),
+    [
+        (0.99996, "0.9999"),
+        (1.0, "1"),
+        (1 - 1e-13, "1"),
+        (0.0, "0"),
+        (-0.00012345, "-0.0001235"),
+        (math.inf, "infinite"),
+    ],
+)
+def test_what_remains_is_rounded_down(left: float, shown: str) -> None:
+    assert left_over(left) == shown
 
 
 def test_a_release_is_in_the_statement_of_its_columns(tmp_path: Path) -> None:

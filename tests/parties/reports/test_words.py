@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from parties.reports.words import (
     leakage_section,
     ledger_section,
     loss,
+    most_percent,
     number,
     percent,
     size,
@@ -96,6 +98,23 @@ def test_a_ledger_is_told_in_words_and_per_column() -> None:
     (told,) = ledger_section(None).blocks
     assert isinstance(told, Prose)
     assert "no ledger yet" in told.text
+
+
+@given(st.floats(1e-6, 1e3), st.floats(1e-6, 1e3))
+def test_a_ledger_tells_no_less_than_was_spent_and_no_more_than_is_left(spent: float, more: float) -> None:
+    """Rounded to the nearest number of four digits, 1.00004 spent of 2 were told as 1, and 1 as left."""
+    record = Spending(spent, spent + more)
+    (row,) = spent_grid(replace(STATEMENT, columns=(replace(STATEMENT.columns[0], epsilon=record),))).rows
+    words = spent_words(replace(STATEMENT, record=record, record_cell_bits=record))
+    told = [float(one) for one in re.findall(r"(?:spent|most|remaining:) ([\d.e+-]*\d)", words)]
+    for shown, left in ((float(row[2]), float(row[3])), (told[0], told[1]), (told[2], told[3])):
+        assert spent * (1 - 1e-8) <= shown <= spent * 1.0011
+        assert record.remaining * (1 - 1.1e-3) <= left <= record.remaining * (1 + 1e-8)
+
+
+def test_rounding_to_the_nearest_would_tell_too_little() -> None:
+    assert (number(1.00004), loss(1.00004)) == ("1", "1.001")
+    assert (percent(0.66041), most_percent(0.66041), most_percent(0.66)) == ("66.0 %", "66.1 %", "66.0 %")
 
 
 def test_leaks_are_told_of_both_sides() -> None:

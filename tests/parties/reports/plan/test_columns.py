@@ -28,6 +28,17 @@ def test_a_column_begins_with_its_sentence_and_warnings_and_the_chosen_mechanism
         assert sum(isinstance(block, Figure) for block in blocks) >= 1
 
 
+def test_no_loss_is_shown_smaller_than_it_is(plan: Plan) -> None:
+    for column in plan.columns:
+        captions = {one.caption.partition(": ")[2]: one for one in column_blocks(column) if isinstance(one, FigureGrid)}
+        promise = column.chosen.promise
+        if (curve := captions.get("loss curve of the chosen mechanism")) is not None:
+            for row, point in zip(curve.rows, promise.losses, strict=True):
+                assert float(row[1].replace("infinite", "inf")) >= point.loss * (1 - 1e-8)
+        worst = captions["mechanisms compared"].rows[0][2 if column.keep is None else 1]
+        assert float(worst.replace("infinite", "inf")) >= promise.domain_loss * (1 - 1e-8)
+
+
 def test_values_are_words_of_the_column(plan: Plan) -> None:
     column = plan.columns[0]
     named = replace(column, categories=("low", "mid", "top"))
