@@ -6,6 +6,7 @@ import asyncio
 import math
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -207,15 +208,14 @@ class ScoreService:
             before = self.versions.all
             try:
                 http, answering, shadow = await asyncio.to_thread(self._read, before)
-                tokens = Tokens(http.tokens)
-                with _naming_certificate(http):
-                    if self._config.ssl is not None and http.certificate is not None:
-                        self._config.ssl.load_cert_chain(http.certificate, http.private_key)
+                tokens, certificate = Tokens(http.tokens), _certificate(http)
                 await self._join(answering, shadow, before)
             except EXPECTED_ERRORS as error:
                 self._log.step("kept", f"the run file was read again and is not used: {error}. Nothing has changed")
                 return
             self._gate.tokens = tokens
+            if self._config.ssl is not None and certificate is not None:
+                self._config.ssl.sni_callback = partial(_certify, certificate)
             self.versions.swap(answering, shadow)
             # Requests that have chosen a version submit their query in the loop's next turn.
             await asyncio.sleep(0)
@@ -238,6 +238,21 @@ class ScoreService:
                     await asyncio.to_thread(scorer.stop)
                 raise Unavailable(f"{answering.name} could not answer within {answering.run.wait:g} s: {refusal}")
             await asyncio.sleep(0.05)
+
+
+def _certificate(http: HttpSection) -> ssl.SSLContext | None:
+    """A certificate with its key; one that is not used must leave that of the service as it is."""
+    if http.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with _naming_certificate(http):
+        context.load_cert_chain(http.certificate, http.private_key)
+    return context
+
+
+def _certify(certificate: ssl.SSLContext, connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
+    """Have a connection whose handshake begins show this certificate, whatever host it names."""
+    connection.context = certificate
 
 
 @contextmanager

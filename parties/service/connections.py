@@ -2,8 +2,8 @@
 
 The server's own bound on connections counts everybody's, so that strangers could keep callers out. It keeps a head of
 any length, and as many headers and pipelined requests as 256 KiB hold, which cost it ten megabytes and a second. It
-holds any number of connections for a minute until their TLS handshake is over, and speaks WebSockets past the check of
-tokens where it finds a library.
+holds any number of connections for a minute until their TLS handshake is over, reads what comes over those that it has
+closed for half a minute more, and speaks WebSockets past the check of tokens where it finds a library.
 """
 
 from __future__ import annotations
@@ -31,11 +31,22 @@ MAX_HEADERS, MAX_PIPELINED = 100, 16
 # of them takes fifty kilobytes, and a caller's has its time also where thousands come in a second.
 HANDSHAKE_S, MAX_HANDSHAKES = 5.0, 1000
 
+# How often to look whether an answer over TLS is sent.
+FLUSH_LOOK_S = 0.05
+
 
 class CallerConnection(HttpToolsProtocol):
-    """A connection; whoever finds a caller's token in a request calls the `prove` of its scope's state."""
+    """A connection; whoever finds a caller's token in a request calls the `prove` of its scope's state.
+
+    Attributes
+    ----------
+    is_made : bool
+    below : Transport or None
+        What is below TLS.
+    """
 
     is_made = False
+    below: Transport | None = None
     _is_proven = False
     _in_head = True
     _head_bytes = 0
@@ -73,8 +84,25 @@ class CallerConnection(HttpToolsProtocol):
         self._in_head, self._head_bytes = False, 0
         super().on_headers_complete()
 
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._leave()
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(msg)
+        self._leave()
+
     def _prove(self) -> None:
         self._is_proven = True
+
+    def _leave(self) -> None:
+        """End a stranger's connection with its answer: TLS would read on until the other end ends it, too."""
+        if self.below is None or self._is_proven or not self.transport.is_closing():
+            return
+        if self.transport.get_write_buffer_size() and not self.below.is_closing():
+            self.loop.call_later(FLUSH_LOOK_S, self._leave)
+        else:
+            self.below.close()
 
 
 class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
@@ -97,7 +125,7 @@ class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
-        self._begun[self] = cast("Transport", transport)
+        self._begun[self] = self._caller.below = cast("Transport", transport)
         while len(self._begun) > self._most:
             oldest = next(iter(self._begun))
             below = self._begun.pop(oldest)

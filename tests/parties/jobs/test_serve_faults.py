@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import signal
 import socket
+import ssl
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import yaml
 
 from tests.support.processes import Command, finish
-from tests.support.score_services import WAIT_S, Trained, answering, certificate, place, serving, trained, until
+from tests.support.score_services import (
+    WAIT_S,
+    Service,
+    Trained,
+    answering,
+    certificate,
+    place,
+    serving,
+    trained,
+    until,
+)
 
 __all__ = ["trained"]
 
@@ -120,6 +133,39 @@ def test_with_a_certificate_the_service_speaks_tls_alone(trained: Trained) -> No
         assert service.score("k0001").status_code == 200
         with pytest.raises(httpx.TransportError):
             httpx.get(service.url.replace("https", "http") + "/health", timeout=5)
+
+
+def test_a_certificate_is_taken_over_with_everything_else_or_not_at_all(trained: Trained, tmp_path: Path) -> None:
+    """Where its key is another one's, or the model's passive party does not come, callers go on as before."""
+    trust, new = certificate(trained.bank.path), certificate(tmp_path)
+    log, where = trained.bank.path / "runs" / "spring" / "log.txt", place()
+    tls: dict[str, Any] = {"listen": where, "certificate": "cert.pem", "private_key": "key.pem"}
+    run_file = trained.serving_run("spring", **tls)
+
+    def is_read_again(service: Service, words: str) -> None:
+        n_before = log.read_text().count(words)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: log.read_text().count(words) > n_before)
+
+    def is_trusted(by: ssl.SSLContext) -> bool:
+        try:
+            return httpx.get(f"https://{where}/health", verify=by, timeout=5).status_code == 200
+        except httpx.ConnectError:
+            return False
+
+    with answering(trained, "spring") as shop, serving(run_file, verify=trust) as service:
+        service.wait_for("/ready", 200, shop)
+        (trained.bank.path / "cert.pem").write_bytes((tmp_path / "cert.pem").read_bytes())
+        is_read_again(service, "is not used: ")
+        assert (is_trusted(trust), is_trusted(new)) == (True, False)
+        (trained.bank.path / "key.pem").write_bytes((tmp_path / "key.pem").read_bytes())
+        summer = yaml.safe_load(trained.serving_run("summer", **tls).read_text())
+        run_file.write_text(yaml.safe_dump({**summer, "wait": 0.2}))
+        is_read_again(service, "is not used: ")
+        assert (is_trusted(trust), is_trusted(new)) == (True, False)
+        trained.serving_run("spring", **tls)
+        is_read_again(service, "were read again")
+        assert (is_trusted(trust), is_trusted(new)) == (False, True)
 
 
 @pytest.mark.parametrize(

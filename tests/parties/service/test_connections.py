@@ -6,6 +6,7 @@ import asyncio
 import re
 import select
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ import pytest
 import uvicorn
 
 from parties.service import connections
-from parties.service.access import Gate, Tokens
+from parties.service.access import Gate, Tokens, _closing
 from parties.service.connections import MAX_HEADERS, SETTINGS
 from parties.service.metrics import ServiceMetrics
 from tests.support.addresses import free_addresses
@@ -248,3 +249,60 @@ def test_a_tls_handshake_does_not_take_for_ever(tmp_path: Path, monkeypatch: pyt
 
 def test_without_that_bound_it_takes_a_minute(tmp_path: Path) -> None:
     assert not is_cut_off(tmp_path, 0.5)
+
+
+def encrypted(place: tuple[str, int], trust: ssl.SSLContext) -> ssl.SSLSocket:
+    return trust.wrap_socket(socket.create_connection(place, 5), server_hostname=place[0])
+
+
+def seconds_after_the_answer(folder: Path, sent: bytes, **settings: Any) -> float:
+    """For how long a stranger may go on over TLS after it was answered, two seconds at most."""
+    trust = certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    with running(folder, **files, **settings) as place, encrypted(place, trust) as stranger:
+        stranger.sendall(sent)
+        assert stranger.recv(4096).startswith(b"HTTP/1.1 40")
+        began = time.monotonic()
+        with suppress(OSError):
+            while time.monotonic() < began + 2:
+                stranger.sendall(b"x" * 1000)
+                time.sleep(0.01)
+        return time.monotonic() - began
+
+
+ENDLESS = b"POST /v1/scores HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\nx"
+NO_HTTP = b"x\r\n\r\n"
+
+
+@pytest.mark.parametrize("sent", [ENDLESS, NO_HTTP])
+def test_over_tls_a_stranger_is_shut_after_its_answer_too(tmp_path: Path, sent: bytes) -> None:
+    assert seconds_after_the_answer(tmp_path, sent, **SETTINGS) < 1
+
+
+def test_otherwise_it_goes_on_for_half_a_minute(tmp_path: Path) -> None:
+    assert seconds_after_the_answer(tmp_path, NO_HTTP, http="httptools") >= 2
+
+
+def test_a_long_answer_reaches_a_stranger_over_tls_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads nothing for a while, and more is under way than a socket takes."""
+    n_bytes = 20_000_000
+
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % n_bytes)]})
+        for _ in range(200):
+            await send({"type": "http.response.body", "body": b"x" * (n_bytes // 200), "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def refused(gate: Gate, scope: Any, receive: Any, send: Any) -> None:
+        await long(scope, receive, _closing(send))
+
+    monkeypatch.setattr(Gate, "__call__", refused)
+    trust = certificate(tmp_path)
+    files = {"ssl_certfile": tmp_path / "cert.pem", "ssl_keyfile": tmp_path / "key.pem"}
+    with running(tmp_path, **files, **SETTINGS) as place, encrypted(place, trust) as stranger:
+        stranger.sendall(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n")
+        time.sleep(0.3)
+        n_read = 0
+        while found := stranger.recv(65536):
+            n_read += len(found)
+    assert n_read > n_bytes
