@@ -44,7 +44,7 @@ class ColumnPositions:
             if len(marked) == 1:
                 return marked[0]
             cure = nearest(column, self.names)
-            if self.names == _numbered(len(self.names)):
+            if self.names == numbered(len(self.names)):
                 cure = "; an array has no names: a pipeline keeps them with set_output(transform='pandas')"
         raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}{cure}")
 
@@ -90,8 +90,9 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     """The columns of a fitted estimator: as in its training table, or x0, x1, ... if that had no names."""
     if hasattr(estimator, "feature_names_in_"):
         return tuple(map(str, estimator.feature_names_in_))
-    return _numbered(estimator.n_features_in_)
+    return numbered(estimator.n_features_in_)
 
 
-def _numbered(n_columns: int) -> tuple[str, ...]:
+def numbered(n_columns: int) -> tuple[str, ...]:
+    """The names of columns that have none."""
     return tuple(f"x{i}" for i in range(n_columns))

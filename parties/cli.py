@@ -25,6 +25,7 @@ from parties.commands.console import (
     print_error,
     print_result,
     print_trained,
+    refuse_given,
     terminal_of_command,
 )
 from parties.commands.exit_codes import retrying
@@ -198,9 +199,7 @@ def predict(
         if role in HORIZONTAL_ROLES:
             from parties.jobs.predict_horizontal import predict_alone
 
-            if mode is not None or reasons:
-                hint = "--reasons" if mode is None else "--mode"
-                raise typer.BadParameter("there are no passive parties in this run: leave it out", param_hint=hint)
+            refuse_given("there are no passive parties in this run: leave it out", mode=mode, reasons=reasons)
             target = predict_alone(run_file, data=data, ids=ids, terminal=terminal, **to)
             print_result(form, predictions=str(target))
             return
@@ -215,6 +214,7 @@ def predict(
             target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
             print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
         else:
+            refuse_given("is for the active party's run file: leave it out", ids=ids, mode=mode, reasons=reasons, **to)
             answer = partial(serve_passive, run_file, **call)
             print_result(form, records_answered=retrying(answer, retry=retry, warn=terminal.warn))
 

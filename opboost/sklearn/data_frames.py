@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from opboost.arrays import Values
-from opboost.column_positions import ColumnPositions
+from opboost.column_positions import ColumnPositions, numbered
 from opboost.errors import DataError, ParameterError
 from opboost.preprocess import category_texts
 from opboost.schema import Kind
@@ -74,13 +74,14 @@ class FrameEncoder:
         listed = {column: found for column, pair in given if (found := PublicCategories.of(pair))}
         if listed and frame is None:
             raise ParameterError("`bounds` list categories, which need a data frame. Nothing was released")
-        names = ColumnPositions(() if frame is None else tuple(map(str, frame.columns)))
+        columns = [] if frame is None else _columns_of(frame)
+        names = ColumnPositions(tuple(name for name, _ in columns))
         public = {names.name_of(column): found for column, found in listed.items()}
         categories = {name: found.names for name, found in public.items()}
-        for name, column in () if frame is None else frame.items():
-            before = tuple(known.get(str(name), ()))
-            if str(name) not in categories and (before or _is_text(column)):
-                categories[str(name)] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
+        for name, column in columns:
+            before = tuple(known.get(name, ()))
+            if name not in categories and (before or _is_text(column)):
+                categories[name] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
         return cls(categories, public)
 
     def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:
@@ -109,9 +110,11 @@ class FrameEncoder:
         Raises
         ------
         DataError
-            If a cell of a column with public categories holds another, or one of a column of numbers none.
+            If a cell of a column with public categories holds another, or one of a column of numbers none; or if
+            several columns have one name.
         """
-        return pd.DataFrame({name: self._numbers(str(name), column) for name, column in frame.items()}, frame.index)
+        numbers = (self._numbers(name, column) for name, column in _columns_of(frame))
+        return pd.DataFrame(dict(enumerate(numbers)), frame.index).set_axis(frame.columns, axis=1)
 
     def _numbers(self, name: str, column: pd.Series) -> Any:
         if name in self.categories:
@@ -125,7 +128,7 @@ class FrameEncoder:
                     "public ones. Nothing was released"
                 )
             return np.where(is_new, float(len(positions)), numbers)
-        if column.dtype.kind == "M":
+        if column.dtype.kind == "M" or _holds_dates(column):
             return ((pd.to_datetime(column, utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY).to_numpy(np.float64)
         if column.dtype.kind == "m":
             return column.dt.total_seconds().to_numpy(np.float64) / 86400
@@ -158,6 +161,16 @@ def bounds_in_days(bounds: Any) -> Any:
     )
 
 
+def _columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
+    """Columns with the names that scikit-learn makes of them: numbered ones where no name is a text."""
+    if not frame.columns.is_unique:
+        repeated = dict.fromkeys(map(str, frame.columns[frame.columns.duplicated()]))
+        raise DataError(f"several columns are named {', '.join(repeated)}; rename them. Nothing was released")
+    has_texts = any(isinstance(name, str) for name in frame.columns)
+    names = map(str, frame.columns) if has_texts else numbered(frame.shape[1])
+    return [(name, frame.iloc[:, place]) for place, name in enumerate(names)]
+
+
 def _categories_of(column: pd.Series) -> tuple[str, ...]:
     if isinstance(column.dtype, pd.CategoricalDtype):
         return tuple(map(str, column.dtype.categories))
@@ -167,6 +180,11 @@ def _categories_of(column: pd.Series) -> tuple[str, ...]:
 def _is_text(column: pd.Series) -> bool:
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         return True
-    if column.dtype != object:
+    if column.dtype != object or _holds_dates(column):
         return False
     return bool(pd.to_numeric(column, errors="coerce").isna().to_numpy()[column.notna().to_numpy()].any())
+
+
+def _holds_dates(column: pd.Series) -> bool:
+    """Whether dates are objects of Python's, as those of Arrow and polars become."""
+    return column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")

@@ -213,6 +213,7 @@ class SimulatedParties(VerticalParameters):
     ) -> Values:
         """Probabilities or numbers for new rows, as the loss defines them, or what else is computed of them."""
         check_is_fitted(self, "model_")
+        check_choice("prediction", self.prediction, "local", "desensitized", "routed")
         rows: Values = validate_data(
             self, self._encoded(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )

@@ -70,6 +70,13 @@ def terminal_of_command() -> Iterator[Terminal]:
         raise typer.Exit(exit_code(error)) from None
 
 
+def refuse_given(why: str, **options: object) -> None:
+    """Refuse options that a command would pass over, if one of them was given."""
+    for name, value in options.items():
+        if value:
+            raise typer.BadParameter(why, param_hint=f"--{name}")
+
+
 def print_error(sentence: str) -> None:
     """Print why a command ended, on standard error."""
     stderr.print(f"error: {sentence}", style="red", highlight=False, markup=False, soft_wrap=True)

@@ -16,7 +16,8 @@ from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
 from parties.tables.listed_ids import select
-from parties.tables.party_table import own_columns, read_table
+from parties.tables.misfits import showing_misfits
+from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import predict_locally
 from parties.vertical.prediction_output import prediction_table, score
@@ -67,12 +68,15 @@ def predict_alone(
         raise RunFolderError(f"{folder.path} holds no trained model; train the run first")
     model = JointModel(ensemble=load_model(folder.path / "model.json"), guarantees={}, routers={})
     check_schema_of_model(schema, folder.path, model.ensemble)
-    table = read_table(source, schema, ignore=ignore, needs_label=False)
-    if ids is not None:
-        table = select(table, ids, source)
-    target = Destination.of(out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
+    with showing_misfits(source, schema):
+        table = read_table(source, schema, ignore=ignore, needs_label=False)
+        table = table if ids is None else select(table, ids, source)
+        own = model_inputs(table, schema)
+    own_data = getattr(run, "data", ())
+    inputs = (source, ids, *(own_data if isinstance(own_data, tuple) else [own_data]))
+    default = folder.path / "predictions.csv"
+    target = Destination.of(out, default, overwrite=overwrite, append=append, inputs=inputs)
     with reporting_afterwards(path, run, terminal), logged(folder, terminal) as log:
-        own = {column.name: column.values for column in own_columns(table, schema)}
         predictions = predict_locally(model, own, table.frame)
         everybody = np.zeros(table.n_rows, np.uint8)
         written = with_parts(prediction_table(table.index, predictions, everybody), schema.id_columns)

@@ -148,7 +148,8 @@ def _predict_table(
     table, own = _records(request)
     # What an earlier process of the same request wrote before it was killed is written again.
     overwrite = overwrite or (not append and _is_noted(folder, request.note))
-    target = Destination.of(request.out, folder.path / "predictions.csv", overwrite=overwrite, append=append)
+    inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
+    target = Destination.of(request.out, default, overwrite=overwrite, append=append, inputs=inputs)
     with ExitStack() as stack:
         stack.push(partial(_forget, folder.path / _NOTE))
         stack.enter_context(reporting_afterwards(request.path, run, request.terminal))

@@ -15,7 +15,7 @@ from opboost.arrays import Mask, Values
 from opboost.preprocess import own_features
 from opboost.schema import Kind, TableSchema
 from parties.errors import TableError
-from parties.tables.cells import column_cells
+from parties.tables.cells import column_cells, empty_numbers
 from parties.tables.data_files import named
 from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import canonical, join
@@ -158,10 +158,13 @@ def _read_texts(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """Cells of a request by the schema's format of tables; a number of JSON's is one already, also of a time."""
     if not schema.format.changes_cells:
         return frame
-    read = frame.copy()
+    read, empty = frame.copy(), empty_numbers(schema.format)
     for column in schema.columns:
         cells = frame[column.name]
         if column.kind is Kind.NUMERIC:
+            if schema.format.of(column.name).unit_s is None:
+                is_empty = [not isinstance(cell, str) and cell in empty for cell in cells]
+                read.loc[is_empty, column.name] = None
             cells = cells[[isinstance(cell, str) for cell in cells]]
         if len(cells):
             read.loc[cells.index, column.name] = column_cells(cells, schema).astype(object)

@@ -21,6 +21,9 @@ from parties.errors import TableError
 
 UNREADABLE = "?"
 
+# What Parquet files hold as numbers and pandas as objects, of which no text is to be read by the marks of texts.
+_NUMBERS_AS_OBJECTS = ("decimal", "boolean")
+
 
 def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataFrame:
     """Read the cells of a table that holds some of the schema's columns.
@@ -87,10 +90,16 @@ def number_pattern(form: TableFormat) -> re.Pattern[str]:
     return re.compile(rf"(?:{symbols})?\s*+(?P<sign>[+-]?){gap}(?P<digits>{digits})\s*+(?:{symbols})?")
 
 
-def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
+def empty_numbers(form: TableFormat) -> set[float]:
+    """Numbers that mean an empty cell, by value: how 99.0 is written depends on the other cells of its file."""
     read = partial(_number, pattern=number_pattern(form), form=form)
-    # By value: how 99.0 is written depends on the other cells of its file.
-    empty = {value for text in form.na_values if isinstance(value := read(text), float)}
+    return {value for text in form.na_values if isinstance(value := read(text), float)}
+
+
+def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
+    read, empty = partial(_number, pattern=number_pattern(form), form=form), empty_numbers(form)
+    if pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS_AS_OBJECTS:
+        column = pd.to_numeric(column)
     if not _holds_texts(column):
         return column.mask(column.isin(empty)) if empty and column.dtype.kind in "iuf" else column
     return _by_text(column, form, lambda text: None if (value := read(text)) in empty else value)

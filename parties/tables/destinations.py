@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,15 +55,31 @@ class Destination:
         return str(self.place) if isinstance(self.place, Path) else readable_uri(self.place)
 
     @classmethod
-    def of(cls, out: Path | str | None, default: Path, *, overwrite: bool, append: bool) -> Destination:
+    def of(
+        cls, out: Path | str | None, default: Path, *, overwrite: bool, append: bool, inputs: Iterable[object] = ()
+    ) -> Destination:
         """A destination from the options of a command, checked before anybody is asked.
+
+        Parameters
+        ----------
+        out : Path or str, optional
+        default : Path
+        overwrite, append : bool
+        inputs : iterable, optional
+            Paths among them are of data, which predictions never replace or join.
 
         Raises
         ------
         ConfigError
-            If it is of no kind that is written, or something is there already.
+            If it is of no kind that is written, something is there already, or it is one of the inputs.
         """
         place = default if out is None else out if isinstance(out, str) and "://" in out else Path(out)
+        if isinstance(place, Path):
+            real = os.path.realpath(place)
+            if {real, os.path.dirname(real)} & {os.path.realpath(one) for one in inputs if isinstance(one, Path)}:
+                raise ConfigError(
+                    f"{place} holds data that is read, or lies among it; give another file with --out. Nothing was sent"
+                )
         found = cls(place, overwrite, append)
         found._check()
         return found

@@ -152,7 +152,9 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
         case "sqlite":
             from adbc_driver_sqlite import dbapi as sqlite
 
-            return sqlite.connect(f"file:{quote(urlsplit(uri).path)}?mode={'rwc' if writes else 'ro'}")
+            # With a second slash before it, as SQLAlchemy has it, a folder would be taken for a host.
+            place = "/" + urlsplit(uri).path.lstrip("/")
+            return sqlite.connect(f"file:{quote(place)}?mode={'rwc' if writes else 'ro'}")
         case "duckdb":
             from adbc_driver_duckdb import dbapi as duckdb
 

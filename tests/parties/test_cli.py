@@ -136,6 +136,17 @@ def test_another_data_file_is_for_serving_alone(tmp_path: Path) -> None:
     assert "goes with --serve" in err
 
 
+@pytest.mark.parametrize(
+    "options", [("--ids", "ids.txt"), ("--out", "x.csv"), ("--mode", "routed"), ("--reasons", "2"), ("--overwrite",)]
+)
+def test_options_of_the_active_party_are_refused_by_a_passive_one(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """They were passed over: a list of ids would not have kept others from being answered."""
+    (tmp_path / "run.yaml").write_text("role: passive\n")
+    code, out, err = run("predict", str(tmp_path / "run.yaml"), *options)
+    assert (code, out) == (2, "")
+    assert "active party's run file" in " ".join(err.split())
+
+
 @pytest.mark.parametrize("command", ["party-a", "party-b", "predict"])
 def test_a_run_file_that_is_not_there_is_one_sentence_and_exit_code_1(tmp_path: Path, command: str) -> None:
     path = tmp_path / "none.yaml"

@@ -69,6 +69,50 @@ def test_columns_become_numbers_by_their_kind() -> None:
     assert list(found.columns) == list(frame.columns)
 
 
+def test_dates_of_other_libraries_are_days() -> None:
+    """They were categories, a date each, or refused where the column was passive."""
+    days = [date(1970, 1, 3), None, date(1970, 1, 2)]
+    arrow = pyarrow.table({"day": pyarrow.array(days, pyarrow.date32())})
+    times = pd.DataFrame({"day": pd.to_datetime(pd.Series(days))})
+    aware = pd.DataFrame({"day": pd.Series([datetime(1970, 1, 3, tzinfo=UTC), None], dtype=object)})
+    frame = as_frame(arrow)
+    assert frame is not None
+    encoder = FrameEncoder.learn(frame, None, {})
+    assert not encoder.categories
+    for one in (frame, times):
+        np.testing.assert_array_equal(encoder.encode(one)["day"], [2, np.nan, 1])
+    np.testing.assert_array_equal(encoder.encode(aware)["day"], [2, np.nan])
+    labels, bounds = np.arange(60.0), {"day": (date(1969, 12, 1), date(1970, 12, 1))}
+    many = pyarrow.table({"day": pyarrow.array(range(60), pyarrow.int32()).cast(pyarrow.date32())})
+    model = OpBoostRegressor(bounds=bounds, epsilon=np.inf, **SMALL).fit(many, labels)
+    assert np.corrcoef(model.predict(many), labels)[0, 1] > 0.9
+
+
+def test_columns_without_names_are_numbered() -> None:
+    """Their categories were taken for numbers, or no place was found for them."""
+    frame, labels = _table()
+    plain = frame[["colour", "town"]].set_axis([0, 1], axis=1)
+    expected = OpBoostRegressor(**SMALL).fit(frame[["colour", "town"]], labels)
+    model = OpBoostRegressor(**SMALL).fit(plain, labels)
+    assert model._categorical() == {"x0", "x1"}
+    np.testing.assert_array_equal(model.predict(plain), expected.predict(frame[["colour", "town"]]))
+    passive = OpBoostRegressor(bounds={0: COLOURS}, missing="category", **SMALL).fit(plain, labels)
+    assert [one.schema.name for one in passive._mechanisms] == ["x0"]
+    assert passive.predict(plain).shape == labels.shape
+
+
+def test_columns_of_one_name_are_refused() -> None:
+    """All but the last of them were left out of the model, and nothing was said."""
+    frame = pd.DataFrame(np.random.default_rng(0).random((60, 3)), columns=["a", "b", "a"])
+    with pytest.raises(DataError, match="several columns are named a; rename them"):
+        OpBoostRegressor(**SMALL).fit(frame, frame["b"])
+    model = OpBoostRegressor(**SMALL).fit(frame.iloc[:, :2], frame["b"])
+    with pytest.raises(DataError, match="several columns are named a; rename them"):
+        model.predict(frame)
+    with pytest.raises(TypeError, match="string names"):
+        OpBoostRegressor(**SMALL).fit(frame.set_axis(["0", "b", 0], axis=1), frame["b"])
+
+
 def test_a_category_that_training_lacked_goes_with_none_that_it_had() -> None:
     train = pd.DataFrame({"town": ["Bonn", "Aachen"]})
     encoder = FrameEncoder.learn(train, None, {})

@@ -156,6 +156,9 @@ def test_what_is_not_protected_follows_the_mode_in_which_new_records_are_scored(
     told = {mode: model.set_params(prediction=mode).guarantee_.not_protected for mode in MODES}
     assert [mode for mode in MODES if FRESH_ANSWERS in told[mode]] == ["desensitized"]
     assert [mode for mode in MODES if any(ROUTED_ANSWERS in words for words in told[mode])] == ["routed"]
+    # A slip of the pen was taken for exact answers, of which the guarantee said nothing.
+    with pytest.raises(ParameterError, match="prediction must be local, desensitized or routed"):
+        model.set_params(prediction="desensitised").predict(visitors())
 
 
 @pytest.mark.parametrize("random_state", [0, np.int64(3), np.random.RandomState(0)], ids=["int", "int64", "generator"])

@@ -39,6 +39,7 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     assert json.loads(out)["explanation"] == str(told)
     code, out, err = _explain(shop, "--of", told)
     assert code == 0, err
+    assert _explain(bank, "--of", told)[0] == 1
     read = {one["column"]: one for one in json.loads((sites.shop.run_folder / told.name).read_text())["columns"]}
     assert set(read) == {"age", "spend", "visits"}
     spend = read["spend"]

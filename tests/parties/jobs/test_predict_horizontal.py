@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.errors import DataError
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.trees.model_file import load_model
-from parties.errors import ConfigError, RunFolderError
+from parties.errors import ConfigError, RunFolderError, notes_on
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_horizontal import predict_alone
 from parties.runs.run_folder import RunFolder
@@ -61,6 +62,24 @@ def test_a_coordinator_needs_a_file_and_a_folder_of_partitions_is_none(clinics: 
     assert predict(clinics, "hub", data=clinics.root / "w1" / "data.csv").exists()
     with pytest.raises(ConfigError, match="names partitions, which are not scored as they are"):
         predict(clinics, "hub", data=clinics.root / "w1")
+
+
+def test_no_file_that_is_read_gives_way_to_predictions(clinics: Clinics) -> None:
+    own, other = (clinics.root / name / "data.csv" for name in ("w0", "w1"))
+    before = own.read_bytes()
+    for data in (None, other):
+        with pytest.raises(ConfigError, match="holds data that is read"):
+            predict_alone(clinics.write("w0"), data=data, ids=None, out=own, overwrite=True, terminal=Terminal())
+    assert own.read_bytes() == before
+
+
+def test_the_owner_is_shown_a_cell_that_does_not_fit(clinics: Clinics, tmp_path: Path) -> None:
+    frame = pd.read_csv(clinics.root / "w0" / "data.csv").astype({COLUMNS[0]: object})
+    frame.loc[2, COLUMNS[0]] = "1,234.5"
+    frame.to_csv(tmp_path / "new.csv", index=False)
+    with pytest.raises(DataError, match="1 cells are not numbers") as refused:
+        predict(clinics, "w0", data=tmp_path / "new.csv")
+    assert [note for note in notes_on(refused.value) if "line 4" in note and "9,999.9: thousands" in note]
 
 
 def test_without_a_model_nothing_is_scored(clinics: Clinics) -> None:

@@ -78,6 +78,9 @@ def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refuse
         predict_active(path, data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
     sites.bank.schema["columns"]["town"]["categories"] = ["b", "c", "a"]
     predict_active(sites.bank.write(), data=None, ids=None, mode="local", out=None, insecure=False, terminal=Terminal())
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "insecure": False, "terminal": Terminal()}
+    with pytest.raises(ConfigError, match="holds data that is read"):
+        predict_active(path, out=sites.bank.path / "data.csv", overwrite=True, **given)
 
 
 @pytest.mark.parametrize("label", [2, -1, 0.5])

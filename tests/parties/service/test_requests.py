@@ -110,6 +110,21 @@ def test_texts_in_json_are_read_by_the_format_of_the_schema(tmp_path: Path) -> N
         of_file.of(parsed({"id": "k4", "columns": {**as_numbers, "since": "1970-01-02"}}))
 
 
+def test_a_number_in_json_that_means_an_empty_cell_is_one(tmp_path: Path) -> None:
+    """The number was scored as such, though the same number in the data file was a missing cell."""
+    times = {"kind": "date", "lower": date(1900, 1, 1), "upper": date(2030, 1, 1), "missing": "category"}
+    columns = {"amount": {"lower": 0, "upper": 10, "missing": "category"}, "since": times}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"reader": {"na_values": -999}, "columns": columns}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    (tmp_path / "data.csv").write_text("id,amount,since\nk1,-999,2024-01-01\n")
+    of_file = OwnRecords.read(tmp_path / "data.csv", schema, (), "refuse")
+    sent = [{"id": f"k{n}", "columns": {"amount": n, "since": n}} for n in (-999, -999.0, 10, None)]
+    _, own, _ = of_file.of(parsed(*sent, {"id": "k9", "columns": {"amount": "-999", "since": None}}))
+    np.testing.assert_array_equal(own["amount"], [np.nan, np.nan, 10, np.nan, np.nan])
+    np.testing.assert_array_equal(own["since"], [-999, -999, 10, np.nan, np.nan])
+    np.testing.assert_array_equal(of_file.values["amount"], [np.nan])
+
+
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,23 @@ def test_a_number_that_means_an_empty_cell_does_so_in_parquet(
     pq.write_table(pa.table({"id": ["a", "b", "c"], "x": cells}), tmp_path / "data.parquet")
     table = read_table(tmp_path / "data.parquet", schema, needs_label=False, by_column=by_column)
     np.testing.assert_array_equal(own_columns(table, schema)[0].values, [1, np.nan, np.nan])
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [([Decimal("1.234"), Decimal("-999.000"), None], [1.234, np.nan, np.nan]), ([True, False, None], [1, 0, np.nan])],
+)
+def test_numbers_of_a_parquet_file_are_none_of_texts(
+    tmp_path: Path, cells: list[Any], expected: list[float], by_column: bool
+) -> None:
+    """A decimal 1.234 was read as 1234 where points are marks of thousands in texts."""
+    reader = {"decimal": ",", "thousands": ".", "na_values": -999}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"columns": {"x": NUMBER}, "reader": reader}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    pq.write_table(pa.table({"id": ["a", "b", "c"], "x": cells}), tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet", schema, needs_label=False, by_column=by_column)
+    np.testing.assert_array_equal(own_columns(table, schema)[0].values, expected)
 
 
 def test_weights_and_margins_are_written_like_other_numbers(tmp_path: Path) -> None:

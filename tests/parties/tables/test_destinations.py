@@ -41,6 +41,19 @@ def test_files_are_written_by_their_name_and_replaced_only_if_asked(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
+def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
+    """With --overwrite, scores took the place of the data file."""
+    data, folder, link = tmp_path / "data.csv", tmp_path / "parts", tmp_path / "link.csv"
+    data.write_text("id,x\n")
+    folder.mkdir()
+    link.symlink_to(data)
+    how: dict[str, Any] = {"overwrite": True, "append": False, "inputs": (data, folder, None, ("other",))}
+    for out in (data, str(folder / ".." / "data.csv"), link, folder / "part-9.parquet"):
+        with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another file"):
+            Destination.of(out, Path("absent"), **how)
+    assert Destination.of(tmp_path / "scores.csv", Path("absent"), **how).name == "scores.csv"
+
+
 def test_an_absent_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written"):
         of(tmp_path / "none" / "scores.csv").write(SCORES)
@@ -88,6 +101,9 @@ def check_table(uri: str, folder: Path) -> None:
 
 def test_scores_become_a_table_of_sqlite(tmp_path: Path) -> None:
     check_table(f"sqlite://{tmp_path}/crm.db#scores", tmp_path)
+    # As SQLAlchemy writes it.
+    with pytest.raises(ConfigError, match="exists; give another"):
+        of(f"sqlite:///{tmp_path}/crm.db#scores")
 
 
 def test_scores_become_a_table_of_postgresql(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
