@@ -35,7 +35,7 @@ def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
     histograms, sums = rules.n_histogram_nodes * n_bins, rules.batch_size * 2**rules.max_depth
     if (n_bytes := 16 * max(histograms, sums)) > MAX_ARRAY_BYTES:
         raise ConfigError(
-            f"an answer of this recipe could take {-(-n_bytes >> 20)} MiB, where a message has {MAX_ARRAY_BYTES >> 20}; "
+            f"an answer of this recipe may take {-(-n_bytes >> 20)} MiB, where a message has {MAX_ARRAY_BYTES >> 20}: "
             "use fewer levels (`max_depth`), "
             + ("cells of columns, or columns" if histograms > sums else "trees of a batch, or classes")
             + ". Nothing was sent"
