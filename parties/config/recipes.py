@@ -16,13 +16,35 @@ from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
 from parties.config.training_section import TrainingSection
 from parties.errors import ConfigError
+from protocols.transport.codec import MAX_ARRAY_BYTES
 
 SummedRecipe = SGBDTAmongOwners | FederatedAmongOwners | RecommendedAmongOwners
 """A recipe that a coordinator trains on sums of its workers' answers."""
 
 
 def make_recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
-    """The recipe that a run file names; the one `match` over recipes."""
+    """The recipe that a run file names.
+
+    Raises
+    ------
+    ConfigError
+        If an answer of it could be longer than a message.
+    """
+    recipe = _recipe(training, schema)
+    rules, n_bins = recipe.tree_rules, recipe.task.grid.axes.n_bins
+    histograms, sums = rules.n_histogram_nodes * n_bins, rules.batch_size * 2**rules.max_depth
+    if (n_bytes := 16 * max(histograms, sums)) > MAX_ARRAY_BYTES:
+        raise ConfigError(
+            f"an answer of this recipe may take {-(-n_bytes >> 20)} MiB, where a message has {MAX_ARRAY_BYTES >> 20}: "
+            "use fewer levels (`max_depth`), "
+            + ("cells of columns, or columns" if histograms > sums else "trees of a batch, or classes")
+            + ". Nothing was sent"
+        )
+    return recipe
+
+
+def _recipe(training: TrainingSection, schema: TableSchema) -> SummedRecipe:
+    """The one `match` over recipes."""
     bounds = [column.bounds for column in schema.columns]
     of_owners: dict[str, Any] = {
         "delta": training.delta,

@@ -9,6 +9,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS
 from protocols.transport.descriptors import counts_bytes
 from protocols.transport.keys import KeyPair
+from protocols.transport.receive_quota import FRAME_BYTES
 
 # Messages that ZeroMQ may hold for a slow peer, and that are read in one go.
 HIGH_WATER_MARK = 64
@@ -46,7 +47,8 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     socket.linger = timeout_ms
     socket.sndhwm = HIGH_WATER_MARK
     socket.rcvhwm = 0 if counts_bytes() else MAX_UNREAD
-    socket.maxmsgsize = MAX_ARRAY_BYTES
+    # ZeroMQ measures a frame as it is on the wire, with what CURVE adds.
+    socket.maxmsgsize = MAX_ARRAY_BYTES + FRAME_BYTES
     socket.heartbeat_ivl = max(1, timeout_ms // 4)
     socket.heartbeat_timeout = timeout_ms
     socket.handshake_ivl = timeout_ms

@@ -78,13 +78,18 @@ class FederatedAmongOwners:
         choices = self.choices
         is_moved = choices.refining != "none"
         n_refined = choices.n_trees if choices.split_method == "hist" else choices.hessian_rounds
+        n_histogram_nodes = 2 ** (choices.max_depth - 1)
+        if choices.split_method == "tr":
+            n_histogram_nodes = int(is_moved)
+        elif choices.split_method == "hist" and choices.n_columns_of_a_tree(len(self.task.names)) == 1:
+            n_histogram_nodes = 1  # That of the root serves all levels.
         return TreeRules(
             n_trees=choices.n_trees,
             max_depth=choices.max_depth,
             max_value=self.update.max_value(self.leaf),
             batch_size=choices.batch_size,
             is_complete=choices.split_method == "tr",
-            n_histogram_nodes=int(is_moved) if choices.split_method == "tr" else 2 ** (choices.max_depth - 1),
+            n_histogram_nodes=n_histogram_nodes,
             n_placements=n_refined if is_moved else 0,
         )
 

@@ -13,6 +13,7 @@ from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, SGBDTClassi
 from opboost.horizontal.federated.owners import FederatedAmongOwners
 from parties.config.federated_section import FederatedSection
 from parties.config.sgbdt_section import _DEFAULTS, SGBDTSection
+from parties.errors import ConfigError
 from tests.support.clinics import Clinics
 
 
@@ -80,3 +81,24 @@ def test_the_noise_of_a_run_file_is_that_of_the_estimator(tmp_path: Path) -> Non
     assert isinstance(of, FederatedAmongOwners)
     assert of.choices == model._choices(3, of.update)
     assert of.leaf == model._leaf(of.update, of.noise, 60)
+
+
+@pytest.mark.parametrize(
+    ("federated", "n_more", "words"),
+    [
+        ({"split_method": "pr", "interaction": "all", "max_depth": 9}, {"max_depth": 10}, "101 MiB.*columns"),
+        ({"split_method": "hist", "interaction": "all", "max_depth": 9}, {"max_depth": 10}, "101 MiB.*columns"),
+        ({"split_method": "hist", "interaction": "random", "max_depth": 12}, {"interaction": "all"}, "402 MiB.*cells"),
+        ({"split_method": "tr", "max_depth": 12, "n_estimators": 1024}, {"n_estimators": 1025}, "65 MiB.*classes"),
+    ],
+)
+def test_a_plan_whose_answers_could_be_longer_than_a_message_is_refused(
+    tmp_path: Path, federated: dict[str, Any], n_more: dict[str, Any], words: str
+) -> None:
+    clinics = Clinics(tmp_path, recipe="federated", noise="aggregator", honest=None)
+    common = {"n_candidates": 4280, "batch_size": 1.0, "n_estimators": 2}
+    clinics.training["federated"] = {**common, **federated}
+    assert clinics.recipe()
+    clinics.training["federated"] = {**common, **federated, **n_more}
+    with pytest.raises(ConfigError, match=f"{words}.*Nothing was sent"):
+        clinics.recipe()

@@ -8,8 +8,10 @@ import pytest
 import zmq
 
 from protocols.errors import DecodeError
+from protocols.transport import zmq_socket
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS, decode
+from protocols.transport.receive_quota import FRAME_BYTES
 from protocols.transport.zmq_socket import HIGH_WATER_MARK, drain, events, open_socket, receive_parts
 
 Pair = tuple["zmq.Socket[bytes]", "zmq.Socket[bytes]"]
@@ -28,8 +30,23 @@ def pair() -> Iterator[Pair]:
 def test_queues_messages_and_silence_are_bounded(pair: Pair) -> None:
     near, _ = pair
     assert near.sndhwm == HIGH_WATER_MARK
-    assert near.maxmsgsize == MAX_ARRAY_BYTES
+    assert near.maxmsgsize == MAX_ARRAY_BYTES + FRAME_BYTES
     assert 0 < near.heartbeat_ivl < near.heartbeat_timeout == near.linger == 2000
+
+
+@pytest.mark.parametrize(("n_more", "comes"), [(0, True), (FRAME_BYTES, False)])
+def test_the_largest_array_comes_encrypted_too(monkeypatch: pytest.MonkeyPatch, n_more: int, *, comes: bool) -> None:
+    monkeypatch.setattr(zmq_socket, "MAX_ARRAY_BYTES", 1 << 16)
+    (public, secret), (of_far, secret_of_far) = zmq.curve_keypair(), zmq.curve_keypair()
+    with zmq.Context() as context:
+        near, far = (open_socket(context, zmq.PAIR, Timing(timeout_s=2, wait_s=2)) for _ in range(2))
+        near.curve_server, near.curve_secretkey, near.curve_publickey = True, secret, public
+        far.curve_serverkey, far.curve_secretkey, far.curve_publickey = public, secret_of_far, of_far
+        far.connect(f"tcp://127.0.0.1:{near.bind_to_random_port('tcp://127.0.0.1')}")
+        far.send(bytes((1 << 16) + n_more))
+        assert bool(near.poll(5000 if comes else 500)) == comes
+        for socket in (near, far):
+            socket.close(linger=0)
 
 
 @pytest.mark.parametrize("n_frames", [1, 2, MAX_ARRAYS + 1, MAX_ARRAYS + 2, 4 * MAX_ARRAYS])

@@ -24,6 +24,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         ({"split_method": "hist"}, (False, 2, 0)),
         ({"split_method": "hist", "split_candidates": "ih"}, (False, 2, 6)),
         ({"split_method": "pr", "max_depth": 3}, (False, 4, 0)),
+        ({"split_method": "hist", "interaction": "cyclical"}, (False, 1, 0)),
+        ({"split_method": "hist", "interaction": "cyclical", "columns_per_tree": 2}, (False, 2, 0)),
     ],
 )
 def test_a_worker_knows_how_many_histograms_and_placements_may_be_asked_for(
