@@ -26,16 +26,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-@pytest.fixture(scope="module")
-def client() -> Iterator[Client]:
-    import dask
-
-    # As outside of tests.
-    method = {"distributed.worker.multiprocessing-method": "spawn"}
-    with dask.config.set(method), cluster(DaskSection(workers=1)) as found:
-        yield found
-
-
 def ports() -> set[int]:
     """Where this process and those that it started listen."""
     import psutil
@@ -48,6 +38,22 @@ def ports() -> set[int]:
                 assert connection.laddr.ip in ("127.0.0.1", "::1"), connection
                 found.add(connection.laddr.port)
     return found
+
+
+@pytest.fixture(scope="module")
+def others() -> set[int]:
+    """Where servers of other tests listen."""
+    return ports()
+
+
+@pytest.fixture(scope="module")
+def client(others: set[int]) -> Iterator[Client]:
+    import dask
+
+    # As outside of tests.
+    method = {"distributed.worker.multiprocessing-method": "spawn"}
+    with dask.config.set(method), cluster(DaskSection(workers=1)) as found:
+        yield found
 
 
 @pytest.mark.parametrize("has_credentials", [False, True], ids=["plain text", "credentials of its own"])
@@ -85,9 +91,9 @@ def of_a_stranger() -> ssl.SSLContext:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds ports by /proc")
-def test_no_port_says_a_word_to_a_stranger(client: Client) -> None:
+def test_no_port_says_a_word_to_a_stranger(client: Client, others: set[int]) -> None:
     """A server of Dask speaks first, with its versions, to whoever is let in."""
-    found, credentials = ports(), of_a_stranger()
+    found, credentials = ports() - others, of_a_stranger()
     assert len(found) >= 3
     for port in found:
         assert heard(port) == b""
@@ -102,9 +108,9 @@ def test_the_party_itself_is_served(client: Client) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds ports by /proc")
 @pytest.mark.parametrize("page", ["/info/main/workers.html", "/json/identity.json", "/metrics", "/health", "/"])
-def test_no_page_tells_what_the_cluster_does(client: Client, page: str) -> None:
+def test_no_page_tells_what_the_cluster_does(client: Client, others: set[int], page: str) -> None:
     client.submit(len, "secret name", key="secret-name").result()
-    for port in ports():
+    for port in ports() - others:
         said = heard(port, says=f"GET {page} HTTP/1.0\r\n\r\n".encode())
         assert said == b"" or said.split()[1] in (b"302", b"404")
         assert b"worker" not in said.lower()
