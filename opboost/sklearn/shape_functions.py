@@ -73,7 +73,7 @@ class Shapes:
             shape, axes = self.columns[name], figure.add_subplot(n_lines, min(len(names), _PER_LINE), place + 1)
             axes.stairs(shape.values, _ends(shape.edges), baseline=None)
             axes.axhline(0.0, linewidth=0.5, color="grey")
-            axes.set_title(name, fontsize="medium")
+            axes.set_title(name, fontsize="medium", parse_math=False)
         return figure
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor
 from opboost.errors import ParameterError
-from opboost.sklearn.shape_functions import shapes_of
+from opboost.sklearn.shape_functions import Shapes, shapes_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -67,5 +67,7 @@ def test_shapes_can_be_plotted(tmp_path):
     shapes.plot().savefig(tmp_path / "shapes.png")
     assert (tmp_path / "shapes.png").stat().st_size > 5000
     assert len(shapes.plot(["age"]).axes) == 1
+    formula = Shapes(0.0, {r"$\frac$": shapes.columns["age"]})
+    formula.plot().savefig(tmp_path / "formula.svg")
     with pytest.raises(ParameterError, match="no column weight; there are age, size, dull"):
         shapes.plot(["weight"])
