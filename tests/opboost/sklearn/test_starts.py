@@ -11,7 +11,7 @@ import pytest
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import OpBoostError, ParameterError
 from opboost.fitting import noise_correction
-from opboost.fitting.noised_table import NoiseChoice
+from opboost.fitting.noised_table import Blend, NoiseChoice
 from opboost.trees.losses import LambdaRank
 from parties.errors import Disagreement
 
@@ -60,7 +60,7 @@ def test_a_fit_goes_on_where_another_one_ended(
 ) -> None:
     # What trees look at depends on their number, and those on the own columns are grown once, with the first ones.
     usual = NoiseChoice.CORRECTED_AND_PLAIN if passive.get("epsilon") == 0.5 else NoiseChoice.CORRECTED
-    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: (usual, 1.0))
+    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: Blend(usual))
     table, target = rows
     labels = target > 0
     begun = OpBoostClassifier(**SMALL | passive).fit(table, labels)
@@ -70,10 +70,11 @@ def test_a_fit_goes_on_where_another_one_ended(
     np.testing.assert_allclose(more.predict_proba(table), at_once.predict_proba(table), atol=1e-6)
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
 def test_a_fit_that_goes_on_adds_to_scores_that_trees_on_the_own_columns_share(
-    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch, goes_on: bool
 ) -> None:
-    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: (NoiseChoice.CORRECTED, 0.5))
+    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.CORRECTED, 0.5, goes_on))
     table, target = rows
     begun = OpBoostRegressor(**SMALL | PASSIVE).fit(table, target)
     more = OpBoostRegressor(**SMALL | PASSIVE | {"n_estimators": 4}, continue_from=begun).fit(table, target)

@@ -82,6 +82,12 @@ class Case:
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
+    with cluster(DaskSection(workers=2)) as found:
+        yield found
+
+
+@pytest.fixture
+def outside() -> Iterator[Client]:
     """The scheduler is a process of its own: XGBoost's tracker, which may break when a worker does, runs in it."""
     with (
         distributed.SubprocessCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as running,
@@ -166,9 +172,10 @@ def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alik
 
 
 def test_a_worker_killed_in_training_costs_time_and_nothing_else(
-    case: Case, client: Client, monkeypatch: pytest.MonkeyPatch, as_of_many_machines: None
+    case: Case, outside: Client, monkeypatch: pytest.MonkeyPatch, as_of_many_machines: None
 ) -> None:
     """It is killed while the two meet, which the other one notices last of all."""
+    client = outside
     killed, attempts, grow = threading.Event(), [], dask_training._train
     monkeypatch.setattr(dask_training, "_train", lambda *arguments: attempts.append(1) or grow(*arguments))
     before = {path: path.read_bytes() for path in case.ranks.paths}
