@@ -183,15 +183,16 @@ def choose(
     trials, is_open = _trials(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     own = [trial.scores(NoiseChoice.ALONE) for trial in trials]
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    starts = (False, True) if may_go_on and noised.has_own else (False,)
+    may_go_on = may_go_on and noised.has_own
+    starts = (False, True) if may_go_on else (False,)
+    margins = [trial.margins() for trial in trials] if may_go_on else []
     n_scored = sum(len(trial.scored.targets) for trial in trials)
-    margins = cache(lambda: [trial.margins() for trial in trials])
 
     @cache
     def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, Blend]:
         """With the part of the own columns' error that it wins."""
         if goes_on:
-            steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins(), strict=True)]
+            steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins, strict=True)]
         else:
             steps = [trial.scores(choice) - a for trial, a in zip(trials, own, strict=True)]
         errors = np.empty(len(shares))

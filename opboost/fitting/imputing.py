@@ -11,7 +11,7 @@ from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.sources import sources_of
 from opboost.fitting.noised_table import Noised
-from opboost.fitting.recipe import FOLDS, Recipe, no_versions, raw_scores
+from opboost.fitting.recipe import FOLDS, Recipe, moved
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for
@@ -64,7 +64,7 @@ class OwnScores:
         found = np.empty((table.n_rows, self.loss.n_outputs))
         for k, (trees, base_scores) in enumerate(self.forests):
             here = np.flatnonzero(fold == k)
-            found[here] = raw_scores(table.of_rows(here), trees, base_scores, no_versions(len(here)))[0].T
+            found[here] = moved(table.of_rows(here), trees, base_scores).T
         return found[:, 1:] if self.loss == Softmax(2) else found
 
 

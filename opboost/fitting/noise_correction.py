@@ -130,7 +130,7 @@ def _own_part(
         return tuple(trees), None
     margins = np.empty((len(base_scores), len(labels)))
     margins[:, is_trained] = recipe.margins(*rows)
-    margins[:, ~is_trained] = moved(table.of_rows(np.flatnonzero(~is_trained)), trees, len(base_scores))
+    margins[:, ~is_trained] = moved(table.of_rows(np.flatnonzero(~is_trained)), trees, np.zeros(len(base_scores)))
     return tuple(trees), margins
 
 

@@ -112,17 +112,17 @@ class Recipe:
     def margins(self, table: BinnedTable, labels: Values, weights: Values) -> Values:
         """How far trees that have not seen a row move its score, shape ``(n_outputs, n_rows)``."""
         fold = np.random.default_rng(self.seed).permutation(len(labels)) % FOLDS
-        found = np.empty((self.loss.n_outputs, len(labels)))
+        found, nothing = np.empty((self.loss.n_outputs, len(labels))), np.zeros(self.loss.n_outputs)
         for k in range(FOLDS):
             others, here = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
             trees, _ = self.grow(table.of_rows(others), labels[others], weights[others])
-            found[:, here] = moved(table.of_rows(here), trees, self.loss.n_outputs)
+            found[:, here] = moved(table.of_rows(here), trees, nothing)
         return found
 
 
-def moved(table: BinnedTable, trees: Sequence[Tree], n_outputs: int) -> Values:
-    """How far trees of a table without versions move its rows' scores, shape ``(n_outputs, n_rows)``."""
-    return raw_scores(table, trees, np.zeros(n_outputs), no_versions(table.n_rows))[0]
+def moved(table: BinnedTable, trees: Sequence[Tree], base_scores: Values) -> Values:
+    """Where trees of a table without versions move its rows' scores from these, shape ``(n_outputs, n_rows)``."""
+    return raw_scores(table, trees, base_scores, no_versions(table.n_rows))[0]
 
 
 def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, alternates: Alternates) -> list[Values]:
