@@ -34,9 +34,9 @@ def explain(
     from parties.storage.atomic_files import write_json
 
     with terminal_of_command():
-        if (role := read_role(run_file)) == "active" and of is not None:
-            raise ConfigError("--of is for a passive party's run file. Nothing was written")
-        if role == "active":
+        if (role := read_role(run_file)) == "active":
+            if of is not None:
+                raise ConfigError("--of is for a passive party's run file. Nothing was written")
             from opboost.explanation.partial_dependence import dependences
 
             active = read_run(run_file, ActiveRun)

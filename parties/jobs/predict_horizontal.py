@@ -59,7 +59,8 @@ def predict_alone(
     run = read_record_run(path)
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
-    source = data or getattr(run, "data", None)
+    own_data = getattr(run, "data", None)
+    source = data or own_data
     if source is None:
         raise ConfigError(f"{path}: a coordinator has no records of its own; name a file with --data")
     if one_table(source) is None:
@@ -72,8 +73,7 @@ def predict_alone(
         table = read_table(source, schema, ignore=ignore, needs_label=False)
         table = table if ids is None else select(table, ids, source)
         own = model_inputs(table, schema)
-    own_data = getattr(run, "data", ())
-    inputs = (source, ids, *(own_data if isinstance(own_data, tuple) else [own_data]))
+    inputs = source, ids, *(own_data if isinstance(own_data, tuple) else [own_data])
     default = folder.path / "predictions.csv"
     target = Destination.of(out, default, overwrite=overwrite, append=append, inputs=inputs)
     with reporting_afterwards(path, run, terminal), logged(folder, terminal) as log:

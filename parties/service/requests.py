@@ -162,7 +162,7 @@ def _read_texts(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     for column in schema.columns:
         cells = frame[column.name]
         if column.kind is Kind.NUMERIC:
-            if schema.format.of(column.name).unit_s is None:
+            if empty and schema.format.of(column.name).unit_s is None:
                 is_empty = [not isinstance(cell, str) and cell in empty for cell in cells]
                 read.loc[is_empty, column.name] = None
             cells = cells[[isinstance(cell, str) for cell in cells]]
