@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -15,9 +15,9 @@ from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
 from opboost.fitting.noise_correction import LEAST_ROWS, fill
 from opboost.fitting.noised_table import NoiseChoice
-from opboost.fitting.outputs import Engine, Growing
-from opboost.fitting.recipe import Recipe, calmed
-from opboost.trees.binning import BinnedColumn, BinnedTable, bin_categories, bin_ranks, bin_values
+from opboost.fitting.outputs import Engine, Growing, with_cuts_from_zero
+from opboost.fitting.recipe import OWN_DEPTHS, Recipe, calmed
+from opboost.trees.binning import BinnedColumn, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import at_most_threads
@@ -227,19 +227,22 @@ def train(
         None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
         for c, column in enumerate(columns)
     )
-    recipe, choice = Recipe(parameters, loss, limits, seed, watch), None if earlier is None else earlier.choice
+    own_depths = OWN_DEPTHS if sources and "max_depth" in left_open else ()
+    recipe = Recipe(parameters, loss, limits, seed, watch, own_depths)
+    choice = None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         rows = binned, sources, labels, of_classes, is_fitted, recipe, known
         filled = fill(*rows, n_columns=len(columns), choice=choice, may_go_on=leaf_labels is None)
         if filled.margins is not None:
             start, of_outputs = recipe.base_scores(labels[is_fitted], of_classes[is_fitted]), filled.margins
+        parameters = recipe.of_depth(filled.depth).parameters
         growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
         before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees
-    trees = [_with_cuts_from_zero(tree, filled.table) for tree in trees]
+    trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
     return TrainedTrees(
         tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names
@@ -271,15 +274,6 @@ def _check_rows(
             raise DataError(f"column {column.name!r} has {length} rows; there are {len(labels)} labels")
     loss.check_labels(labels)
     loss.check_margins([one.values for one in margins])
-
-
-def _with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
-    """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
-    is_before = ~tree.is_leaf & (tree.thresholds < 0)
-    if not is_before.any():
-        return tree
-    behind_last = np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds)
-    return replace(tree, thresholds=behind_last).with_children_swapped(is_before)
 
 
 def binned_column(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:

@@ -17,11 +17,12 @@ from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
+from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Blend, Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import Recipe, moved
 from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
+from opboost.fitting.trials import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, n_draws
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
@@ -122,7 +123,7 @@ def _own_part(
     """Trees on the own columns, and what the others go on from, as a blend needs them."""
     if not blend.own_share:
         return (), None
-    rows = table, labels, weights
+    rows, recipe = (table, labels, weights), recipe.of_depth(blend.own_depth)
     if not is_trained.all():
         rows = table.of_rows(np.flatnonzero(is_trained)), labels[is_trained], weights[is_trained]
     trees, base_scores = recipe.grow(*rows)

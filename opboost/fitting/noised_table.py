@@ -64,11 +64,14 @@ class Blend:
         By which their scores count.
     goes_on : bool
         Whether they go on from the scores of the latter, which count whole, and not as the rest of the share.
+    own_depth : int, optional
+        Depth of the latter, if it is not the parameters'.
     """
 
     choice: NoiseChoice
     share: float = 1.0
     goes_on: bool = False
+    own_depth: int | None = None
 
     @property
     def own_share(self) -> float:
@@ -154,6 +157,11 @@ class Filled:
     def choice(self) -> NoiseChoice | None:
         """What the trees see of noised columns."""
         return None if self.blend is None else self.blend.choice
+
+    @property
+    def depth(self) -> int | None:
+        """Of the trees on this table, where they see the own columns alone and another one than usual serves them."""
+        return self.blend.own_depth if self.blend is not None and self.choice is NoiseChoice.ALONE else None
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
         """Trees grown on this table and those of the own columns, each with its share of the scores."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,8 +11,9 @@ import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.fitting.choice import n_draws
 from opboost.fitting.noised_table import Filled, held_out_table
+from opboost.fitting.trials import n_draws
+from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
 from opboost.trees.constraints import Constraints
 from opboost.trees.losses import Loss
@@ -128,3 +129,12 @@ class Growing:
     def _of_rows(self, values: Values) -> Values:
         """Values of the rows that are trained on, as compiled loops take them; those of all rows are not copied."""
         return np.require(values if self.validation is None else values[self.is_trained], requirements=("C", "W"))
+
+
+def with_cuts_from_zero(tree: Tree, table: BinnedTable) -> Tree:
+    """The tree with children exchanged where all present values go right: behind the last bin is a cut, before none."""
+    is_before = ~tree.is_leaf & (tree.thresholds < 0)
+    if not is_before.any():
+        return tree
+    behind_last = np.where(is_before, table.axes.sizes[tree.columns] - 2.0, tree.thresholds)
+    return replace(tree, thresholds=behind_last).with_children_swapped(is_before)

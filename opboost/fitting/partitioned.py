@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from opboost.arrays import Ranks, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.sources import RankSource
-from opboost.fitting.choice import MOST_DRAWS, N_SCORED, Drawn, choose, n_draws
+from opboost.fitting.choice import choose
 from opboost.fitting.imputing import OwnScores, imputed
 from opboost.fitting.noise_correction import FEW_ROUNDS
 from opboost.fitting.noised_table import NoiseChoice, Noised, places
 from opboost.fitting.recipe import FOLDS, Recipe
+from opboost.fitting.trials import MOST_DRAWS, N_SCORED, Drawn, n_draws
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows
 from opboost.trees.xgboost_engine import MOST_STACKED

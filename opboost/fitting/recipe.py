@@ -27,6 +27,9 @@ _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 # tables, once for all budgets (`docs/architecture/noise.md`).
 CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
 
+# Depths of trees on the own columns, which carry no noise, where the depth is left open: held-out rows say which.
+OWN_DEPTHS = (4, 6, 8)
+
 
 def calmed(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
     """The parameters, those that are left open as suits noise; the rate of learning and the rounds go together."""
@@ -47,6 +50,8 @@ class Recipe:
     seed : int or None
     watch : callable
         Called after every tree that is grown here; may end all by raising.
+    own_depths : tuple of int
+        Depths that trees on the own columns may have in place of the parameters', which they have if there is none.
     """
 
     parameters: BoostingParameters
@@ -54,6 +59,7 @@ class Recipe:
     constraints: Constraints
     seed: int | None
     watch: Callable[[], None] = lambda: None
+    own_depths: tuple[int, ...] = ()
 
     @property
     def n_classes(self) -> int:
@@ -77,6 +83,10 @@ class Recipe:
         depth = min(self.parameters.max_depth or _BRIEF_DEPTH, _BRIEF_DEPTH)
         chosen = replace(self.parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
         return replace(self, parameters=chosen)
+
+    def of_depth(self, depth: int | None) -> Recipe:
+        """Trees of another depth; None changes nothing."""
+        return self if depth is None else replace(self, parameters=replace(self.parameters, max_depth=depth))
 
     def base_scores(self, labels: Values, weights: Values) -> Values:
         """Where scores start, shape ``(n_outputs,)``."""

@@ -15,9 +15,10 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.mixture import States
-from opboost.fitting.choice import by_turns, open_share
+from opboost.fitting.choice import by_turns
 from opboost.fitting.noised_table import Noised, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
+from opboost.fitting.trials import open_share
 from opboost.trees.alternating import Alternates
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for

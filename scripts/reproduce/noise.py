@@ -132,17 +132,19 @@ def cell(
     else:
         unseen, trained = np.flatnonzero(~table.is_trained), rng.permutation(np.flatnonzero(table.is_trained))
     trained = trained[:rows]
-    shared = {"random_state": seed, "categorical_features": table.categories or None, **CALM, **settings}
+    shared = {"random_state": seed, "categorical_features": table.categories or None, **settings}
+    # What is left open here suits noise by itself.
+    calm = {name: value for name, value in CALM.items() if name not in settings}
     noise = {"bounds": table.bounds, "domain_size": domain, "mechanism": mechanism, **MECHANISMS[mechanism]}
     own = table.features.drop(columns=list(table.bounds))
     runs: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {
-        "plain": (table.features, {"epsilon": epsilon, "correct_noise": False, **noise}),
+        "plain": (table.features, {"epsilon": epsilon, "correct_noise": False, **noise, **calm}),
         "corrected": (table.features, {"epsilon": epsilon, **noise}),
     }
     if not noiseless:
-        runs["exact"] = table.features, {"epsilon": np.inf, **noise}
+        runs["exact"] = table.features, {"epsilon": np.inf, **noise, **calm}
         if own.shape[1]:
-            runs["alone"] = own, {}
+            runs["alone"] = own, calm
     found: dict[str, Any] = {"alone": 0.5 if not table.is_number else 0.0, **noiseless}
     estimator = OpBoostRegressor if table.is_number else OpBoostClassifier
     for name, (features, chosen) in runs.items():

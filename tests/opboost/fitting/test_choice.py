@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from opboost.fitting.choice import SHARES, _most_likely, open_share
+from opboost.fitting.choice import SHARES, _most_likely
 
 
 @pytest.mark.parametrize("best", [0.0, 0.4, 1.3])
@@ -16,15 +15,6 @@ def test_many_rows_decide_on_the_share_and_few_do_not(best: float) -> None:
     few = SHARES[_most_likely(SHARES, errors, 1)]
     assert abs(few - best) > 0.05
     assert min(best, 1.0) <= few <= max(best, 1.0)
-
-
-def test_theopen_share_is_what_lies_between_draws_of_the_same_row() -> None:
-    rng = np.random.default_rng(0)
-    known = np.broadcast_to(rng.integers(0, 100, size=500).astype(np.uint8), (10, 1, 500))
-    drawn = rng.integers(0, 100, size=(10, 1, 500)).astype(np.uint8)
-    assert open_share(known) == 0
-    assert open_share(drawn) == pytest.approx(1, abs=0.05)
-    assert open_share(np.concatenate([known, drawn], axis=1)) == pytest.approx(0.5, abs=0.03)
 
 
 @pytest.mark.parametrize(("harm", "share"), [(0.0, 1.0), (0.02, 0.0)])

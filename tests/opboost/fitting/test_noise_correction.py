@@ -16,11 +16,12 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
-from opboost.fitting.choice import Drawn, choose
+from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noise_correction import _drawn_apart, _drawn_before
 from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
-from opboost.fitting.recipe import Recipe
+from opboost.fitting.recipe import OWN_DEPTHS, Recipe
+from opboost.fitting.trials import Drawn
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
@@ -284,6 +285,39 @@ def described(run: Run) -> tuple[Noised, Recipe]:
     limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
     noised = Noised.of([own, None, None], sources, n_rows=run.n_rows, n_columns=3)
     return noised, Recipe(CALM, SquaredError(), limits, 0)
+
+
+@pytest.mark.parametrize(("waves", "depth"), [(8.0, 8), (0.0, 2)])
+def test_held_out_rows_say_how_deep_trees_on_the_own_columns_are(waves: float, depth: int) -> None:
+    """Many waves of an own column need deep trees; where it says little, these fit chance."""
+    run = Run(0.1, n_rows=600)
+    (noised, recipe), ones = described(run), np.ones(600)
+    labels = run.labels[:600] + 3 * np.sin(waves * run.own[:600])
+    rng = np.random.default_rng(1)
+    drawn_for = partial(_drawn_apart, noised, labels, ones, recipe, max_bin=64, rng=rng)
+    open_recipe = replace(recipe.brief(10), own_depths=(2, 8))
+    assert choose(noised, labels, ones, open_recipe, None, drawn_for, rng=rng).own_depth == depth
+    assert choose(noised, labels, ones, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED, NoiseChoice.ALONE])
+def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth(
+    choice: NoiseChoice, is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, asked = Run(0.1, n_rows=500), []
+
+    def chosen(*rows: Any, may_go_on: bool, rng: Any) -> Blend:
+        asked.append(rows[3].own_depths)
+        return Blend(choice, 0.6 if choice is NoiseChoice.CORRECTED else 1.0, own_depth=6 if asked[-1] else None)
+
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", chosen)
+    trained = run.train(left_open=frozenset({"max_depth"} if is_open else ()))
+    assert asked == [OWN_DEPTHS if is_open else ()]
+    on_own = [tree for tree in trained.trees if (tree.columns <= 0).all()]
+    assert len(on_own) >= 40
+    assert (max(tree.depth for tree in on_own) > 4) == is_open
+    assert all(tree.depth <= 4 for tree in trained.trees if (tree.columns > 0).any())
 
 
 def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:

@@ -1,0 +1,179 @@
+"""Trials of what trees may see of noised columns: grown on some rows, scored on others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opboost.arrays import Values
+from opboost.denoise.comparison import squared_errors
+from opboost.denoise.mixture import States
+from opboost.denoise.sources import Source
+from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
+from opboost.fitting.recipe import Recipe, raw_scores
+from opboost.trees.alternating import Alternates
+from opboost.trees.binning import BinnedColumn, BinnedTable
+from opboost.trees.validation import KnownRows, bins_between
+
+# Draws that trees are grown on by turns, and draws that a held-out row is scored on.
+MOST_DRAWS, FEWEST_DRAWS, N_SCORED = 10, 2, 8
+# Rows over all draws: in a large table the chance of one draw is the mean of many rows' in every leaf.
+_DRAWN_ROWS = 3_000_000
+
+# Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
+MOST_BINS = 64
+
+# Parts of the rows. Each is held out once to compare candidates on, until so many rows were.
+N_PARTS, _SCORED_ROWS = 3, 5_000
+
+
+def n_draws(n_rows: int) -> int:
+    """Draws of a table of so many rows that trees are grown on by turns."""
+    return min(MOST_DRAWS, max(FEWEST_DRAWS, _DRAWN_ROWS // n_rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """Draws of the exact codes of some rows and of others.
+
+    Attributes
+    ----------
+    sources : tuple of Source
+    states : ndarray of uint8, shape (n_draws, n_sources, n_rows)
+        Of rows that candidates are grown on, given their labels.
+    blind : ndarray of uint8, shape (n_draws, n_sources, n_others)
+        Of rows that they are scored on, without their labels.
+    """
+
+    sources: tuple[Source, ...]
+    states: States
+    blind: States
+
+
+DrawnFor = Callable[[NDArray[np.int64], NDArray[np.int64]], Drawn]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredRows:
+    """Rows that candidates are scored on.
+
+    Attributes
+    ----------
+    table : BinnedTable
+        The own columns, in bins.
+    versions : Alternates
+        Of the noised columns: draws, or what is known of them.
+    targets : ndarray of float64, shape (n_rows, n_outputs)
+    weights : ndarray of float64, shape (n_rows,)
+    """
+
+    table: BinnedTable
+    versions: Alternates
+    targets: Values
+    weights: Values
+
+    def errors(self, predictions: Values) -> Values:
+        """Of each row's predictions from its versions, shape ``(n_versions, n_rows, n_outputs)``."""
+        if len(predictions) == 1:
+            return self.weights * ((self.targets - predictions[0]) ** 2).sum(axis=1)
+        return self.weights * squared_errors(self.targets, predictions)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Trial:
+    """Rows that candidates are grown on, and rows that they are scored on.
+
+    Attributes
+    ----------
+    own : BinnedTable
+        Whose noised columns hold nothing that a tree could split.
+    table : BinnedTable
+    alternates : Alternates
+        Draws, the released codes and nothing.
+    labels, weights : ndarray of float64, shape (n_rows,)
+    scored : ScoredRows
+    recipe : Recipe
+    own_depth : int, optional
+        Of trees on the own columns, if it is not the recipe's.
+    """
+
+    own: BinnedTable
+    table: BinnedTable
+    alternates: Alternates
+    labels: Values
+    weights: Values
+    scored: ScoredRows
+    recipe: Recipe
+    own_depth: int | None = None
+
+    def scores(self, choice: NoiseChoice, margins: Values | float = 0.0) -> Values:
+        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``.
+
+        `margins` are what the trees go on from, which these scores leave out.
+        """
+        turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
+        recipe = self.recipe.of_depth(self.own_depth if choice is NoiseChoice.ALONE else None)
+        trees, base_scores = recipe.grow(self.table, self.labels, self.weights, turns, margins=margins)
+        return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
+
+    @property
+    def base_scores(self) -> Values:
+        """Where scores start, shape ``(n_outputs, 1)``."""
+        return self.recipe.base_scores(self.labels, self.weights)[:, None]
+
+    def margins(self) -> Values:
+        """What trees on the own columns that have not seen a row say of it, shape ``(n_outputs, n_rows)``."""
+        return self.recipe.of_depth(self.own_depth).margins(self.own, self.labels, self.weights)
+
+    def errors(self, scores: Values) -> Values:
+        """Of the scored rows, as `ScoredRows.errors`."""
+        of = self.scored
+        return of.errors(np.stack([self.recipe.loss.predictions(one.T).reshape(len(of.targets), -1) for one in scores]))
+
+
+def trials_of(
+    noised: Noised,
+    labels: Values,
+    weights: Values,
+    recipe: Recipe,
+    known: KnownRows | None,
+    drawn_for: DrawnFor,
+    *,
+    rng: np.random.Generator,
+) -> tuple[list[Trial], float]:
+    """One for each part of the rows, or one whose scored rows are known; and what draws leave open."""
+    most, targets, every = min(recipe.parameters.max_bin, MOST_BINS), recipe.targets(labels), np.arange(len(labels))
+    if known is not None:
+        drawn = drawn_for(every, every[:0])
+        binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
+        scored = _known_rows(known, noised, binned, recipe)
+        known_rows = noised.table, noised.filled(binned), alternates, labels, weights, scored, recipe
+        return [Trial(*known_rows)], open_share(drawn.states)
+    part, trials, opens = rng.permutation(len(labels)) % N_PARTS, [], []
+    for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (len(labels) + 1))):
+        kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
+        inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), drawn_for(kept, held)
+        binned, alternates = versions_of(inside, drawn.sources, drawn.states, None, max_bin=most)
+        seen = in_bins(outside, drawn.sources, binned, drawn.blind)
+        versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
+        scored = ScoredRows(outside.table, versions, targets[held], weights[held])
+        tables = inside.table, inside.filled(binned)
+        trials.append(Trial(*tables, alternates, labels[kept], weights[kept], scored, recipe))
+        opens.append(open_share(drawn.states))
+    return trials, float(np.mean(opens))
+
+
+def _known_rows(known: KnownRows, noised: Noised, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:
+    """Rows whose codes are known, in the bins of the training rows."""
+    seen = [bins_between(known.columns[c], one.cuts) for c, one in zip(noised.numbers, binned, strict=True)]
+    versions = Alternates(np.array(noised.numbers, np.int64), np.array(seen, np.uint8)[None], (0,))
+    weights = recipe.parameters.weighted(known.labels, np.ones(len(known.labels)), recipe.loss)
+    return ScoredRows(known.binned(noised.table), versions, recipe.targets(known.labels), weights)
+
+
+def open_share(states: States) -> float:
+    """Mean share of the variance of a source's states that lies between the draws of the same row."""
+    return float(np.mean([one.var(axis=0, ddof=1).mean() / max(one.var(), 1e-12) for one in np.swapaxes(states, 0, 1)]))
