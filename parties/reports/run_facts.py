@@ -22,12 +22,11 @@ from opboost.uplift import Uplift
 from parties.config.reading import read_role, read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.ledger.noised_labels import PROMISE_FILE
 from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
-from parties.runs.run_folder import RunFolder
+from parties.runs.run_folder import LABELS_FILE, RunFolder
 from parties.storage.serialization import guarantee_from_dict
 
 _PROMISE = TypeAdapter(ColumnGuarantee)
@@ -216,12 +215,12 @@ def _words_on_noise(folder: RunFolder) -> str:
 
 
 def _label_promise(folder: RunFolder) -> ColumnGuarantee | None:
-    if not (folder.path / PROMISE_FILE).exists():
+    if not (folder.path / LABELS_FILE).exists():
         return None
     try:
-        return _PROMISE.validate_python(folder.read_json(PROMISE_FILE))
+        return _PROMISE.validate_python(folder.read_json(LABELS_FILE))
     except ValidationError:
-        raise RunFolderError(f"{folder.path / PROMISE_FILE} is malformed") from None
+        raise RunFolderError(f"{folder.path / LABELS_FILE} is malformed") from None
 
 
 def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
