@@ -287,11 +287,12 @@ def evaluate(loss: Loss, labels: Values, predictions: Values) -> dict[str, float
 
 
 def metrics_of(given: str | Metric | Sequence[str | Metric] | None, loss: Loss) -> tuple[Metric, ...]:
-    """Metrics by name or as they are; without any, the loss's default.
+    """Metrics by name or as they are, each once, at its last place; without any, the loss's default.
 
     Raises
     ------
     ParameterError
     """
     named = (given,) if isinstance(given, (str, Metric)) else given or (default_metric(loss),)
-    return tuple(one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named)
+    found = [one if isinstance(one, Metric) else metric_by_name(one, loss) for one in named]
+    return tuple(reversed({one.name: one for one in reversed(found)}.values()))

@@ -27,6 +27,7 @@ from opboost.privacy.releases import PureRelease
 from opboost.rng import BitSource
 from opboost.sklearn.class_labels import CLASSES, ClassLabels, distinct, matched
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
+from opboost.sklearn.whole_fits import whole
 
 _PARAMETERS = """
     Parameters
@@ -114,6 +115,7 @@ class _InPrivate(DividedRows):
     candidates: Literal["grid", "gridless"] = "grid"
     max_cells: int = 32
 
+    @whole
     def fit(self, X: ArrayLike, y: ArrayLike, owners: ArrayLike | None = None) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)``, labels and, if known, each row's owner, ``(n_rows,)``."""
         rows, targets = self._check_rows(X, y, reset=True)

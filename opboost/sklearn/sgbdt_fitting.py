@@ -29,6 +29,7 @@ from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
+from opboost.sklearn.whole_fits import whole
 from opboost.trees.tree import Ensemble
 
 
@@ -84,6 +85,7 @@ class SGBDTFitting(DividedRows):
         self._trainings = trainings
         return self
 
+    @whole
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         task = self._public(X, targets[0])
         shape, bits = self._shape(task), self._bits()
@@ -106,10 +108,8 @@ class SGBDTFitting(DividedRows):
         ]
         n_trees = self.n_estimators + self.n_extra_estimators
         _check(task, trainings, n_trees)
-        models = _grown(task, trainings, X, targets, n_trees)
-        # Not before: a fit that is broken off leaves model, accounts and guarantee of the one before.
-        self._task, self._trainings = task, trainings
-        self._keep(task, models)
+        self._keep(task, _grown(task, trainings, X, targets, n_trees))
+        self._trainings = trainings
         self.guarantee_ = self._guarantee(
             task,
             epsilon=noise.epsilon(self.delta),

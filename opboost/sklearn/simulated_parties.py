@@ -28,6 +28,7 @@ from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.starting_scores import margins_of, named_margins, with_groups
 from opboost.sklearn.vertical_parameters import VerticalParameters
+from opboost.sklearn.whole_fits import whole
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
@@ -48,6 +49,7 @@ _ACTIVE, _PASSIVE = "active", "passive"
 class SimulatedParties(VerticalParameters):
     """Base of the vertical estimators: the simulated runs."""
 
+    @whole
     def fit(
         self,
         X: ArrayLike,
@@ -101,11 +103,8 @@ class SimulatedParties(VerticalParameters):
         if len({one[3].shape[1] for one in parts}) > 1:
             raise ParameterError("give base_margin and base_margin_eval_set, or neither")
         matrix, labels, weights, margins = (np.concatenate(each) for each in zip(*parts, strict=True))
-        plan = (
-            ValidationPlan(np.arange(len(matrix)) >= is_used.sum(), metrics_of(self.eval_metric, loss))
-            if eval_set
-            else None
-        )
+        is_added = np.arange(len(matrix)) >= is_used.sum()
+        plan = ValidationPlan(is_added, metrics_of(self.eval_metric, loss)) if eval_set else None
         self._fit(matrix, labels, weights, margins, loss, plan, after_round)
         return self
 

@@ -23,6 +23,7 @@ from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
 from opboost.sklearn.random_states import bit_source, seed_of
+from opboost.sklearn.whole_fits import whole
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
@@ -57,6 +58,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = True
         return tags
 
+    @whole
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``."""
         rows, targets = self._check_rows(X, y, reset=True)

@@ -12,7 +12,7 @@ from pydantic import Field
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.fitting.outputs import Engine
-from opboost.metrics import default_metric, metric_by_name
+from opboost.metrics import metrics_of
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
@@ -158,8 +158,7 @@ class ModelSection(Section):
 
     def metrics(self) -> tuple[Metric, ...]:
         """Metrics of held-out rows; the last one decides on early stopping."""
-        loss = self.loss()
-        return tuple(metric_by_name(name, loss) for name in self.eval_metric or (default_metric(loss),))
+        return metrics_of(self.eval_metric, self.loss())
 
     def validation(self, n_rows: int, labels: Values | None = None) -> ValidationPlan | None:
         """The plan of held-out rows, whole groups of the labels where they are ranked, and their metrics."""

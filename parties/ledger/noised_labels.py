@@ -19,12 +19,11 @@ from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.runs.run_folder import LABELS_FILE
 from parties.storage.atomic_files import write_json
 from parties.storage.sqlite import check_place
 from parties.tables.blocks import Block, exact_codes, named_records
 from parties.tables.record_ids import Ids
-
-PROMISE_FILE = "labels.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,5 +79,5 @@ class LabelNoise:
         with Ledger(self.ledger) as ledger:
             account = Account(ledger=ledger, budget=Budget(), occasion=occasion, rng=rng.secure())
             account.release([self.mechanism], [block])
-        write_json(to / PROMISE_FILE, asdict(self.mechanism.guarantee()))
+        write_json(to / LABELS_FILE, asdict(self.mechanism.guarantee()))
         return decode_labels(self.mechanism, ReleasedColumn.of_marked(self.mechanism.schema, block["0.codes"]))

@@ -17,13 +17,15 @@ from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
-from parties.config.reading import read_schema
+from parties.config.reading import check_schema_of_run, read_schema
 from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.errors import RunFolderError
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
 from parties.reports.horizontal_words import Observer, observers_of
 from parties.reports.run_facts import Importance, importance_of
 from parties.reports.run_history import RunHistory, log_lines, run_history
+from parties.runs.config_diff import changes
 from parties.runs.run_folder import RunFolder
 
 _ABSENCES = ("dropped out", "returned", "resumed", "wrong share")
@@ -131,12 +133,13 @@ def record_facts(path: Path) -> RecordFacts:
     Raises
     ------
     RunFolderError
-        If the run is not finished, or its folder is damaged.
+        If the run is not finished, its folder is damaged, or the run file's settings are not the run's any more.
     LedgerError
         If a worker's ledger cannot be used.
     """
     run = read_record_run(path)
     folder = RunFolder(run.run_folder)
+    _check_unchanged(run, folder, path)
     schema, _ = read_schema(run.table_schema)
     recipe = recipe_of(run, schema, path)
     drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
@@ -157,6 +160,17 @@ def record_facts(path: Path) -> RecordFacts:
         has_gains=has_gains,
         fits=folder.load_fits(),
     )
+
+
+def _check_unchanged(run: RecordRun, folder: RunFolder, path: Path) -> None:
+    """Refuse settings by which the run promised something else than a report would say."""
+    check_schema_of_run(run)
+    found = changes(folder.path / "config.yaml", path)
+    if others := [one for one in found if one.startswith(("training", "seed"))]:
+        raise RunFolderError(
+            f"{folder.path} holds a run of other settings: {'; '.join(others)}. Bring them back for its report. "
+            "Nothing was written"
+        )
 
 
 def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:

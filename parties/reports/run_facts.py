@@ -19,15 +19,15 @@ from opboost.label_noise import bits_of_tests, most_guessed
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.trees.tree import Ensemble
 from opboost.uplift import Uplift
-from parties.config.reading import read_role, read_run
+from parties.config.reading import read_role, read_run, read_section
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.ledger.noised_labels import PROMISE_FILE
 from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
-from parties.runs.run_folder import RunFolder
+from parties.runs.run_folder import LABELS_FILE, RunFolder
+from parties.storage.documents import read_yaml
 from parties.storage.serialization import guarantee_from_dict
 
 _PROMISE = TypeAdapter(ColumnGuarantee)
@@ -216,22 +216,24 @@ def _words_on_noise(folder: RunFolder) -> str:
 
 
 def _label_promise(folder: RunFolder) -> ColumnGuarantee | None:
-    if not (folder.path / PROMISE_FILE).exists():
+    if not (folder.path / LABELS_FILE).exists():
         return None
     try:
-        return _PROMISE.validate_python(folder.read_json(PROMISE_FILE))
+        return _PROMISE.validate_python(folder.read_json(LABELS_FILE))
     except ValidationError:
-        raise RunFolderError(f"{folder.path / PROMISE_FILE} is malformed") from None
+        raise RunFolderError(f"{folder.path / LABELS_FILE} is malformed") from None
 
 
 def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     folder = RunFolder(run.run_folder)
-    router = folder.load_router()
-    drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
+    router, guarantee = folder.load_router(), guarantee_from_dict(folder.read_json("guarantee.json"))
+    drawn = "noise from the operating system's entropy" if guarantee.is_secure else "SEEDED NOISE: not for release"
+    # The run file may have been changed since.
+    of_run = read_section(PassiveRun, read_yaml(folder.path / "config.yaml"))
     sources = [source for source, _ in router.tests.sources]
     return PassiveFacts(
         history=run_history(run, (run.active.name,), folder, drawn),
-        guarantee=guarantee_from_dict(folder.read_json("guarantee.json")),
+        guarantee=guarantee,
         columns=tuple(
             UsedColumn(
                 column=mechanism.schema.name,
@@ -241,7 +243,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
             for mechanism in router.mechanisms
         ),
         ledger=known_statement(path, run),
-        shared_thresholds=run.share_thresholds,
+        shared_thresholds=of_run.share_thresholds,
         allows_routed=run.allow_routed,
         by_cells=router.tests.by_cells,
         n_bits=router.tests.n_bits,

@@ -60,6 +60,10 @@ from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
+
+# Has what noise on labels promises, from before the parties agree to train.
+LABELS_FILE = "labels.json"
+
 _FIT = TypeAdapter(FitQuality)
 
 
@@ -103,6 +107,7 @@ class RunFolder:
             sweep(self.path)
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
+                (self.path / LABELS_FILE).unlink(missing_ok=True)
         packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
         before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn import metrics as sklearn_metrics
 
+from opboost import OpBoostClassifier
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import (
     auc,
@@ -21,6 +22,7 @@ from opboost.metrics import (
     log_loss,
     mae,
     metric_by_name,
+    metrics_of,
     poisson_nloglik,
     r2,
     rmse,
@@ -39,6 +41,7 @@ from opboost.trees.losses import (
     SquaredError,
     Tweedie,
 )
+from parties.config.model_section import ModelSection
 
 # Both sides sum at most 60 doubles, in another order.
 ROUNDING = 1e-9
@@ -290,3 +293,20 @@ def test_survival_is_scored_by_concordance(loss):
     labels, scores = np.array([1.0, -2.0, 3.0]), np.array([[2.0], [1.0], [0.5]])
     right = 1.0 if loss.name == "survival:cox" else 0.0
     assert evaluate(loss, labels, loss.predictions(scores)) == {"cindex": right}
+
+
+def test_a_metric_that_is_named_twice_is_one_and_the_last_one_decides() -> None:
+    assert [one.name for one in metrics_of(["auc", "logloss", "auc"], Logistic())] == ["logloss", "auc"]
+    assert [one.name for one in metrics_of(["auc", "auc"], Logistic())] == ["auc"]
+    assert [one.name for one in metrics_of((), Logistic())] == [default_metric(Logistic())]
+    section = ModelSection(eval_metric=("auc", "logloss", "auc"), validation_fraction=0.2)
+    assert [one.name for one in section.metrics()] == ["logloss", "auc"]
+
+
+@pytest.mark.parametrize("engine", ["native", "xgboost"])
+def test_a_round_has_one_score_of_a_metric_that_is_named_twice(engine: str) -> None:
+    rows = np.random.default_rng(0).uniform(0, 10, (100, 2))
+    labels = (rows[:, 0] > 5).astype(int)
+    model = OpBoostClassifier(engine=engine, eval_metric=["auc", "logloss", "auc"], n_estimators=3)  # type: ignore[arg-type]
+    scores = model.fit(rows, labels, eval_set=[(rows, labels)]).evals_result_
+    assert {name: len(of_rounds) for name, of_rounds in scores.items()} == {"logloss": 3, "auc": 3}

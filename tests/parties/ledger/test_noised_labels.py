@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,26 @@ def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, 
     assert "Which records have a label shows, and that a label was changed between two runs" in words
     told = json.loads((ended["bank"].path / "labels.json").read_text())
     assert (told["mechanism"], told["epsilon"]) == ("randomised_response", 1.0)
+
+
+def test_a_run_on_true_labels_has_no_promise_of_an_attempt_that_noised_them(sites: Any, outcomes: Outcomes) -> None:
+    """The shop refused the attempt before it released anything, so that its folder is as good as new."""
+    with_epsilon(sites, 0.5)
+    sites.shop.run["ledger"] = {"budget": {"epsilon": 1e-6}}
+    refused = train_both(sites, outcomes)
+    assert all(isinstance(one, Exception) for one in refused.values())
+    left = sites.bank.path / "runs" / sites.bank.run["run_id"] / "labels.json"
+    assert left.exists()
+    del sites.bank.run["label_epsilon"]
+    del sites.shop.run["ledger"]
+    ended = train_both(sites, outcomes)
+    assert ended["bank"].path == left.parent
+    assert not left.exists()
+    page = finished_report(sites.bank.path / "run.yaml").page
+    assert "label differential" not in str(page)
+    # The broken twin: with what the attempt left, the report of true labels makes a promise.
+    left.write_text(json.dumps(asdict(label_mechanism("y", Logistic(), 0.5, None).guarantee())))
+    assert "0.5-label differential" in str(finished_report(sites.bank.path / "run.yaml").page)
 
 
 def test_a_changed_label_is_drawn_anew_which_shows_whatever_the_epsilon(tmp_path: Path) -> None:

@@ -25,8 +25,9 @@ from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.doctor.check_result import Status, is_sound
 from parties.doctor.vertical import examine
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.horizontal.traffic_estimate import estimate_traffic
+from parties.reports import horizontal_facts
 from parties.reports.horizontal_facts import record_facts
 from parties.reports.horizontal_plan_facts import record_plan
 from parties.reports.plain import plain
@@ -205,6 +206,34 @@ def test_every_run_folder_holds_a_report_that_can_be_had_again(treated: Any) -> 
         code = CliRunner().invoke(app, ["report", str(treated.root / name / "run.yaml"), "--format", "json"])
         assert json.loads(code.stdout) == found
         assert str(treated.root) not in json.dumps(found) + (treated.folder(name) / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"epsilon": 0.1}, r"training.epsilon was 3.0, is 0.1. Bring them back for its report. Nothing was written"),
+        ({"honest": 1}, r"training.honest was 2, is 1"),
+    ],
+)
+def test_no_report_promises_what_settings_say_that_the_run_had_not(
+    treated: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], words: str
+) -> None:
+    root = shutil.copytree(treated.root, tmp_path / "copy")
+    for name in ("hub", "north"):
+        path = root / name / "run.yaml"
+        run = yaml.safe_load(path.read_text())
+        assert record_facts(path).account.guarantee.epsilon > 2.9
+        path.write_text(yaml.safe_dump({**run, "training": {**run["training"], **changed}}))
+        with pytest.raises(RunFolderError, match=words):
+            report_of(path)
+        with monkeypatch.context() as blind:
+            # The broken twin.
+            blind.setattr(horizontal_facts, "changes", lambda before, after: [])
+            said = record_facts(path).account.guarantee
+            assert said.epsilon < 0.11 or not said.weaker
+        # What has nothing to do with the promise may change, as it may for predictions.
+        path.write_text(yaml.safe_dump({**run, "wait": 77}))
+        assert record_facts(path).account.guarantee.epsilon > 2.9
 
 
 def test_a_hubs_report_tells_who_took_part_and_what_left_and_no_score(treated: Any) -> None:

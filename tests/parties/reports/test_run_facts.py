@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from parties.cli import app
@@ -19,6 +20,7 @@ from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.reports import writing
+from parties.reports.plain import plain
 from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
@@ -42,6 +44,23 @@ def test_both_run_folders_hold_a_report_in_both_forms(finished: Any) -> None:
 
 def _without_namespaces(html: str) -> str:
     return html.replace("http://www.w3.org/2000/svg", "").replace("http://www.w3.org/1999/xlink", "")
+
+
+def test_a_report_tells_what_the_run_shared_and_how_it_drew_whatever_its_file_says_now(finished: Any) -> None:
+    path = finished.shop.path / "run.yaml"
+    before, text = plain(run_facts(path)), path.read_text()
+    run = yaml.safe_load(text)
+    try:
+        # The twin: what may change for predictions is told as it is now.
+        changed = {"share_thresholds": not run.get("share_thresholds", False), "allow_routed": False}
+        path.write_text(yaml.safe_dump({**run, **changed, "seed": None if "seed" in run else 7}))
+        after = plain(run_facts(path))
+    finally:
+        path.write_text(text)
+    assert (before["allows_routed"], after["allows_routed"]) == (True, False)
+    assert after["shared_thresholds"] == before["shared_thresholds"]
+    assert after["history"]["randomness"] == before["history"]["randomness"]
+    assert ("SEEDED" in after["history"]["randomness"]) is not after["guarantee"]["is_secure"]
 
 
 def test_the_audit_list_is_what_the_log_says_left(finished: Any) -> None:

@@ -1,0 +1,85 @@
+"""A fit that breaks off leaves the model, and the guarantee, of the one before: neither is read beside another's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost import (
+    DPBoostClassifier,
+    DPBoostingClassifier,
+    FederatedGBDTClassifier,
+    InPrivateClassifier,
+    OpBoostClassifier,
+    SGBDTClassifier,
+)
+from opboost.privacy.guarantee import Guarantee
+from opboost.privacy.record_guarantee import RecordGuarantee
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ROWS = np.random.default_rng(0).uniform(0, 10, (200, 3))
+LABELS = (ROWS[:, 0] > 5).astype(int)
+OF_ROWS = (DPBoostClassifier, DPBoostingClassifier, FederatedGBDTClassifier, InPrivateClassifier)
+
+
+def fitted(kind: Any) -> Any:
+    """A model at a large budget, of an estimator whose next budget is a small one."""
+    delta = {"delta": 1e-6} if kind in (DPBoostingClassifier, FederatedGBDTClassifier, SGBDTClassifier) else {}
+    settings = {} if kind is InPrivateClassifier else {"n_estimators": 2}
+    bounds: Any = {0: (0, 10)} if kind is OpBoostClassifier else (0, 10)
+    model = kind(epsilon=5.0, bounds=bounds, **delta, **settings).fit(ROWS, LABELS)
+    return model.set_params(epsilon=0.01)
+
+
+def breaking_off(*arguments: Any, **options: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+def break_off(model: Any, monkeypatch: pytest.MonkeyPatch, fit: Callable[..., Any]) -> None:
+    """Fit three columns of other rows under classes of other names, and break off: in a round, or at the promise."""
+    with monkeypatch.context() as breaking:
+        if isinstance(model, OpBoostClassifier):
+            model.set_params(callbacks=[breaking_off], bounds={1: (0, 10)})
+        else:
+            breaking.setattr(RecordGuarantee, "__post_init__", breaking_off)
+        with pytest.raises(KeyboardInterrupt):
+            fit(model, ROWS[:100] / 2, LABELS[:100])
+
+
+def promised(model: Any) -> tuple[float, str]:
+    promise: Guarantee | RecordGuarantee = model.guarantee_
+    return promise.epsilon, str(promise)
+
+
+@pytest.mark.parametrize("kind", [OpBoostClassifier, SGBDTClassifier, *OF_ROWS])
+def test_a_fit_that_breaks_off_leaves_model_and_promise_of_the_one_before(
+    monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    model = fitted(kind)
+    before, said, predicted = model.model_, promised(model), model.predict(ROWS)
+    break_off(model, monkeypatch, type(model).fit)
+    assert model.model_ is before
+    assert promised(model) == said
+    np.testing.assert_array_equal(model.predict(ROWS), predicted)
+
+
+@pytest.mark.parametrize("kind", [OpBoostClassifier, *OF_ROWS])
+def test_a_fit_that_is_not_whole_would_promise_what_another_model_keeps(
+    monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """The broken twin of the test above. S-GBDT is whole twice, for a stream may begin with `partial_fit`."""
+    model = fitted(kind)
+    before, said = model.model_, promised(model)
+    break_off(model, monkeypatch, type(model).fit.__wrapped__)
+    assert (model.model_ is before) is not (promised(model) == said)
+
+
+def test_a_stream_whose_beginning_breaks_off_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = SGBDTClassifier(epsilon=1.0, bounds=(0, 10), n_estimators=2)
+    break_off(model, monkeypatch, type(model).partial_fit)
+    assert not hasattr(model, "model_")
+    assert len(model.partial_fit(ROWS, LABELS).model_.trees) == 2
