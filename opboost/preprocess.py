@@ -142,14 +142,21 @@ def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
 def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
     """A column's cells as texts that can be compared with categories.
 
-    Whole numbers become doubles where a cell beside them is missing: 3.0 is the category "3", unless categories are
-    listed with such an ending.
+    Whole numbers become doubles where a cell beside them is missing, and some programs write them so in JSON: 3.0 is
+    the category "3", unless categories are listed with such an ending. A time at midnight is its day, whatever times
+    stand beside it. A text stays as it is.
     """
-    texts = column.astype("string")
     kind = column.dtype.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
-    if kind.kind not in "iuf" or any(category.endswith(".0") for category in categories):
+    if kind.kind == "M":
+        column = column.astype(object).map(lambda time: str(time).removesuffix(" 00:00:00"), na_action="ignore")
+    texts = column.astype("string")
+    if any(category.endswith(".0") for category in categories):
         return texts
-    return texts.str.removesuffix(".0")
+    if kind.kind in "iuf":
+        return texts.str.removesuffix(".0")
+    if pd.api.types.is_object_dtype(kind) and (is_double := [isinstance(cell, float | np.floating) for cell in column]):
+        return texts.mask(np.array(is_double), texts.str.removesuffix(".0"))
+    return texts
 
 
 def _positions(column: pd.Series, schema: ColumnSchema) -> Values:

@@ -16,7 +16,8 @@ from opboost.errors import DataError, ParameterError
 from opboost.preprocess import category_texts
 from opboost.schema import Kind
 
-_DAY = pd.Timedelta(days=1)
+# In seconds: differences in nanoseconds end in the year 2262, before the dates that stand for "never".
+_EPOCH, _DAY = pd.Timestamp(0, tz="UTC").as_unit("s"), pd.Timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class PublicCategories:
     def of(cls, bounds: Any) -> PublicCategories | None:
         """Bounds that are categories: pandas' type of them, or a list of texts; None if they are numbers."""
         if isinstance(bounds, pd.CategoricalDtype):
-            return cls(tuple(map(str, bounds.categories)), Kind.ORDERED if bounds.ordered else Kind.UNORDERED)
+            return cls(_names(bounds), Kind.ORDERED if bounds.ordered else Kind.UNORDERED)
         is_list = isinstance(bounds, list | tuple) and bounds and all(isinstance(one, str) for one in bounds)
         return cls(tuple(bounds), Kind.UNORDERED) if is_list else None
 
@@ -129,11 +130,14 @@ class FrameEncoder:
                 )
             return np.where(is_new, float(len(positions)), numbers)
         if column.dtype.kind == "M" or _holds_dates(column):
-            return ((pd.to_datetime(column, utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY).to_numpy(np.float64)
+            return ((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY).to_numpy(np.float64)
         if column.dtype.kind == "m":
             return column.dt.total_seconds().to_numpy(np.float64) / 86400
         try:
-            return pd.to_numeric(column).to_numpy(dtype=np.float64, na_value=np.nan)
+            found = pd.to_numeric(column)
+            if np.iscomplexobj(found):
+                raise TypeError
+            return found.to_numpy(dtype=np.float64, na_value=np.nan)
         except (OverflowError, TypeError, ValueError):
             raise DataError(f"column {name!r} holds cells that are not numbers. Nothing was released") from None
 
@@ -154,9 +158,7 @@ def bounds_in_days(bounds: Any) -> Any:
     if not isinstance(bounds, list | tuple):
         return bounds
     return tuple(
-        (pd.to_datetime(pd.Timestamp(one), utc=True) - pd.Timestamp(0, tz="UTC")) / _DAY
-        if isinstance(one, date | np.datetime64)
-        else one
+        (pd.to_datetime(pd.Timestamp(one), utc=True) - _EPOCH) / _DAY if isinstance(one, date | np.datetime64) else one
         for one in bounds
     )
 
@@ -168,13 +170,26 @@ def _columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
         raise DataError(f"several columns are named {', '.join(repeated)}; rename them. Nothing was released")
     has_texts = any(isinstance(name, str) for name in frame.columns)
     names = map(str, frame.columns) if has_texts else numbered(frame.shape[1])
-    return [(name, frame.iloc[:, place]) for place, name in enumerate(names)]
+    return [(name, _of_pandas(frame.iloc[:, place])) for place, name in enumerate(names)]
+
+
+def _of_pandas(column: pd.Series) -> pd.Series:
+    """A column in pandas' own types, where it has one of Arrow's."""
+    return column.array.__arrow_array__().to_pandas() if isinstance(column.dtype, pd.ArrowDtype) else column
 
 
 def _categories_of(column: pd.Series) -> tuple[str, ...]:
-    if isinstance(column.dtype, pd.CategoricalDtype):
-        return tuple(map(str, column.dtype.categories))
-    return tuple(sorted(map(str, column.dropna().unique())))
+    """Categories as `encode` reads them from cells."""
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        cells = column.dropna()
+        return tuple(sorted(set(category_texts(cells, [cell for cell in cells if isinstance(cell, str)]))))
+    return _names(column.dtype)
+
+
+def _names(kind: pd.CategoricalDtype) -> tuple[str, ...]:
+    """The categories of a type of pandas', in their order."""
+    cells = pd.Series(pd.Categorical(kind.categories, dtype=kind))
+    return tuple(dict.fromkeys(category_texts(cells, [one for one in kind.categories if isinstance(one, str)])))
 
 
 def _is_text(column: pd.Series) -> bool:
@@ -182,7 +197,11 @@ def _is_text(column: pd.Series) -> bool:
         return True
     if column.dtype != object or _holds_dates(column):
         return False
-    return bool(pd.to_numeric(column, errors="coerce").isna().to_numpy()[column.notna().to_numpy()].any())
+    try:
+        numbers = pd.to_numeric(column, errors="coerce")
+    except OverflowError:
+        return False
+    return bool(numbers.isna().to_numpy()[column.notna().to_numpy()].any())
 
 
 def _holds_dates(column: pd.Series) -> bool:

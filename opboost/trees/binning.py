@@ -100,16 +100,18 @@ def bin_values(values: Values, *, max_bin: int, also: Values | None = None) -> B
     return BinnedColumn(bins[0], cuts)
 
 
-def bin_categories(values: Values, *, max_bin: int, also: Values | None = None) -> BinnedColumn:
+def bin_categories(
+    values: Values, *, max_bin: int, also: Values | None = None, name: str | None = None
+) -> BinnedColumn:
     """Give every category, numbered 0, 1, ..., that occurs a bin of its own, and those `also`; NaN is missing."""
     is_missing = np.isnan(values)
     categories = np.unique(values[~is_missing])
     if len(categories) and not (categories[0] >= 0 and categories[-1] < MAX_CATEGORIES and (categories % 1 == 0).all()):
-        raise DataError(f"categories must be numbered by integers of at least 0 and under {MAX_CATEGORIES}")
+        where = "" if name is None else f"column {name!r}: "
+        raise DataError(f"{where}categories must be numbered by integers of at least 0 and under {MAX_CATEGORIES}")
     if len(categories) + is_missing.any() > max_bin:
-        raise DataError(
-            f"a column has {len(categories)} categories, more than max_bin = {max_bin} allows; raise max_bin"
-        )
+        found = f"{'a column' if name is None else f'column {name!r}'} has {len(categories)} categories"
+        raise DataError(f"{found}, more than max_bin = {max_bin} allows; raise max_bin")
     categories = categories if also is None else np.union1d(categories, also)
     n_value_bins = max(len(categories), 1)
     bins = np.full(len(values), n_value_bins, dtype=_bin_type(n_value_bins, bool(is_missing.any())))

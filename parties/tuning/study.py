@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -28,7 +29,7 @@ from parties.tuning.search_space import read_space
 from parties.vertical.party_a import grow_trees
 from protocols.private_files import private_opener
 
-TUNING_FOLDER = "tuning"
+TUNING_FOLDER, TRIALS = "tuning", "trials.jsonl"
 
 # Shares of the records: those that trials are compared on, and those that only the end result is scored on.
 VALIDATED, TESTED = 0.2, 0.2
@@ -114,6 +115,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     rows, metric = _Rows.of(run, tuning), _metric(run, tuning)
     folder = run.run_folder / TUNING_FOLDER
     make_folder(folder)
+    _cut_torn_line(folder / TRIALS)
     own = read_space(tuning.space).inside(run.model.parameters())
     study = _study(folder, metric, seed=rows.seed)
     if own is not None:
@@ -204,13 +206,27 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
     enough = optuna.study.MaxTrialsCallback(tuning.n_trials, states=states)
     study = _study(run.run_folder / TUNING_FOLDER, metric, seed=rows.seed + number)
     n_left = tuning.n_trials - len(study.get_trials(deepcopy=False, states=states))
-    if n_left > 0:
+    if n_left <= 0:
+        return
+    try:
         study.optimize(objective, n_trials=n_left, timeout=tuning.seconds, callbacks=[enough, done])
+    except (AssertionError, OSError) as error:
+        # Optuna ends in an assertion where it cannot write down that a trial failed either.
+        reason = error if isinstance(error, OSError) else error.__context__
+        if not isinstance(reason, OSError):
+            raise
+        raise _unwritable(run.run_folder / TUNING_FOLDER / TRIALS, reason) from None
 
 
 def _metric(run: ActiveRun, tuning: Tuning) -> Metric:
     loss = run.model.loss()
     return metric_by_name(tuning.metric or default_metric(loss), loss)
+
+
+def _cut_torn_line(path: Path) -> None:
+    """Cut off a last line that a full disk left without its end: Optuna would write its next one behind it."""
+    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
@@ -220,10 +236,10 @@ def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
     ------
     RunFolderError
     """
-    path = folder / "trials.jsonl"
-    with open(path, "ab", opener=private_opener):
-        pass
+    path = folder / TRIALS
     try:
+        with open(path, "ab", opener=private_opener):
+            pass
         return optuna.create_study(
             study_name=f"tuning by {metric.name}",
             storage=JournalStorage(JournalFileBackend(str(path))),
@@ -234,3 +250,11 @@ def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
         )
     except (AssertionError, KeyError, RecursionError, TypeError, ValueError):
         raise RunFolderError(f"{path} is damaged; remove it to begin the trials anew. Nothing was trained") from None
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, reason: OSError) -> RunFolderError:
+    return RunFolderError(
+        f"{path} cannot be written: {reason.strerror}. The trials in it are kept, and count next time"
+    )

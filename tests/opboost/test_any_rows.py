@@ -182,7 +182,12 @@ def test_what_is_refused_is_refused_of_the_whole_file() -> None:
     towns = OwnColumn("town", np.arange(4.0), is_categorical=True)
     refused: dict[str, tuple[list[OwnColumn], np.ndarray, Engine, str]] = {
         "labels": ([], np.array([0.0, 2.0]), "native", "needs labels 0 and 1"),
-        "categories": ([towns], np.array([0.0, 1.0]), "native", "4 categories, more than max_bin = 3 allows"),
+        "categories": (
+            [towns],
+            np.array([0.0, 1.0]),
+            "native",
+            "column 'town' has 4 categories, more than max_bin = 3 allows",
+        ),
     }
     for columns, labels, engine, words in refused.values():
         with pytest.raises(DataError, match=words):

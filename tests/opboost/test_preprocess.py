@@ -156,6 +156,24 @@ def test_categories_that_are_numbers_stay_what_they_are_beside_a_missing_cell(dt
     assert found.is_missing.tolist() == [False, True, False]
 
 
+def test_categories_that_are_numbers_are_told_apart_from_texts_in_one_column():
+    schema = ColumnSchema(name="code", kind=Kind.UNORDERED, categories=("10", "20", "x"), missing=Missing.CATEGORY)
+    cells = pd.Series([10, 20.0, "x", None, np.float32(10), "10"], dtype=object)
+    assert encode(cells, schema, domain=DOMAIN).codes[[0, 1, 2, 4, 5]].tolist() == [0, 1, 2, 0, 0]
+    with pytest.raises(DataError, match="1 cells whose category is not among"):
+        encode(pd.Series([10.0, "10.0"], dtype=object), schema, domain=DOMAIN)
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[us]", "category"])
+def test_days_are_the_same_categories_beside_times_of_day(dtype):
+    """A day was written with its midnight as soon as one cell of its column had a time of day."""
+    described = {"kind": Kind.UNORDERED, "missing": Missing.CATEGORY}
+    schema = ColumnSchema(name="day", categories=("2024-05-31", "2024-06-01 07:30:00"), **described)
+    cells = pd.Series(pd.to_datetime(["2024-05-31 00:00", "2024-06-01 07:30", None])).astype(dtype)
+    for part in (cells, cells[:1]):
+        assert encode(part, schema, domain=DOMAIN).codes[:2].tolist() == [0, 1][: len(part)]
+
+
 def test_categories_listed_with_fractions_are_told_apart():
     schema = ColumnSchema(name="code", kind=Kind.UNORDERED, categories=("1", "1.0", "1.5"))
     assert encode(pd.Series([1.0, 1.5]), schema, domain=DOMAIN).codes.tolist() == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,40 @@ def test_categories_that_are_numbers_stay_what_they_are_beside_a_missing_cell() 
     np.testing.assert_array_equal(encoder.encode(frame)["code"], [1, np.nan, 0])
 
 
+@pytest.mark.parametrize(("of_training", "of_prediction"), [("float64", "int64"), ("int64", "float64")])
+def test_categories_are_the_same_whether_a_cell_beside_them_is_missing(of_training: str, of_prediction: str) -> None:
+    """A cell that is missing makes whole numbers doubles; each was a new category then, and scores were chance."""
+    codes = pd.Series([20, 10, 30, 20])
+    train, new = (
+        pd.DataFrame({"code": codes.astype(kind).astype("category")}) for kind in (of_training, of_prediction)
+    )
+    encoder = FrameEncoder.learn(train, None, {})
+    assert encoder.categories == {"code": ("10", "20", "30")}
+    np.testing.assert_array_equal(encoder.encode(new)["code"], [1, 0, 2, 1])
+    assert PublicCategories.of(train["code"].dtype) == PublicCategories(("10", "20", "30"), Kind.UNORDERED)
+    mixed = pd.DataFrame({"code": pd.Series(["x", 10.0, 20, None], dtype=object)})
+    encoder = FrameEncoder.learn(mixed, None, {})
+    assert encoder.categories == {"code": ("10", "20", "x")}
+    np.testing.assert_array_equal(encoder.encode(mixed)["code"], [2, 0, 1, np.nan])
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        pd.cut(pd.Series([0.1, 0.5, np.nan]), 2),
+        pd.Series(pd.to_datetime(["2024-05-31", None, "2024-06-01 01:00"], format="mixed")).astype("category"),
+        pd.Series([b"a", b"b", None], dtype=object),
+        pd.Series(["x.0", 3.0, None], dtype=object),
+        pd.Series([[1], [2], None], dtype=object),
+    ],
+)
+def test_every_category_of_training_is_a_known_one(cells: pd.Series) -> None:
+    """Bytes were new categories in training itself, and lists ended in a traceback."""
+    frame = pd.DataFrame({"cell": cells})
+    found = FrameEncoder.learn(frame, None, {}).encode(frame)["cell"]
+    assert sorted(found.dropna()) == [0, 1]
+
+
 def test_columns_become_numbers_by_their_kind() -> None:
     frame = pd.DataFrame(
         {
@@ -86,6 +121,41 @@ def test_dates_of_other_libraries_are_days() -> None:
     many = pyarrow.table({"day": pyarrow.array(range(60), pyarrow.int32()).cast(pyarrow.date32())})
     model = OpBoostRegressor(bounds=bounds, epsilon=np.inf, **SMALL).fit(many, labels)
     assert np.corrcoef(model.predict(many), labels)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("form", ["pandas", "objects", "arrow", "polars"])
+def test_days_beyond_nanoseconds_are_days(form: str) -> None:
+    """Dates that stand for "never", as 9999-12-31, ended in a traceback."""
+    days = [date(9999, 12, 31), None, date(1600, 1, 1)]
+    table: Any = {
+        "pandas": lambda: pd.DataFrame({"day": pd.Series(days).astype("datetime64[s]")}),
+        "objects": lambda: pd.DataFrame({"day": pd.Series(days, dtype=object)}),
+        "arrow": lambda: pyarrow.table({"day": days}),
+        "polars": lambda: pytest.importorskip("polars").DataFrame({"day": days}),
+    }[form]()
+    frame = as_frame(table)
+    found = FrameEncoder.learn(frame, None, {}).encode(frame)["day"]
+    np.testing.assert_array_equal(found, [2932896, np.nan, -135140])
+    assert bounds_in_days((days[2], days[0])) == (-135140, 2932896)
+
+
+def test_columns_of_arrows_types_in_pandas_are_read_as_others() -> None:
+    """Texts and decimals were refused as no numbers."""
+    table = pyarrow.table(
+        {
+            "text": ["b", "a", None],
+            "coded": pyarrow.array(["b", "a", None]).dictionary_encode(),
+            "amount": [Decimal("1.10"), Decimal(2), None],
+            "day": [date(1970, 1, 3), None, date(1970, 1, 2)],
+            "n": [1, None, 3],
+            "flag": [True, False, None],
+        }
+    )
+    frame, expected = table.to_pandas(types_mapper=pd.ArrowDtype), table.to_pandas()
+    for one in (frame, frame.iloc[:0:-1]):
+        encoder = FrameEncoder.learn(one, None, {})
+        assert encoder == FrameEncoder.learn(expected.loc[one.index], None, {})
+        pd.testing.assert_frame_equal(encoder.encode(one), encoder.encode(expected.loc[one.index]))
 
 
 def test_columns_without_names_are_numbered() -> None:
@@ -192,6 +262,14 @@ def test_an_array_holds_positions_of_public_categories_and_nothing_else(cell: fl
     assert encoder.decode(np.array([[0.0], [2], [np.nan]]), ["colour"])["colour"].tolist()[:2] == ["red", "blue"]
     with pytest.raises(DataError, match=r"their positions 0 to 2; 1 cells are none\. Nothing was released"):
         encoder.decode(np.array([[0.0], [cell]]), ["colour"])
+
+
+@pytest.mark.parametrize("cells", [[1 + 2j, 3], [10**400, 1], pd.interval_range(0, 2)])
+def test_cells_that_are_no_real_numbers_are_refused(cells: Any) -> None:
+    """Of complex numbers a part was taken, and huge ones ended in a traceback."""
+    frame = pd.DataFrame({"age": pd.Series(cells)})
+    with pytest.raises(DataError, match=r"column 'age' holds cells that are not numbers\. Nothing was released"):
+        FrameEncoder.learn(frame, None, {}).encode(frame)
 
 
 def test_a_text_among_numbers_is_refused_without_it() -> None:

@@ -153,8 +153,10 @@ def test_every_category_that_occurs_has_a_bin_of_its_own_and_the_cuts_name_it(va
 
 @pytest.mark.parametrize("value", [-1.0, 0.5, 65536.0, 1e300, np.inf, -np.inf])
 def test_what_is_no_number_of_a_category_is_refused_without_being_shown(value: float) -> None:
-    with pytest.raises(DataError, match=r"integers of at least 0 and under 65536$"):
+    with pytest.raises(DataError, match=r"^categories must be numbered by integers of at least 0 and under 65536$"):
         bin_categories(np.array([0.0, value]), max_bin=256)
+    with pytest.raises(DataError, match=r"^column 'town': categories must be numbered by integers"):
+        bin_categories(np.array([0.0, value]), max_bin=256, name="town")
 
 
 @pytest.mark.parametrize(

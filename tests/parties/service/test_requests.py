@@ -110,6 +110,31 @@ def test_texts_in_json_are_read_by_the_format_of_the_schema(tmp_path: Path) -> N
         of_file.of(parsed({"id": "k4", "columns": {**as_numbers, "since": "1970-01-02"}}))
 
 
+@pytest.mark.parametrize("reader", [{}, {"strip": True}])
+def test_a_category_that_is_a_number_may_be_written_as_a_fraction_in_json(
+    reader: dict[str, Any], tmp_path: Path
+) -> None:
+    """3.0 was refused, or with `other: true` scored as `other`, though a Parquet file may hold it."""
+    columns = {
+        "region": {"kind": "unordered", "categories": [1, 3]},
+        "branch": {"kind": "unordered", "categories": [1, 3], "other": True, "missing": "category"},
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"reader": reader, "columns": columns}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    pd.DataFrame({"id": ["k1", "k2"], "region": [1.0, 3.0], "branch": [3.0, None]}).to_parquet(
+        tmp_path / "data.parquet"
+    )
+    of_file = OwnRecords.read(tmp_path / "data.parquet", schema, (), "refuse")
+    document = '{"records": [{"id": 1, "columns": {"region": 1.0, "branch": 3.0}},'
+    document += (
+        ' {"id": 2, "columns": {"region": 3, "branch": null}}, {"id": 3, "columns": {"region": 1, "branch": 2.5}}]}'
+    )
+    _, own, _ = of_file.of(ScoresBody.model_validate_json(document).records)
+    for name, values in of_file.values.items():
+        np.testing.assert_array_equal(own[name][:2], values)
+    assert own["branch"][2] == 2
+
+
 def test_a_number_in_json_that_means_an_empty_cell_is_one(tmp_path: Path) -> None:
     """The number was scored as such, though the same number in the data file was a missing cell."""
     times = {"kind": "date", "lower": date(1900, 1, 1), "upper": date(2030, 1, 1), "missing": "category"}

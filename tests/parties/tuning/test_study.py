@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from optuna.storages.journal import JournalFileBackend
 from typer.testing import CliRunner
 
 from opboost.errors import ParameterError
@@ -42,6 +44,17 @@ def test_the_journal_is_gone_on_with_and_for_its_owner_alone(tuned: Tuned, tuned
     assert path.read_text().startswith(before)
 
 
+def test_a_line_that_a_full_disk_cut_off_costs_no_trial(tuned: Tuned, tuned_bank: Any, run_file: Path) -> None:
+    """The next line was written behind it, and all trials were lost with a damaged file."""
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(before + b'{"op_code":6,"worker_id":"ab')
+    again = tune_parameters(Tuning(run_file=run_file, n_trials=6, rounds=12))
+    assert again.scores[:4] == tuned.scores
+    assert len(again.scores) == 6
+    assert path.read_bytes().startswith(before)
+
+
 @pytest.mark.parametrize(
     "damage", [b'{"op_code": 4, "worker_id', b"\xff\xfe\x00\x80\n", b"[" * 100_000 + b"\n", b"[1]\n"]
 )
@@ -54,6 +67,27 @@ def test_a_damaged_journal_is_told(tuned: Tuned, tuned_bank: Any, run_file: Path
             tune_parameters(Tuning(run_file=run_file, n_trials=5, rounds=12))
     finally:
         path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("n_lines", [0, 4, 12])
+def test_a_full_disk_is_one_sentence_and_costs_no_finished_trial(
+    tuned: Tuned, tuned_bank: Any, run_file: Path, monkeypatch: pytest.MonkeyPatch, n_lines: int
+) -> None:
+    """It ended in a traceback, of an assertion of Optuna's."""
+    n_left = iter(range(n_lines))
+
+    def append(self: JournalFileBackend, logs: list[dict[str, Any]]) -> None:
+        if next(n_left, None) is None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        as_ever(self, logs)
+
+    as_ever = JournalFileBackend.append_logs
+    monkeypatch.setattr(JournalFileBackend, "append_logs", append)
+    with pytest.raises(RunFolderError, match=r"trials\.jsonl cannot be written: No space left on device\. The trials"):
+        tune_parameters(Tuning(run_file=run_file, n_trials=20, rounds=12))
+    monkeypatch.undo()
+    again = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=12))
+    assert again.scores[:4] == tuned.scores
 
 
 def test_nothing_of_it_reaches_a_log_or_a_ledger(tuned: Tuned, tuned_bank: Any) -> None:
