@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
+from opboost.fitting.recipe import moved
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 from opboost.trees.tree import Tree
+from opboost.trees.validation import KnownRows
 
 
 class NoiseChoice(StrEnum):
@@ -154,6 +156,12 @@ class Filled:
     def choice(self) -> NoiseChoice | None:
         """What the trees see of noised columns."""
         return None if self.blend is None else self.blend.choice
+
+    def going_on(self, known: KnownRows) -> KnownRows:
+        """Known rows; their scores start where trees on the own columns leave them, if the trees go on from there."""
+        if self.margins is None:
+            return known
+        return replace(known, margins=moved(known.binned(self.table), self.own_trees, np.zeros(len(self.margins))))
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
         """Trees grown on this table and those of the own columns, each with its share of the scores."""

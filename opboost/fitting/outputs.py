@@ -89,7 +89,7 @@ class Growing:
             )
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
         elif self.known is not None and self.known.metrics:
-            held_out = self.known.held_out(table, output)
+            held_out = self.filled.going_on(self.known).held_out(table, output)
         shared: dict[str, Any] = {
             "loss": loss,
             "constraints": self.limits,
