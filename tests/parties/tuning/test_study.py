@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,49 @@ def test_the_journal_is_gone_on_with_and_for_its_owner_alone(tuned: Tuned, tuned
     assert again.scores[:4] == tuned.scores
     assert len(again.scores) == 5
     assert path.read_text().startswith(before)
+
+
+def drawn(tuned_bank: Any) -> dict[int, dict[str, float]]:
+    """The parameters of every trial of the journal."""
+    found: dict[int, dict[str, float]] = {}
+    for line in (tuned_bank.run_folder / "tuning" / "trials.jsonl").read_text().splitlines():
+        if (entry := json.loads(line)).get("param_name"):
+            found.setdefault(entry["trial_id"], {})[entry["param_name"]] = entry["param_value_internal"]
+    return found
+
+
+@pytest.fixture
+def own_journal(tuned_bank: Any) -> Iterator[None]:
+    """No trial yet; those of other tests come back."""
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    before = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    yield
+    path.write_bytes(before)
+
+
+def test_later_calls_draw_other_trials(own_journal: None, tuned_bank: Any, run_file: Path) -> None:
+    for n_trials in (3, 5, 7):
+        tune_parameters(Tuning(run_file=run_file, n_trials=n_trials, rounds=3))
+    trials = drawn(tuned_bank).values()
+    assert len(trials) == len({tuple(one.items()) for one in trials}) == 7
+
+
+def test_the_own_parameters_are_tried_anew_where_that_was_interrupted(
+    own_journal: None, tuned_bank: Any, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr("parties.tuning.study.grow_trees", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=3))
+    for n_trials in (2, 3):
+        tuned = tune_parameters(Tuning(run_file=run_file, n_trials=n_trials, rounds=3))
+    trials = drawn(tuned_bank)
+    assert [number for number, one in trials.items() if one == trials[0]] == [0, 1]
+    assert len(tuned.scores) == 3
 
 
 @pytest.mark.parametrize(
