@@ -16,7 +16,7 @@ from opboost.fitting.recipe import moved
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 from opboost.trees.tree import Tree
-from opboost.trees.validation import KnownRows
+from opboost.trees.validation import HeldOutRows
 
 
 class NoiseChoice(StrEnum):
@@ -157,11 +157,12 @@ class Filled:
         """What the trees see of noised columns."""
         return None if self.blend is None else self.blend.choice
 
-    def going_on(self, known: KnownRows) -> KnownRows:
-        """Known rows; their scores start where trees on the own columns leave them, if the trees go on from there."""
-        if self.margins is None:
-            return known
-        return replace(known, margins=moved(known.binned(self.table), self.own_trees, np.zeros(len(self.margins))))
+    def beside_own(self, held_out: HeldOutRows, n_outputs: int) -> HeldOutRows:
+        """Held-out rows, scored as by the model: with the part of the own trees, and the share of the others."""
+        if self.blend is None or not self.own_trees:
+            return held_out
+        own = moved(held_out.table.of_rows(np.arange(len(held_out.labels))), self.own_trees, np.zeros(n_outputs))
+        return held_out._replace(margins=self.blend.own_share * own, share=self.blend.share)
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
         """Trees grown on this table and those of the own columns, each with its share of the scores."""

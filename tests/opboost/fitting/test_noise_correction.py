@@ -278,9 +278,12 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
 
 
 @pytest.mark.parametrize("loss", [SquaredError(), Softmax(3)], ids=lambda loss: loss.name)
-@pytest.mark.parametrize("engine", ["native", "xgboost"])
-def test_trees_that_go_on_are_stopped_by_known_rows_with_the_scores_that_they_go_on_from(
-    loss: Loss, engine: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("engine", "share", "goes_on"),
+    [("native", 1.0, True), ("native", 1.5, True), ("native", 0.4, False), ("xgboost", 1.0, True)],
+)
+def test_rows_that_stop_the_trees_are_scored_with_those_of_the_own_columns_beside_them(
+    loss: Loss, engine: Any, share: float, goes_on: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best score is the model's on these rows: without the trees on the own column, errors seem twice as large."""
     if engine == "xgboost":
@@ -291,8 +294,8 @@ def test_trees_that_go_on_are_stopped_by_known_rows_with_the_scores_that_they_go
     if loss.n_outputs == 3:
         run.labels = np.digitize(run.labels, np.quantile(run.labels, [1 / 3, 2 / 3])).astype(float)
     known = replace(known_rows(run, is_told=True), metrics=(metric,))
-    going_on = Blend(NoiseChoice.CORRECTED, goes_on=True)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: going_on)
+    blend = Blend(NoiseChoice.CORRECTED, share, goes_on)
+    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: blend)
     stopped = replace(CALM, early_stopping_rounds=5)
     trained = run.train(known=known, loss=loss, engine=engine, parameters=stopped)
     ensemble, cells = bind(trained, list_tests(trained)), {}
