@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +128,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     if tuning.jobs == 1:
         _run_trials(tuning, 0, rows, progress)
     else:
-        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
             for done in [pool.submit(_run_trials, tuning, number) for number in range(tuning.jobs)]:
                 done.result()
     trials = study.get_trials(deepcopy=False)
@@ -171,6 +174,18 @@ class _Rows:
         job = replace(release.job, parameters=replace(parameters, early_stopping_rounds=None))
         job = job if left_open is None else replace(job, left_open=left_open)
         return grow_trees(job, (), release.received, no_progress).history.scores[metric.name][-1]
+
+
+def _end_with_parent() -> None:
+    """Have this process end with the one that began it: if that was killed, it would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="opboost parent", daemon=True).start()
 
 
 def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress: Progress = no_progress) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,6 +16,8 @@ from opboost.errors import ParameterError
 from parties.cli import app
 from parties.errors import RunFolderError
 from parties.tuning.study import Tuned, Tuning, tune_parameters
+from tests.support.processes import Command
+from tests.support.score_services import until
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +133,27 @@ def test_processes_share_the_journal(run_file: Path, monkeypatch: pytest.MonkeyP
     tuned = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=5, metric="auc", jobs=2))
     assert sum(score is not None for score in tuned.scores) >= 2
     assert tuned.metric == "auc"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
+def test_processes_end_with_the_call_that_is_killed(own_journal: None, tuned_bank: Any, run_file: Path) -> None:
+    """They took no more work, and waited for it for ever, with the labels in their memory."""
+    call = Command("tune", str(run_file), "--trials", "1000", "--rounds", "5", "--jobs", "2")
+    journal = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    try:
+        until(lambda: journal.exists() and "param_name" in journal.read_text(), call)
+        children = Path(f"/proc/{call.pid}/task/{call.pid}/children").read_text().split()
+        assert len(children) >= 2
+    finally:
+        call.kill()
+    until(lambda: not any(is_running(child) for child in children))
+
+
+def is_running(process: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_trials_that_are_worse_than_the_median_end_early(
