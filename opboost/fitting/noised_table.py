@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
+from opboost.fitting.recipe import moved
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 from opboost.trees.tree import Tree
+from opboost.trees.validation import HeldOutRows
 
 
 class NoiseChoice(StrEnum):
@@ -162,6 +164,13 @@ class Filled:
     def depth(self) -> int | None:
         """Of the trees on this table, where they see the own columns alone and another one than usual serves them."""
         return self.blend.own_depth if self.blend is not None and self.choice is NoiseChoice.ALONE else None
+
+    def beside_own(self, held_out: HeldOutRows, n_outputs: int) -> HeldOutRows:
+        """Held-out rows, scored as by the model: with the part of the own trees, and the share of the others."""
+        if self.blend is None or not self.own_trees:
+            return held_out
+        own = moved(held_out.table.of_rows(np.arange(len(held_out.labels))), self.own_trees, np.zeros(n_outputs))
+        return held_out._replace(margins=self.blend.own_share * own, share=self.blend.share)
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
         """Trees grown on this table and those of the own columns, each with its share of the scores."""

@@ -91,6 +91,13 @@ class Growing:
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
         elif self.known is not None and self.known.metrics:
             held_out = self.known.held_out(table, output)
+        # XGBoost counts trees whole.
+        if (
+            held_out is not None
+            and leaf_labels is None
+            and (self.engine == "native" or self.filled.margins is not None)
+        ):
+            held_out = self.filled.beside_own(held_out, loss.n_outputs)
         shared: dict[str, Any] = {
             "loss": loss,
             "constraints": self.limits,

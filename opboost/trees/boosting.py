@@ -263,7 +263,8 @@ def boost_table(
     followers = None
     if held_out is not None:
         start = starting_scores(held_out.table, base_scores, held_out.margins)
-        followers = ValidationRows(held_out.table, held_out.labels, loss, start, metrics=held_out.metrics)
+        scored = held_out.table, held_out.labels, loss, start
+        followers = ValidationRows(*scored, metrics=held_out.metrics, share=held_out.share)
 
     def add_tree(tree: Tree, output: int) -> None:
         holder.add_tree(tree, output)

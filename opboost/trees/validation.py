@@ -55,12 +55,15 @@ class HeldOutRows(NamedTuple):
     metrics : tuple of Metric
     margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
         What is added to the base scores.
+    share : float
+        By which trees count in the scores.
     """
 
     table: BinnedTable
     labels: Values
     metrics: tuple[Metric, ...]
     margins: Values | float = 0.0
+    share: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,13 +123,21 @@ class ValidationRows:
     initial_scores : ndarray of float64, shape (n_outputs,) or (n_outputs, n_rows)
     metrics : tuple of Metric
         The last one decides when to stop.
+    share : float
+        By which trees count in the scores.
     """
 
     def __init__(
-        self, table: BinnedTable, labels: Values, loss: Loss, initial_scores: Values, *, metrics: tuple[Metric, ...]
+        self,
+        table: BinnedTable,
+        labels: Values,
+        loss: Loss,
+        initial_scores: Values,
+        *,
+        metrics: tuple[Metric, ...],
+        share: float = 1.0,
     ) -> None:
-        self._labels = labels
-        self._loss = loss
+        self._labels, self._loss, self._share = labels, loss, share
         self._table, self._scores = table, repeated(initial_scores, table.n_rows, np.float64)
         self.metrics = metrics
 
@@ -138,6 +149,7 @@ class ValidationRows:
 
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree to the scores."""
+        tree = tree if self._share == 1.0 else tree.scaled(self._share)
         add_tree(self._scores[output], self._table.bins, self._table.axes, tree)
 
 

@@ -63,7 +63,7 @@ def boost_with_xgboost(
     base_scores : ndarray of float64, shape (n_outputs,)
     constraints : Constraints
     held_out : HeldOutRows, optional
-        Validation rows, and how predictions for them are scored.
+        Validation rows, and how predictions for them are scored: XGBoost counts trees whole.
     alternates : Alternates, optional
         Versions of some columns. XGBoost grows trees on one matrix, so the first `MOST_STACKED` turns are stacked in
         it, each row with its share of the weight.

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,8 @@ REPORT_EVERY, PATIENCE = 5, 30
 
 # Trials and rounds before the median of others ends a trial.
 _STARTUP_TRIALS, _WARM_UP_ROUNDS = 5, 10
+
+_ENDED = TrialState.COMPLETE, TrialState.PRUNED
 
 FREE = (
     "Tuning reads ranks that were released before: whatever is computed of a release has its guarantee "
@@ -117,13 +121,15 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     make_folder(folder)
     _cut_torn_line(folder / TRIALS)
     own = read_space(tuning.space).inside(run.model.parameters())
-    study = _study(folder, metric, seed=rows.seed)
-    if own is not None:
-        study.enqueue_trial(own, skip_if_exists=True)
+    study = _study(folder, metric)
+    # A trial that was interrupted has no score, and is begun anew.
+    tried = study.get_trials(deepcopy=False, states=(TrialState.WAITING, *_ENDED))
+    if own is not None and not any(own in (one.params, one.system_attrs.get("fixed_params")) for one in tried):
+        study.enqueue_trial(own)
     if tuning.jobs == 1:
         _run_trials(tuning, 0, rows, progress)
     else:
-        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
             for done in [pool.submit(_run_trials, tuning, number) for number in range(tuning.jobs)]:
                 done.result()
     trials = study.get_trials(deepcopy=False)
@@ -135,7 +141,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
         metric=metric.name,
         is_higher_better=metric.is_higher_better,
         parameters=chosen,
-        scores=tuple(trial.value if trial.state == TrialState.COMPLETE else None for trial in trials),
+        scores=tuple(one.value if one.state == TrialState.COMPLETE else None for one in trials if one.state in _ENDED),
         own=rows.tested(rows.development.job.parameters, metric),
         best=rows.tested(replace(rows.development.job.parameters, **chosen), metric, left_open=frozenset()),
     )
@@ -171,6 +177,18 @@ class _Rows:
         return grow_trees(job, (), release.received, no_progress).history.scores[metric.name][-1]
 
 
+def _end_with_parent() -> None:
+    """Have this process end with the one that began it: if that was killed, it would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, name="opboost parent", daemon=True).start()
+
+
 def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress: Progress = no_progress) -> None:
     """Run trials in this process until there are enough in all."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -202,10 +220,12 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
     def done(study: optuna.Study, trial: optuna.trial.FrozenTrial) -> None:
         progress("tuning", trial.number + 1, tuning.n_trials)
 
-    states = (TrialState.COMPLETE, TrialState.PRUNED)
-    enough = optuna.study.MaxTrialsCallback(tuning.n_trials, states=states)
-    study = _study(run.run_folder / TUNING_FOLDER, metric, seed=rows.seed + number)
-    n_left = tuning.n_trials - len(study.get_trials(deepcopy=False, states=states))
+    enough = optuna.study.MaxTrialsCallback(tuning.n_trials, states=_ENDED)
+    study = _study(run.run_folder / TUNING_FOLDER, metric)
+    # With the same seed, a later call would draw what the first one drew.
+    seeds = np.random.SeedSequence([rows.seed, number, len(study.get_trials(deepcopy=False))])
+    study.sampler = optuna.samplers.TPESampler(seed=int(seeds.generate_state(1)[0]))
+    n_left = tuning.n_trials - len(study.get_trials(deepcopy=False, states=_ENDED))
     if n_left <= 0:
         return
     try:
@@ -229,7 +249,7 @@ def _cut_torn_line(path: Path) -> None:
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
+def _study(folder: Path, metric: Metric) -> optuna.Study:
     """The study whose trials lie in the folder's journal.
 
     Raises
@@ -243,7 +263,6 @@ def _study(folder: Path, metric: Metric, *, seed: int) -> optuna.Study:
         return optuna.create_study(
             study_name=f"tuning by {metric.name}",
             storage=JournalStorage(JournalFileBackend(str(path))),
-            sampler=optuna.samplers.TPESampler(seed=seed % 2**32),
             pruner=optuna.pruners.MedianPruner(_STARTUP_TRIALS, _WARM_UP_ROUNDS),
             direction="maximize" if metric.is_higher_better else "minimize",
             load_if_exists=True,

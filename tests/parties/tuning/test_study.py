@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
+from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,8 @@ from opboost.errors import ParameterError
 from parties.cli import app
 from parties.errors import RunFolderError
 from parties.tuning.study import Tuned, Tuning, tune_parameters
+from tests.support.processes import Command
+from tests.support.score_services import until
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +57,49 @@ def test_a_line_that_a_full_disk_cut_off_costs_no_trial(tuned: Tuned, tuned_bank
     assert again.scores[:4] == tuned.scores
     assert len(again.scores) == 6
     assert path.read_bytes().startswith(before)
+
+
+def drawn(tuned_bank: Any) -> dict[int, dict[str, float]]:
+    """The parameters of every trial of the journal."""
+    found: dict[int, dict[str, float]] = {}
+    for line in (tuned_bank.run_folder / "tuning" / "trials.jsonl").read_text().splitlines():
+        if (entry := json.loads(line)).get("param_name"):
+            found.setdefault(entry["trial_id"], {})[entry["param_name"]] = entry["param_value_internal"]
+    return found
+
+
+@pytest.fixture
+def own_journal(tuned_bank: Any) -> Iterator[None]:
+    """No trial yet; those of other tests come back."""
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    before = path.read_bytes() if path.exists() else b""
+    path.unlink(missing_ok=True)
+    yield
+    path.write_bytes(before)
+
+
+def test_later_calls_draw_other_trials(own_journal: None, tuned_bank: Any, run_file: Path) -> None:
+    for n_trials in (3, 5, 7):
+        tune_parameters(Tuning(run_file=run_file, n_trials=n_trials, rounds=3))
+    trials = drawn(tuned_bank).values()
+    assert len(trials) == len({tuple(one.items()) for one in trials}) == 7
+
+
+def test_the_own_parameters_are_tried_anew_where_that_was_interrupted(
+    own_journal: None, tuned_bank: Any, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr("parties.tuning.study.grow_trees", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=3))
+    for n_trials in (2, 3):
+        tuned = tune_parameters(Tuning(run_file=run_file, n_trials=n_trials, rounds=3))
+    trials = drawn(tuned_bank)
+    assert [number for number, one in trials.items() if one == trials[0]] == [0, 1]
+    assert len(tuned.scores) == 3
 
 
 @pytest.mark.parametrize(
@@ -120,6 +167,27 @@ def test_processes_share_the_journal(run_file: Path, monkeypatch: pytest.MonkeyP
     tuned = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=5, metric="auc", jobs=2))
     assert sum(score is not None for score in tuned.scores) >= 2
     assert tuned.metric == "auc"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
+def test_processes_end_with_the_call_that_is_killed(own_journal: None, tuned_bank: Any, run_file: Path) -> None:
+    """They took no more work, and waited for it for ever, with the labels in their memory."""
+    call = Command("tune", str(run_file), "--trials", "1000", "--rounds", "5", "--jobs", "2")
+    journal = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    try:
+        until(lambda: journal.exists() and "param_name" in journal.read_text(), call)
+        children = Path(f"/proc/{call.pid}/task/{call.pid}/children").read_text().split()
+        assert len(children) >= 2
+    finally:
+        call.kill()
+    until(lambda: not any(is_running(child) for child in children))
+
+
+def is_running(process: str) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{process}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def test_trials_that_are_worse_than_the_median_end_early(
