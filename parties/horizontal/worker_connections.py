@@ -196,8 +196,13 @@ class Connections:
         """Those of these workers that take part."""
         return {name for name in names if self.all[name].is_in}
 
-    def check_enough(self, n: int, threshold: int, what: str) -> None:
-        """Refuse to go on with too few workers."""
+    def check_enough(self, n: int, threshold: int, what: str, *, due: Collection[str] = ()) -> None:
+        """Refuse to go on with too few workers, or without one of those over whom alone a sum may be opened."""
+        if missing := ", ".join(sorted(set(due) - self.still_in(due))):
+            raise TooFewWorkers(
+                f"{missing} is lacking where a sum may have been opened over {', '.join(sorted(due))} before: it is "
+                "opened over no other workers. Nothing more was released"
+            )
         if n < threshold:
             raise TooFewWorkers(
                 f"{n} of {len(self.all)} workers {what} where every sum needs {threshold}. Nothing more was released"

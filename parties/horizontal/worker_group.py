@@ -212,7 +212,7 @@ class WorkerGroup:
             present = [worker for worker in self._connections.present() if not before or worker.name in before]
             if len(present) < needed_here or (self._connections.awaited() and not before):
                 if time.monotonic() > deadline:
-                    self._connections.check_enough(len(present), needed_here, "are there")
+                    self._connections.check_enough(len(present), needed_here, "are there", due=before)
                 time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
                 return

@@ -35,8 +35,9 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
 - Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
   that know each other's lasting public keys (`identity`) exclude that, the others trust it.
 - No worker can be stopped from adding a wrong vector; nor is it noticed.
-- Wrong shares are noticed, and do no harm as long as `threshold` right ones came. Whose they were is told together with
-  who dealt them, since either of the two may have made them wrong. So are wrong MACs, together with who says so.
+- Wrong shares are noticed, and do no harm as long as `threshold` right ones came and a set of these is found
+  (`MAX_TRIES`). Whose they were is told together with who dealt them, since either of the two may have made them wrong.
+  So are wrong MACs, together with who says so.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ from protocols.secure_aggregation.masking import (
 from protocols.secure_aggregation.sharing import SECRET_BYTES, combine
 
 # Sets of shares that are tried for one secret when the first set was wrong: all there are among up to ten workers; of
-# more as many at random, in 2 s of fifty workers and 6 s of 200, which miss four liars once in 150,000 times.
+# more as many at random, in 2 s of fifty workers and 6 s of 200. With a threshold of half they miss four liars among
+# fifty once in 150,000 times; with one of 17 they miss two among twenty once in 50 times, and three mostly.
 MAX_TRIES = 252
 
 

@@ -220,7 +220,7 @@ def test_a_worker_that_never_sends_shares_in_time_ends_a_run_that_needs_it(memor
         memory.start_worker(job(of, place, threshold=3), through=through)
     found = memory.join()
     assert isinstance(found["hub"], TooFewWorkers)
-    assert "2 of 3 workers are there where every sum needs 3" in str(found["hub"])
+    assert "w2 is lacking where a sum may have been opened over w0, w1, w2 before" in str(found["hub"])
     assert ("it came back 8 times more than there were sums" in str(found["w2"])) == is_heard_again
 
 

@@ -96,7 +96,8 @@ def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it()
     made, _ = group(4, journal=journal)
     for name in ("w0", "w1", "w2"):
         made._connections.all[name].is_in = True
-    with pytest.raises(TooFewWorkers, match="2 of 4 workers are there where every sum needs 3"):
+    words = "w3 is lacking where a sum may have been opened over w0, w2, w3 before: it is opened over no other workers"
+    with pytest.raises(TooFewWorkers, match=words):
         made.total(4)
 
 
