@@ -14,7 +14,7 @@ from opboost.trees.constraints import NodeLimits
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes, number_rows
 from opboost.trees.kernels.following import follow_tree
 from opboost.trees.kernels.growth import grow_levels
-from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, crowds_of, sum_nodes
+from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
@@ -46,7 +46,7 @@ class SortedRows:
 
     def __init__(self, bins: Bins, scores: Scores) -> None:
         n_rows = bins.shape[1]
-        self._bins, self._crowds = bins, crowds_of(bins)
+        self._bins = bins
         self.scores = scores
         self.numbers = np.empty(n_rows, dtype=np.uint32)
         self.gradients = np.empty(n_rows, dtype=np.int64)
@@ -57,7 +57,7 @@ class SortedRows:
     def copied(self, scores: Scores) -> SortedRows:
         """Independent copy with these scores; bins are shared."""
         twin = SortedRows.__new__(SortedRows)
-        twin._bins, twin._crowds, twin.scores = self._bins, self._crowds, scores
+        twin._bins, twin.scores = self._bins, scores
         twin.numbers, twin.gradients = self.numbers.copy(), self.gradients.copy()
         twin._begins, twin._ends = self._begins.copy(), self._ends.copy()
         twin._waiting, twin._is_divided = self._waiting, self._is_divided
@@ -79,7 +79,7 @@ class SortedRows:
         """Write the sums of g and h per bin to `out`."""
         begins, ends = self.of(nodes)
         rows = self.numbers if self._is_divided else IN_ORDER
-        build_histograms(self._bins, self._crowds, rows, self.gradients, begins, ends, offsets, n_threads(), out)
+        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, n_threads(), out)
 
     def grow_levels(
         self, splitter: GreedySplitter, limits: NodeLimits, max_depth: int, room: Sequence[Sums], tree: NDArray[Any]
@@ -88,7 +88,6 @@ class SortedRows:
         self._reserve(len(tree))
         n_nodes, n_divided, nodes, columns, cuts, missing_left, goes_left, lefts = grow_levels(
             self._bins,
-            self._crowds,
             self.numbers,
             self.gradients,
             self._begins,

@@ -122,8 +122,8 @@ class WalkedRows:
         if self._levels or len(nodes) != 1:
             raise DataError("rows that walk have histograms at the root only")
         n_rows = len(self.gradients)
-        begins, ends, crowds = np.zeros(1, np.int64), np.array([n_rows]), np.full(len(self._bins), n_rows)
-        build_histograms(self._bins, crowds, IN_ORDER, self.gradients, begins, ends, offsets, n_threads(), out)
+        begins, ends = np.zeros(1, np.int64), np.array([n_rows])
+        build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, n_threads(), out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:
         """Sums of (g, h) per leaf of the tree so far, shape ``(n_nodes, 2)``."""

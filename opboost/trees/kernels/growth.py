@@ -15,16 +15,14 @@ from opboost.trees.kernels.packing import OPTIONS
 
 @njit(**OPTIONS)
 def grow_levels(
-    bins, crowds, rows, gradients, begins, ends, offsets, allowed, modes, monotone, lower, upper, is_bounded, grad_step,
+    bins, rows, gradients, begins, ends, offsets, allowed, modes, monotone, lower, upper, is_bounded, grad_step,
     hess_step, penalty, min_child_weight, least_gain, max_depth, n_threads, even, odd, tree,
 ):  # fmt: skip
     """Split all nodes of a level whose best gain is at least `least_gain`, then those of the next, up to `max_depth`.
 
     Parameters
     ----------
-    bins, crowds
-        As in `build_histograms`.
-    rows, gradients, begins, ends
+    bins, rows, gradients, begins, ends
         Of the rows, which are in the order of the table, as in `divide_nodes`. With room for all nodes.
     offsets, allowed, modes, monotone, lower, upper, is_bounded, grad_step, hess_step, penalty, min_child_weight
         As in `best_cuts`; limits are the same for all nodes.
@@ -42,7 +40,7 @@ def grow_levels(
     """
     sizes = offsets[1:] - offsets[:-1]
     histograms, rest, parents, chosen = even[:1], even[:0], odd[:0], np.zeros(1, dtype=np.int64)
-    build_histograms(bins, crowds, rows[:0], gradients, begins[:1], ends[:1], offsets, n_threads, histograms)
+    build_histograms(bins, rows[:0], gradients, begins[:1], ends[:1], offsets, n_threads, histograms)
     nodes, totals, n_nodes, n_divided = np.zeros(1, dtype=np.int32), np.empty((1, 2), dtype=np.int64), np.int64(1), 0
     # Every row is in one bin of the first column.
     totals[0] = histograms[0, 0, : sizes[0]].sum(), histograms[0, 1, : sizes[0]].sum()
@@ -69,4 +67,4 @@ def grow_levels(
         parents = (even if n_divided % 2 else odd)[: len(histograms) + len(rest)]
         histograms, rest = room[:n], room[n:n_kept]
         asked = nodes[:n]
-        build_histograms(bins, crowds, rows, gradients, begins[asked], ends[asked], offsets, n_threads, histograms)
+        build_histograms(bins, rows, gradients, begins[asked], ends[asked], offsets, n_threads, histograms)

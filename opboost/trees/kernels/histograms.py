@@ -15,7 +15,8 @@ IN_ORDER = np.empty(0, dtype=np.uint32)
 # table: the bins of four columns take at most 512 KB.
 _NEAR_BITS = 18
 
-# Rows that are taken for near each other if the last one is near the piece's first.
+# Rows that are taken for near each other if the last one is near the piece's first. As many fit a packed sum, whatever
+# their gradients and their weights as counts.
 _STRIDE = 1 << 7
 
 # Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
@@ -23,32 +24,11 @@ _PACKED_SUMS = 1 << 15
 
 
 @njit(**PARALLEL)
-def crowds_of(bins):
-    """Most rows that one bin of each column has within an area of the table."""
-    crowds = np.empty(len(bins), dtype=np.int64)
-    for column in prange(len(bins)):
-        crowds[column] = _crowd_of(bins[column])
-    return crowds
-
-
-@njit(**OPTIONS)
-def _crowd_of(column):
-    crowd, area = np.int64(0), 1 << (_NEAR_BITS - column.itemsize)
-    for first in range(0, len(column), area):
-        counts = np.zeros(1 << (8 * column.itemsize), dtype=np.int32)
-        for bin_ in column[first : first + area]:
-            counts[bin_] += 1
-        crowd = max(crowd, np.max(counts))
-    return crowd
-
-
-@njit(**PARALLEL)
-def build_histograms(bins, crowds, rows, gradients, begins, ends, offsets, n_threads, out):
+def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, out):
     """Write sums of gradients per bin: ``out[node, 0, bin]`` of g and ``out[node, 1, bin]`` of h.
 
-    Packed gradients are added until the next ones might not fit the sum of a bin, which is then taken apart. How many
-    rows a bin can have, `crowds` say, of the columns as from `crowds_of` or too many. `IN_ORDER` for `rows` says that
-    gradients are in the order of the table.
+    Packed gradients are added until the next ones might not fit the sum, which is then taken apart. `IN_ORDER` for
+    `rows` says that gradients are in the order of the table.
 
     Every one of `n_threads` takes an equal share of the rows, in the order of the nodes. Of a node that two threads
     share, the second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one
@@ -58,16 +38,14 @@ def build_histograms(bins, crowds, rows, gradients, begins, ends, offsets, n_thr
     shared = np.empty(n_threads, dtype=np.int64)
     for thread in prange(n_threads):
         share = np.int64(thread)
-        shared[share] = _sum_share(
-            bins, crowds, rows, gradients, begins, ends, offsets, share, n_threads, beside, out
-        )  # fmt: skip
+        shared[share] = _sum_share(bins, rows, gradients, begins, ends, offsets, share, n_threads, beside, out)
     for thread in range(n_threads):
         if shared[thread] >= 0:
             out[shared[thread]] += beside[thread - 1]
 
 
 @njit(**OPTIONS)
-def _sum_share(bins, crowds, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out):
+def _sum_share(bins, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out):
     """Sum a thread's share of the rows; returns the node that an earlier share has a part of, or -1.
 
     The sums of that node are added to ``beside[thread - 1]``, those of nodes that begin in the share written to `out`.
@@ -89,81 +67,65 @@ def _sum_share(bins, crowds, rows, gradients, begins, ends, offsets, thread, n_t
             if starts[node] < first < starts[node + 1] and first < last:
                 shared = node
             is_own[node - low] = first <= starts[node] and (starts[node] < last or thread == n_threads - 1)
-        pieces, n_fit, some = _pieces(rows, firsts, lasts, near_bits), _n_fit(gradients, firsts, lasts), out[low:high]
+        pieces, some = _pieces(rows, gradients, firsts, lasts, near_bits), out[low:high]
         for column in range(0, len(bins), 4):
-            crowd = np.max(crowds[column : column + 4])
-            _sum_columns(
-                bins, column, crowd, rows, gradients, pieces, n_fit, offsets, packed, is_own, beside, thread, some
-            )  # fmt: skip
+            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, some)
     return shared
 
 
 @njit(**OPTIONS)
-def _pieces(rows, firsts, lasts, near_bits):
-    """Cut the nodes' rows into pieces that are near each other in the table.
+def _pieces(rows, gradients, firsts, lasts, near_bits):
+    """Cut the nodes' rows into pieces that are near each other in the table and fit a packed sum.
 
-    Returns one line per piece, by place in the table: node, begin, end, and how many of its rows may be elsewhere.
-    Pieces of several nodes whose rows are near each other follow one another: all read the same bins from the cache.
+    Returns one line per piece, by place in the table: node, begin, end, sums of abs(g) and of h. Pieces of several
+    nodes whose rows are near each other follow one another: all read the same bins from the cache.
     """
-    pieces, areas, n_pieces = np.empty((len(firsts), 4), dtype=np.int64), np.empty(len(firsts), dtype=np.int64), 0
+    pieces, areas, n_pieces = np.empty((len(firsts), 5), dtype=np.int64), np.empty(len(firsts), dtype=np.int64), 0
     for node in range(len(firsts)):
         begin = firsts[node]
         while begin < lasts[node]:
             if n_pieces == len(pieces):
                 pieces, areas = np.concatenate((pieces, pieces)), np.concatenate((areas, areas))
-            end, n_elsewhere = _end_of_piece(rows, begin, lasts[node], near_bits)
-            areas[n_pieces] = (rows[begin] if len(rows) else begin) >> near_bits
+            end, grad, hess = _end_of_piece(rows, gradients, begin, lasts[node], near_bits)
+            areas[n_pieces] = rows[begin] >> near_bits if len(rows) else 0
             piece = pieces[n_pieces]
-            piece[0], piece[1], piece[2], piece[3] = node, begin, end, n_elsewhere
+            piece[0], piece[1], piece[2], piece[3], piece[4] = node, begin, end, grad, hess
             begin = end
             n_pieces += 1
     return pieces[np.argsort(areas[:n_pieces], kind="mergesort")]
 
 
 @njit(**OPTIONS)
-def _end_of_piece(rows, begin, last, near_bits):
-    """Where the rows leave the area of the first one; and how many before may be elsewhere.
+def _end_of_piece(rows, gradients, begin, last, near_bits):
+    """Where the rows leave the area of the first one, or fit a packed sum no more; with their sums of abs(g) and of h.
 
-    Rows rise but at few places, so one of `_STRIDE` says where all of these are.
+    Rows rise but at few places, so one of `_STRIDE` is looked at.
     """
-    if len(rows) == 0:
-        return min(last, ((begin >> near_bits) + 1) << near_bits), 0
-    end, n_elsewhere = begin, 0
+    end, grad, hess = begin, np.int64(0), np.int64(0)
     while end < last:
         there = min(end + _STRIDE, last)
-        while there > end and rows[there - 1] >> near_bits != rows[begin] >> near_bits:
+        while len(rows) and there > end and rows[there - 1] >> near_bits != rows[begin] >> near_bits:
             there -= 1
-        if there == end:
+        more_grad, more_hess = _magnitudes(gradients[end:there])
+        is_full = grad + more_grad > LARGEST_GRAD_SUM or hess + more_hess > LARGEST_HESS_SUM
+        if there == end or (is_full and end > begin):
             break
-        if _any_elsewhere(rows[end:there], rows[begin], near_bits):
-            n_elsewhere += there - end
-        end = there
-    return end, n_elsewhere
+        end, grad, hess = there, grad + more_grad, hess + more_hess
+    return end, grad, hess
 
 
 @njit(**OPTIONS)
-def _any_elsewhere(rows, first, near_bits):
-    differ = np.uint32(0)
-    for i in range(len(rows)):
-        differ |= rows[i] ^ first
-    return differ >> near_bits != 0
+def _magnitudes(gradients):
+    """Sums of abs(g) and of h."""
+    grad, hess = np.int64(0), np.int64(0)
+    for i in range(len(gradients)):
+        grad += abs(grad_of(gradients[i]))
+        hess += hess_of(gradients[i])
+    return grad, hess
 
 
 @njit(**OPTIONS)
-def _n_fit(gradients, firsts, lasts):
-    """How many rows of the nodes fit a packed sum, whichever they are; counts are at most 16, so 128 do."""
-    grad, hess = np.int64(1), np.int64(1)
-    for node in range(len(firsts)):
-        for i in range(firsts[node], lasts[node]):
-            grad = max(grad, abs(grad_of(gradients[i])))
-            hess = max(hess, hess_of(gradients[i]))
-    return min(LARGEST_GRAD_SUM // grad, LARGEST_HESS_SUM // hess)
-
-
-@njit(**OPTIONS)
-def _sum_columns(
-    bins, column, crowd, rows, gradients, pieces, n_fit, offsets, packed, is_own, beside, thread, out
-):  # fmt: skip
+def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, out):
     """Sum pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
 
     Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
@@ -172,26 +134,22 @@ def _sum_columns(
     """
     last = len(bins) - 1
     columns = bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)]
-    # Most rows that a bin of each node's packed sums may hold.
-    held, is_fresh = np.zeros(len(out), dtype=np.int64), is_own.copy()
+    # Sums of abs(g) and of h of what each node's packed sums hold.
+    held, is_fresh = np.zeros((len(out), 2), dtype=np.int64), is_own.copy()
     for piece in pieces:
-        node, begin, end, n_elsewhere = piece[0], piece[1], piece[2], piece[3]
-        while begin < end:
-            most = min(end - begin, crowd + n_elsewhere)
-            stop, most = (end, most) if most <= n_fit else (begin + n_fit, n_fit)
-            if held[node] + most > n_fit:
-                sums = out[node] if is_own[node] else beside[thread - 1]
-                _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
-                held[node], is_fresh[node] = 0, False
-            held[node] += most
-            here = slice(begin, stop)
-            if len(rows):
-                _add_block(columns, rows[here], gradients[here], packed[node])
-            else:
-                _add_run(columns, here, gradients[here], packed[node])
-            begin = stop
+        node, here, grad, hess = piece[0], slice(piece[1], piece[2]), piece[3], piece[4]
+        if held[node, 0] + grad > LARGEST_GRAD_SUM or held[node, 1] + hess > LARGEST_HESS_SUM:
+            sums = out[node] if is_own[node] else beside[thread - 1]
+            _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
+            held[node], is_fresh[node] = 0, False
+        held[node, 0] += grad
+        held[node, 1] += hess
+        if len(rows):
+            _add_block(columns, rows[here], gradients[here], packed[node])
+        else:
+            _add_run(columns, here, gradients[here], packed[node])
     for node in range(len(out)):
-        if held[node] or is_fresh[node]:
+        if held[node].any() or is_fresh[node]:
             sums = out[node] if is_own[node] else beside[thread - 1]
             _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
 

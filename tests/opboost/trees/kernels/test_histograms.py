@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.histograms import IN_ORDER, _pieces, build_histograms, crowds_of, sum_nodes
-from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS, grad_of, hess_of
+from opboost.trees.kernels.histograms import _STRIDE, IN_ORDER, _pieces, build_histograms, sum_nodes
+from opboost.trees.kernels.packing import (
+    BLOCK,
+    GRAD_BITS,
+    HESS_BITS,
+    LARGEST_GRAD_SUM,
+    LARGEST_HESS_SUM,
+    grad_of,
+    hess_of,
+)
 from opboost.trees.kernels.threads import n_threads
 
 N_VALUE_BINS = np.array([1, 2, 5])
@@ -50,9 +58,7 @@ class Rows:
 
     def histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         out = np.full((len(self.begins), 2, offsets[-1]), 77, np.int64)
-        build_histograms(
-            bins, crowds_of(bins), self.rows, self.gradients, self.begins, self.ends, offsets, n_threads(), out
-        )
+        build_histograms(bins, self.rows, self.gradients, self.begins, self.ends, offsets, n_threads(), out)
         return out
 
     def expected_histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
@@ -97,7 +103,6 @@ def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> N
         words = pack(np.full(n_rows, grad), np.full(n_rows, MAX_HESS))
         build_histograms(
             np.zeros((1, n_rows), np.uint8),
-            np.array([n_rows]),
             np.arange(n_rows, dtype=np.uint32),
             words,
             np.array([0]),
@@ -115,9 +120,7 @@ def test_any_number_of_shares_gives_the_same_sums(sizes: list[int], seed: int, n
     """A node may lie in the shares of many threads, and a share may hold many nodes or none; nothing old is left."""
     case = Rows.random(sizes, seed)
     out = np.full((len(sizes), 2, OFFSETS[-1]), 77, np.int64)
-    build_histograms(
-        case.bins, crowds_of(case.bins), case.rows, case.gradients, case.begins, case.ends, OFFSETS, n_shares, out
-    )
+    build_histograms(case.bins, case.rows, case.gradients, case.begins, case.ends, OFFSETS, n_shares, out)
     np.testing.assert_array_equal(out, case.expected_histograms(case.bins, OFFSETS))
 
 
@@ -130,9 +133,7 @@ def test_gradients_of_any_size_are_summed_as_far_as_they_fit(weight: int, small:
     hessians = weight * np.concatenate([others, np.full(2 * BLOCK, MAX_HESS), others, np.full(2 * BLOCK, 1), others])
     words, n_rows, out = pack(grads, hessians), len(grads), np.zeros((1, 2, 2), np.int64)
     rows, bins = np.arange(n_rows, dtype=np.uint32), np.zeros((1, n_rows), np.uint8)
-    build_histograms(
-        bins, crowds_of(bins), rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), n_threads(), out
-    )
+    build_histograms(bins, rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), n_threads(), out)
     assert out.tolist() == [[[grads.sum(), 0], [hessians.sum(), 0]]]
     # One packed sum of them all overflows.
     assert (grad_of(words.sum()), hess_of(words.sum())) != (grads.sum(), hessians.sum())
@@ -156,73 +157,40 @@ def test_pieces_hold_every_row_once_and_follow_one_another_through_the_table(
     sizes: list[int], seed: int, near_bits: int
 ) -> None:
     case = Rows.random(sizes, seed)
-    pieces = _pieces(case.rows, case.begins, case.ends, np.uint32(near_bits))
-    nodes, begins, ends, n_elsewhere = pieces.T
+    pieces = _pieces(case.rows, case.gradients, case.begins, case.ends, np.uint32(near_bits))
+    nodes, begins, ends, grads, hessians = pieces.T
     areas = (case.rows[begins] >> near_bits).tolist()
     assert areas == sorted(areas)
     assert areas == (case.rows[ends - 1] >> near_bits).tolist()
     for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
         held = [np.arange(b, e) for b, e in zip(begins[nodes == node], ends[nodes == node], strict=True)]
         assert sorted(np.concatenate([np.empty(0, int), *held]).tolist()) == list(range(begin, end))
-    for begin, end, most, area in zip(begins, ends, n_elsewhere, areas, strict=True):
-        n_far = int((case.rows[begin:end] >> near_bits != area).sum())
-        assert n_far <= most <= (end - begin if n_far else 0)
+    held = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
+    assert grads.tolist() == [np.abs(case.grads[here]).sum() for here in held]
+    assert hessians.tolist() == [case.hessians[here].sum() for here in held]
 
 
-def test_rows_in_the_order_of_the_table_are_one_piece_per_area() -> None:
+def test_rows_in_the_order_of_the_table_are_one_piece() -> None:
     begins, ends = np.array([0, 5, 5]), np.array([5, 5, 900])
-    found = _pieces(IN_ORDER, begins, ends, np.uint32(9))
-    assert found.tolist() == [[0, 0, 5, 0], [2, 5, 512, 0], [2, 512, 900, 0]]
+    found = _pieces(IN_ORDER, pack(np.full(900, -2), np.full(900, 3)), begins, ends, np.uint32(3))
+    assert found.tolist() == [[0, 0, 5, 10, 15], [2, 5, 900, 1790, 2685]]
 
 
-@pytest.mark.parametrize(("kind", "area"), [(np.uint8, 1 << 17), (np.uint16, 1 << 16)])
-def test_the_crowd_of_a_column_is_the_fullest_bin_of_any_area(kind: type, area: int) -> None:
-    rng = np.random.default_rng(0)
-    bins = np.stack([rng.integers(0, 200, 2 * area + 50), np.zeros(2 * area + 50)]).astype(kind)
-    # Fuller than the others in the last area alone, fuller over all areas but in none of them.
-    bins[0, -50:], bins[0, :40], bins[0, area : area + 40] = 250, 251, 251
-    fullest = max(np.bincount(bins[0, first : first + area]).max() for first in range(0, bins.shape[1], area))
-    assert crowds_of(bins).tolist() == [fullest, area]
-
-
-@pytest.mark.parametrize("is_in_order", [False, True])
-def test_sums_are_taken_apart_no_earlier_than_a_bin_may_be_full(is_in_order: bool) -> None:
-    """Bins with fewer of the largest gradients than fit, among more rows; fewer than there are is too few."""
-    n_bins, n_rows = 20, 20 * BLOCK
-    order = np.arange(n_rows) if is_in_order else np.random.default_rng(0).permutation(n_rows)
-    bins = (np.arange(n_rows)[None] % n_bins).astype(np.uint8)
-    words = pack(np.full(n_rows, -MAX_GRAD), np.full(n_rows, MAX_HESS))
-    rows, node, offsets = order.astype(np.uint32), np.array([0]), np.array([0, n_bins])
-
-    def sums(crowds: np.ndarray, repeats: int) -> list[list[int]]:
-        out = np.zeros((1, 2, n_bins), np.int64)
-        chosen = IN_ORDER if is_in_order else rows
-        build_histograms(bins, crowds, chosen, words * repeats, node, np.array([n_rows]), offsets, n_threads(), out)
-        return out[0].tolist()
-
-    for repeats in (1, 2, 16):
-        expected = [[-MAX_GRAD * BLOCK * repeats] * n_bins, [MAX_HESS * BLOCK * repeats] * n_bins]
-        assert sums(crowds_of(bins), repeats) == expected
-        assert sums(np.array([n_rows]), repeats) == expected
-        assert (sums(np.array([1]), repeats) == expected) == (repeats == 1)
-
-
-def test_rows_from_elsewhere_in_a_piece_are_counted_one_by_one() -> None:
-    """Every area has one bin almost full; rows of the second area stand before the last one of their stride."""
-    area, full = 1 << 17, BLOCK - 1
-    bins = (1 + np.arange(2 * area)[None] % 255).astype(np.uint8)
-    bins[0, :full] = bins[0, area : area + full] = 0
-    far = np.arange(area, area + full).reshape(-1, 89)
-    near = np.arange(full)
-    mixed = np.insert(far, [0, 0, 0, 89], 0, axis=1)[:, 2:]
-    mixed[:, 0], mixed[:, -1] = near[: len(far)], near[len(far) : 2 * len(far)]
-    order = np.concatenate([mixed.ravel(), near[2 * len(far) :]]).astype(np.uint32)
-    n_rows, out = len(order), np.zeros((1, 2, 256), np.int64)
-    assert sorted(order) == sorted([*near, *far.ravel()])
-    assert len(_pieces(order, np.array([0]), np.array([n_rows]), np.uint32(17))) == 1
-    words, ends = pack(np.full(n_rows, MAX_GRAD), np.full(n_rows, MAX_HESS)), np.array([n_rows])
-    build_histograms(bins, crowds_of(bins), order, words, np.array([0]), ends, np.array([0, 256]), n_threads(), out)
-    assert out[0, :, 0].tolist() == [MAX_GRAD * n_rows, MAX_HESS * n_rows]
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 5000), st.integers(0, 5000), SEEDS)
+def test_a_piece_fits_a_packed_sum_and_the_next_rows_do_not(n_large: int, n_small: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    grads = rng.permutation(np.concatenate([np.full(n_large, -MAX_GRAD), np.full(n_small, 1)]))
+    hessians = rng.permutation(np.concatenate([np.full(n_large, MAX_HESS), np.full(n_small, 0)]))
+    n = len(grads)
+    pieces = _pieces(IN_ORDER, pack(grads, hessians), np.array([0]), np.array([n]), np.uint32(3))
+    assert (pieces[:, 3] <= LARGEST_GRAD_SUM).all()
+    assert (pieces[:, 4] <= LARGEST_HESS_SUM).all()
+    assert pieces[1:, 1].tolist() == pieces[:-1, 2].tolist()
+    for end in pieces[:-1, 2]:
+        begin, there = pieces[pieces[:, 2] == end][0, 1], min(end + _STRIDE, n)
+        together = np.abs(grads[begin:there]).sum(), hessians[begin:there].sum()
+        assert together[0] > LARGEST_GRAD_SUM or together[1] > LARGEST_HESS_SUM
 
 
 @pytest.mark.usefixtures("every_thread")
@@ -235,7 +203,7 @@ def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n
     begins, ends = np.array([0, 10, n_rows // 2]), np.array([10, n_rows // 2, n_rows])
     out = np.full((3, 2, 2 * n_bins), 77, np.int64)
     offsets = np.array([0, n_bins, 2 * n_bins])
-    build_histograms(bins, crowds_of(bins), order, pack(grads, hessians), begins, ends, offsets, n_threads(), out)
+    build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, n_threads(), out)
     for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         for column in range(2):
             here = bins[column, order[begin:end]]
@@ -250,15 +218,7 @@ def test_the_widest_bins_are_summed() -> None:
     out = np.zeros((1, 2, 65536), np.int64)
     words = pack(np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
     build_histograms(
-        bins,
-        crowds_of(bins),
-        np.arange(4, dtype=np.uint32),
-        words,
-        np.array([0]),
-        np.array([4]),
-        np.array([0, 65536]),
-        n_threads(),
-        out,
+        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), n_threads(), out
     )
     assert out[0][:, [0, 65534, 65535]].tolist() == [[2, 3, 5], [6, 7, 13]]
     assert out.sum() == 10 + 26
