@@ -20,8 +20,8 @@ from opboost.denoise.sources import RankSource
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Blend, Filled, NoiseChoice, Noised, plain_bins, versions_of
-from opboost.fitting.recipe import Recipe, moved
-from opboost.fitting.refinement import REFINED_ROWS, can_refine, refined
+from opboost.fitting.recipe import MANY_ROWS, Recipe, moved
+from opboost.fitting.refinement import can_refine, refined
 from opboost.fitting.trials import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, n_draws
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.tree import Tree
@@ -91,7 +91,8 @@ def fill(
         return _undrawn(noised, Blend(choice), max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     trained, most = np.flatnonzero(is_trained), min(max_bin, MOST_BINS)
-    is_large = len(trained) > REFINED_ROWS
+    is_large = len(trained) > MANY_ROWS
+    recipe = replace(recipe, own_depths=()) if is_large else recipe
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
     states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)

@@ -17,8 +17,12 @@ from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax
 from opboost.trees.tree import Tree
 
-# Parts of the rows, each of which is scored by trees that were grown on the others.
-FOLDS = 3
+# Rows above which time counts: trees on the own columns are fewer and flat, and nothing is drawn anew, which costs a
+# row as much as some hundred rounds of training.
+MANY_ROWS = 50_000
+
+# Parts of the rows, each of which is scored by trees that were grown on the others; and of many rows.
+FOLDS, FEW_FOLDS = 3, 2
 
 # Highest rate of fewer rounds unless a higher one is chosen, and their deepest trees.
 _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
@@ -121,9 +125,10 @@ class Recipe:
 
     def margins(self, table: BinnedTable, labels: Values, weights: Values) -> Values:
         """How far trees that have not seen a row move its score, shape ``(n_outputs, n_rows)``."""
-        fold = np.random.default_rng(self.seed).permutation(len(labels)) % FOLDS
+        n_folds = FOLDS if len(labels) <= MANY_ROWS else FEW_FOLDS
+        fold = np.random.default_rng(self.seed).permutation(len(labels)) % n_folds
         found, nothing = np.empty((self.loss.n_outputs, len(labels))), np.zeros(self.loss.n_outputs)
-        for k in range(FOLDS):
+        for k in range(n_folds):
             others, here = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
             trees, _ = self.grow(table.of_rows(others), labels[others], weights[others])
             found[:, here] = moved(table.of_rows(here), trees, nothing)

@@ -17,15 +17,12 @@ from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputat
 from opboost.denoise.mixture import States
 from opboost.fitting.choice import by_turns
 from opboost.fitting.noised_table import Noised, in_bins, versions_of
-from opboost.fitting.recipe import Recipe, raw_scores
+from opboost.fitting.recipe import MANY_ROWS, Recipe, raw_scores
 from opboost.fitting.trials import open_share
 from opboost.trees.alternating import Alternates
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import SquaredError
-
-# Rows up to which draws are made anew: a row costs as much as some hundred rounds of training.
-REFINED_ROWS = 50_000
 
 # Proposals of each row, and rows whose proposals are held at a time.
 N_PROPOSALS, _PIECE_ROWS = 40, 1 << 14
@@ -42,7 +39,7 @@ _LEAST = 1e-6
 
 def can_refine(recipe: Recipe, n_rows: int) -> bool:
     """Whether predictions give a density of the label, and rows are not too many."""
-    return n_rows <= REFINED_ROWS and (recipe.n_classes > 0 or isinstance(recipe.loss, SquaredError))
+    return n_rows <= MANY_ROWS and (recipe.n_classes > 0 or isinstance(recipe.loss, SquaredError))
 
 
 def refined(

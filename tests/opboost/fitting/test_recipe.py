@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.fitting.recipe import CALM, Recipe, calmed, moved, no_versions, raw_scores
+import opboost.fitting.recipe
+from opboost.fitting.recipe import CALM, FEW_FOLDS, FOLDS, Recipe, calmed, moved, no_versions, raw_scores
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import Constraints
@@ -79,8 +80,10 @@ def test_scores_of_trees_are_base_scores_and_what_each_tree_adds() -> None:
     assert whole.std(axis=1).min() > 0
 
 
-def test_margins_are_those_of_trees_that_have_not_seen_the_row() -> None:
+@pytest.mark.parametrize("n_folds", [FOLDS, FEW_FOLDS])
+def test_margins_are_those_of_trees_that_have_not_seen_the_row(n_folds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another label of a row leaves its own margin as it is, and moves others; trees grown on all rows are the twin."""
+    monkeypatch.setattr(opboost.fitting.recipe, "MANY_ROWS", 300 if n_folds == FOLDS else 299)
     draw = np.random.default_rng(0)
     table = BinnedTable.of([bin_values(column, max_bin=16) for column in draw.random((2, 300))])
     labels, weights, of = draw.random(300), np.ones(300), recipe(SquaredError(), n_estimators=10, max_depth=3)

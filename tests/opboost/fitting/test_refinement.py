@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opboost.fitting.recipe import Recipe
-from opboost.fitting.refinement import REFINED_ROWS, _resampled, can_refine
+from opboost.fitting.recipe import MANY_ROWS, Recipe
+from opboost.fitting.refinement import _resampled, can_refine
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Poisson, SquaredError
@@ -29,7 +29,7 @@ def test_proposals_are_drawn_again_as_often_as_their_weights_say() -> None:
 def test_what_is_made_anew() -> None:
     limits = ColumnConstraints().on(["a"], are_categorical=[False], max_delta_step=0.0)
     recipe = Recipe(BoostingParameters(), Logistic(), limits, 0)
-    assert can_refine(recipe, REFINED_ROWS)
-    assert not can_refine(recipe, REFINED_ROWS + 1)
+    assert can_refine(recipe, MANY_ROWS)
+    assert not can_refine(recipe, MANY_ROWS + 1)
     assert can_refine(replace(recipe, loss=SquaredError()), 500)
     assert not can_refine(replace(recipe, loss=Poisson()), 500)
