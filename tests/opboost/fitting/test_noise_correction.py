@@ -331,12 +331,14 @@ def test_held_out_rows_say_how_deep_trees_on_the_own_columns_are(waves: float, d
     assert choose(noised, labels, ones, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize(("is_open", "is_large"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED, NoiseChoice.ALONE])
-def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth(
-    choice: NoiseChoice, is_open: bool, monkeypatch: pytest.MonkeyPatch
+def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and_rows_are_few(
+    choice: NoiseChoice, is_open: bool, is_large: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, asked = Run(0.1, n_rows=500), []
+    monkeypatch.setattr(opboost.fitting.noise_correction, "MANY_ROWS", 499 if is_large else 500)
+    is_deep = is_open and not is_large
 
     def chosen(*rows: Any, may_go_on: bool, rng: Any) -> Blend:
         asked.append(rows[3].own_depths)
@@ -344,10 +346,10 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth(
 
     monkeypatch.setattr(opboost.fitting.noise_correction, "choose", chosen)
     trained = run.train(left_open=frozenset({"max_depth"} if is_open else ()))
-    assert asked == [OWN_DEPTHS if is_open else ()]
+    assert asked == [OWN_DEPTHS if is_deep else ()]
     on_own = [tree for tree in trained.trees if (tree.columns <= 0).all()]
     assert len(on_own) >= 40
-    assert (max(tree.depth for tree in on_own) > 4) == is_open
+    assert (max(tree.depth for tree in on_own) > 4) == is_deep
     assert all(tree.depth <= 4 for tree in trained.trees if (tree.columns > 0).any())
 
 
