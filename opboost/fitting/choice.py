@@ -69,17 +69,38 @@ def choose(
         For the parts.
     """
     trials, is_open = trials_of(noised, labels, weights, recipe, known, drawn_for, rng=rng)
-    trials, own = _with_own_depth(trials, recipe.own_depths if noised.has_own else ())
-    own_depth = trials[0].own_depth
+    depths = recipe.own_depths if noised.has_own else ()
+    starts = (False, True) if may_go_on and noised.has_own else (False,)
+    compared = [_compared(*beside, is_open, starts) for beside in _of_depths(trials, depths)]
+    return min(compared, key=itemgetter(0))[1]
+
+
+def _of_depths(trials: list[Trial], depths: Sequence[int]) -> Iterator[tuple[list[Trial], list[Values]]]:
+    """The trials, with scores of trees on the own columns: of the first depth, and of the best other one if it wins."""
+    errors, tried = [], []
+    for depth in depths or (None,):
+        of_depth = [replace(trial, own_depth=depth) for trial in trials]
+        scores = [trial.scores(NoiseChoice.ALONE) for trial in of_depth]
+        errors.append(np.concatenate([one.errors(of) for one, of in zip(of_depth, scores, strict=True)]).mean())
+        tried.append((of_depth, scores))
+    best = int(np.argmin(errors))
+    yield tried[0]
+    if errors[best] < _OTHER_DEPTH * errors[0]:
+        yield tried[best]
+
+
+def _compared(
+    trials: Sequence[Trial], own: Sequence[Values], is_open: float, starts: Sequence[bool]
+) -> tuple[float, Blend]:
+    """The best candidate beside trees on the own columns with these scores, and the error of both together."""
+    recipe, own_depth = trials[0].recipe, trials[0].own_depth
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
-    may_go_on = may_go_on and noised.has_own
-    starts = (False, True) if may_go_on else (False,)
-    margins = [trial.margins() for trial in trials] if may_go_on else []
+    margins = [trial.margins() for trial in trials] if any(starts) else []
     n_scored = sum(len(trial.scored.targets) for trial in trials)
 
     @cache
-    def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, Blend]:
-        """With the part of the own columns' error that it wins."""
+    def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, float, Blend]:
+        """With the part of the own columns' error that it wins, and the error that is left."""
         if goes_on:
             steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins, strict=True)]
         else:
@@ -92,24 +113,13 @@ def choose(
         at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
         won = 1.0 - float(errors[at] / max(errors[0], 1e-12))
         is_doubted = choice is NoiseChoice.PLAIN and is_open > _OPEN_FOR_PLAIN
-        return won / _PLAIN_LEAD if is_doubted else won, Blend(choice, float(shares[at]), goes_on, own_depth)
+        error = float(errors[at if shares[at] >= LEAST_BLEND else 0])
+        return won / _PLAIN_LEAD if is_doubted else won, error, Blend(choice, float(shares[at]), goes_on, own_depth)
 
-    _, blend = max((best(*one) for one in _candidates(is_open, starts)), key=itemgetter(0))
+    _, error, blend = max((best(*one) for one in _candidates(is_open, starts)), key=itemgetter(0))
     if blend.share < LEAST_BLEND:
-        _, blend = max((best(NoiseChoice.PLAIN, goes_on) for goes_on in starts), key=itemgetter(0))
-    return blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE, own_depth=own_depth)
-
-
-def _with_own_depth(trials: list[Trial], depths: Sequence[int]) -> tuple[list[Trial], list[Values]]:
-    """The trials with the depth that serves trees on the own columns best, and the scores of such trees."""
-    errors, tried = [], []
-    for depth in depths or (None,):
-        of_depth = [replace(trial, own_depth=depth) for trial in trials]
-        scores = [trial.scores(NoiseChoice.ALONE) for trial in of_depth]
-        errors.append(np.concatenate([one.errors(of) for one, of in zip(of_depth, scores, strict=True)]).mean())
-        tried.append((of_depth, scores))
-    best = int(np.argmin(errors))
-    return tried[best] if errors[best] < _OTHER_DEPTH * errors[0] else tried[0]
+        _, error, blend = max((best(NoiseChoice.PLAIN, goes_on) for goes_on in starts), key=itemgetter(0))
+    return error, blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE, own_depth=own_depth)
 
 
 def _candidates(is_open: float, starts: Sequence[bool]) -> Iterator[tuple[NoiseChoice, bool]]:

@@ -1,10 +1,17 @@
-"""Which share of the scores trees on draws are given."""
+"""Which share of the scores trees on draws are given, and how deep those beside them are."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
-from opboost.fitting.choice import SHARES, _most_likely
+from opboost.fitting import choice
+from opboost.fitting.choice import SHARES, _most_likely, _of_depths
+from opboost.fitting.noised_table import Blend, NoiseChoice
 
 
 @pytest.mark.parametrize("best", [0.0, 0.4, 1.3])
@@ -23,3 +30,48 @@ def test_shares_are_small_where_the_whole_does_harm(harm: float, share: float) -
     errors = 1 + 0.005 * (SHARES - 0.4) ** 2
     errors[SHARES == 0] = errors[SHARES == 1] / (1 + harm)
     assert SHARES[_most_likely(SHARES, errors, 10_000)] == pytest.approx(share, abs=0.11)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A trial whose trees on the own columns have known errors."""
+
+    of_depth: dict[int | None, float]
+    own_depth: int | None = None
+
+    def scores(self, choice: NoiseChoice) -> np.ndarray:
+        assert choice is NoiseChoice.ALONE
+        return np.array([self.of_depth[self.own_depth]])
+
+    def errors(self, scores: np.ndarray) -> np.ndarray:
+        return scores
+
+
+@pytest.mark.parametrize(
+    ("errors", "depths"),
+    [
+        ({4: 1.0, 6: 0.99, 8: 1.2}, [4]),
+        ({4: 1.0, 6: 0.95, 8: 0.9}, [4, 8]),
+        ({4: 1.0, 6: 0.9, 8: 0.95}, [4, 6]),
+        ({None: 1.0}, [None]),
+    ],
+)
+def test_candidates_are_compared_beside_the_usual_depth_and_another_that_wins_enough(
+    errors: dict[int | None, float], depths: list[int | None]
+) -> None:
+    trial: Any = Tried(errors)
+    found = _of_depths([trial], () if None in errors else (4, 6, 8))
+    assert [(trials[0].own_depth, scores[0].item()) for trials, scores in found] == [(d, errors[d]) for d in depths]
+
+
+@pytest.mark.parametrize("better", [0, 1])
+def test_the_depth_is_taken_with_which_the_whole_is_better(better: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deeper trees on the own columns may win alone, and lose beside others."""
+    blends = [Blend(NoiseChoice.CORRECTED, 1.1, own_depth=depth) for depth in (4, 8)]
+    results = iter([(0.5 - 0.1 * (k == better), blend) for k, blend in enumerate(blends)])
+    monkeypatch.setattr(choice, "trials_of", lambda *_, **__: ([], 0.5))
+    monkeypatch.setattr(choice, "_of_depths", lambda *_: [([], []), ([], [])])
+    monkeypatch.setattr(choice, "_compared", lambda *_: next(results))
+    nothing: Any = SimpleNamespace(has_own=True, own_depths=(4, 8))
+    rows, rng = (nothing, np.zeros(3), np.zeros(3), nothing, None, nothing), np.random.default_rng(0)
+    assert choice.choose(*rows, rng=rng) == blends[better]
