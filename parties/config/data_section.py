@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, mo
 from parties.config.section import PlainName, Section
 from parties.errors import ConfigError
 from parties.tables.data_files import reporting_faults
-from parties.tables.remote_tables import DATABASES, STORES, check_uri, fetch, scheme_of
+from parties.tables.remote_tables import DATABASES, STORES, check_uri, fetch, is_read, scheme_of
 
 
 class DataSource(Section):
@@ -55,6 +55,10 @@ class DataSource(Section):
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self._fetched = fetch(self.uri, folder, query=self.query, password=self._password())
         return self._fetched
+
+    def reads(self, place: str) -> bool:
+        """Whether this table is read from a place that is written."""
+        return is_read(place, self.uri, self.query)
 
     def _password(self) -> str | None:
         if self.password_file is not None:

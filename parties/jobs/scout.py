@@ -127,7 +127,9 @@ def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
 def scouting(path: Path, kind: type[R], records: int) -> R:
     """Settings of the scouting run, derived from those of a run file."""
     document = read_yaml(path)
-    names = {key: f"{document[key]}{SCOUT}" for key in ("run_id", "folder") if key in document}
+    # The folder of the scouting lies beside that of the full run, also where that ends with a slash.
+    given = {key: document.get(key) for key in ("run_id", "folder")}
+    names = {key: f"{Path(name)}{SCOUT}" for key, name in given.items() if isinstance(name, str)}
     with naming(path):
         run = read_section(kind, {**document, **names, "most_records": records, "report": False})
     return resolved(run, path.resolve().parent)

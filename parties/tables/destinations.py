@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENDINGS = (".csv", ".parquet")
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A table that lies elsewhere."""
+
+    def reads(self, place: str, /) -> bool:
+        """Whether it is read from a place that is written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ class Destination:
         default : Path
         overwrite, append : bool
         inputs : iterable, optional
-            Paths among them are of data, which predictions never replace or join.
+            Paths and sources among them are of data, which predictions never replace or join.
 
         Raises
         ------
@@ -74,12 +82,13 @@ class Destination:
             If it is of no kind that is written, something is there already, or it is one of the inputs.
         """
         place = default if out is None else out if isinstance(out, str) and "://" in out else Path(out)
-        if isinstance(place, Path):
-            real = os.path.realpath(place)
-            if {real, os.path.dirname(real)} & {os.path.realpath(one) for one in inputs if isinstance(one, Path)}:
-                raise ConfigError(
-                    f"{place} holds data that is read, or lies among it; give another file with --out. Nothing was sent"
-                )
+        if isinstance(place, str):
+            check_uri(place, (*WRITABLE, *STORES))
+        if any(_is_of(place, one) for one in inputs):
+            shown = place if isinstance(place, Path) else readable_uri(place)
+            raise ConfigError(
+                f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
+            )
         found = cls(place, overwrite, append)
         found._check()
         return found
@@ -100,8 +109,6 @@ class Destination:
         return isinstance(self.place, str) and scheme_of(self.place) in WRITABLE
 
     def _check(self) -> None:
-        if isinstance(self.place, str):
-            check_uri(self.place, (*WRITABLE, *STORES))
         if self._is_table and not self._table[1]:
             raise ConfigError(f"{self}: name the table after a #, as in postgresql://host/database#scores")
         path = self.place.name if isinstance(self.place, Path) else urlsplit(self.place).path
@@ -152,6 +159,14 @@ class Destination:
             store, place = store_at(self.place)
             _write_file(rows, own := Path(folder, Path(place).name))
             fs.copy_files(str(own), place, destination_filesystem=store)
+
+
+def _is_of(place: Path | str, data: object) -> bool:
+    """Whether a place to write at holds data that is read, or lies among it."""
+    if isinstance(place, str):
+        return isinstance(data, Source) and data.reads(place)
+    real = os.path.realpath(place)
+    return isinstance(data, Path) and os.path.realpath(data) in (real, os.path.dirname(real))
 
 
 def _write_file(rows: pd.DataFrame, path: Path) -> None:

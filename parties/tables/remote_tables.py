@@ -7,13 +7,14 @@ told on its owner's terminal alone.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 from warnings import catch_warnings
 
 from opboost.errors import nearest
@@ -85,6 +86,27 @@ def readable_uri(uri: str) -> str:
     """What of a URI may be shown: scheme, host and path."""
     found = urlsplit(uri)
     return "odbc" if scheme_of(uri) == "odbc" else f"{found.scheme}://{found.hostname or ''}{found.path}"
+
+
+def is_read(place: str, uri: str, query: str | None) -> bool:
+    """Whether a place to write at is an object or a folder that is read, or a table that a query names."""
+    here, there = urlsplit(place), urlsplit(uri)
+    if _kept_at(here) != _kept_at(there) or here.hostname != there.hostname:
+        return False
+    if query is not None:
+        table = here.fragment.rpartition(".")[2]
+        return bool(table and re.search(rf"(?<!\w){re.escape(table)}(?!\w)", query, re.IGNORECASE))
+    written, read = (Path(found.netloc, found.path.strip("/")) for found in (here, there))
+    return read in (written, written.parent)
+
+
+def _kept_at(found: SplitResult) -> tuple[str, str]:
+    """What keeps a place: the kind of store, or the kind of database and which one."""
+    scheme = scheme_of(found.geturl())
+    if scheme in STORES:
+        return scheme, ""
+    path = os.path.realpath(f"/{found.path.lstrip('/')}") if scheme in _FILES else found.path
+    return scheme.removesuffix("ql"), path
 
 
 def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | None = None) -> Path:

@@ -79,8 +79,9 @@ def test_a_scouting_run_has_a_name_a_folder_and_a_number_of_its_own(sites: Any) 
     run = scouting(sites.bank.write(), ActiveRun, 150)
     assert (run.run_id, run.run_folder.name) == ("spring-scout", "spring-scout")
     assert (run.most_records, run.report) == (150, False)
-    sites.bank.run["folder"] = "elsewhere"
-    assert scouting(sites.bank.write(), ActiveRun, 150).run_folder == sites.bank.path / "elsewhere-scout"
+    for folder in ("elsewhere", "elsewhere/"):
+        sites.bank.run["folder"] = folder
+        assert scouting(sites.bank.write(), ActiveRun, 150).run_folder == sites.bank.path / "elsewhere-scout"
 
 
 @pytest.mark.parametrize("content", ["{}", '{"uses": [1]}', '{"uses": [{"owner": "shop"}]}'])

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parties.config.data_section import DataSource
 from parties.errors import ConfigError, RunFolderError, TableError
 from parties.tables.destinations import Destination
 from parties.tables.parquet_files import read_stored
@@ -19,7 +20,7 @@ from tests.support.remote_places import PASSWORD
 SCORES = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "status": ["ok", "missing"]})
 
 
-def of(out: Path | str, **options: bool) -> Destination:
+def of(out: Path | str, **options: Any) -> Destination:
     return Destination.of(out, Path("absent"), **{"overwrite": False, "append": False, **options})
 
 
@@ -49,9 +50,36 @@ def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
     link.symlink_to(data)
     how: dict[str, Any] = {"overwrite": True, "append": False, "inputs": (data, folder, None, ("other",))}
     for out in (data, str(folder / ".." / "data.csv"), link, folder / "part-9.parquet"):
-        with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another file"):
+        with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
             Destination.of(out, Path("absent"), **how)
     assert Destination.of(tmp_path / "scores.csv", Path("absent"), **how).name == "scores.csv"
+
+
+@pytest.mark.parametrize(
+    ("uri", "query", "out", "is_read"),
+    [
+        ("sqlite:///srv/crm.db", 'SELECT * FROM "Customers"', "sqlite:////srv/../srv/crm.db#customers", True),
+        ("sqlite:///srv/crm.db", "SELECT * FROM customers", "sqlite:///srv/crm.db#scores", False),
+        ("sqlite:///srv/crm.db", "SELECT * FROM customers", "sqlite:///srv/other.db#customers", False),
+        ("sqlite:///srv/crm.db", "SELECT * FROM customers", "sqlite:///srv/crm.db", False),
+        ("postgresql://a@db/crm", "SELECT x FROM of.t JOIN u", "postgres://b@db/crm?sslmode=require#of.t", True),
+        ("postgresql://a@db/crm", "SELECT x FROM t", "postgresql://a@db2/crm#t", False),
+        ("s3://lake/customers.csv?region=x", None, "s3://lake/customers.csv", True),
+        ("s3://lake/customers/", None, "s3://lake/customers/scores.parquet", True),
+        ("s3://lake/customers/", None, "s3://lake/scores.parquet", False),
+        ("s3://lake/customers.csv", None, "gs://lake/customers.csv", False),
+        ("s3://lake/customers.csv", None, "sqlite:///lake/customers.csv#t", False),
+    ],
+)
+def test_tables_elsewhere_that_are_read_are_never_replaced_or_joined(
+    uri: str, query: str | None, out: str, is_read: bool
+) -> None:
+    """With --overwrite, scores took the place of the table that `data` names."""
+    source = DataSource(uri=uri, query=query)
+    assert source.reads(out) is is_read
+    if is_read:
+        with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
+            of(out, overwrite=True, inputs=(source,))
 
 
 def test_an_absent_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
@@ -65,6 +93,7 @@ def test_an_absent_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
         ("scores.xlsx", {}, r"written to \.csv or \.parquet"),
         ("s3://b/scores", {}, r"written to \.csv or \.parquet"),
         ("ftp://b/scores.csv", {}, "a URI begins with postgresql"),
+        ("s3://[b/scores.csv", {"inputs": (DataSource(uri="s3://b/t.csv"),)}, "its host is malformed"),
         ("duckdb:///srv/x.duckdb#t", {}, "a URI begins with postgresql"),
         ("postgresql://me:s3cret@host/crm#t", {}, "no password or key"),
         ("postgresql://host/crm", {}, "name the table after a #"),
