@@ -148,7 +148,7 @@ class PassiveFacts:
     history : RunHistory
     guarantee : Guarantee
     columns : tuple of UsedColumn
-    ledger : Statement or None
+    ledger : Statement, or None if the ledger lacks the run
     shared_thresholds, allows_routed, by_cells : bool
     n_bits : int
         Of the answer about a record.
@@ -242,7 +242,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
             )
             for mechanism in router.mechanisms
         ),
-        ledger=known_statement(path, run),
+        ledger=known_statement(path, run, is_over=True),
         shared_thresholds=of_run.share_thresholds,
         allows_routed=run.allow_routed,
         by_cells=router.tests.by_cells,

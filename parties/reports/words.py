@@ -164,10 +164,16 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
     )
 
 
-def ledger_section(statement: Statement | None) -> PageSection:
+def ledger_section(statement: Statement | None, *, is_over: bool = False) -> PageSection:
     """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
-        return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),), is_folded=True)
+        told = "There is no ledger yet: nothing has been released."
+        if is_over:
+            told = (
+                "The run's ledger is not there: what the run file names is absent, another ledger, or an older copy. "
+                "What was spent is not known here, and nothing more is answered or released for this run without it."
+            )
+        return PageSection("Ledger", (Prose(told, is_strong=is_over),), is_folded=not is_over)
     return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)), is_folded=True)
 
 
