@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, rounded_up
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, exposed, rounded_up, with_tests
 from parties.reports.ledger_statement import Spending, Statement, left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
@@ -135,6 +136,14 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
         blocks.append(Prose("Drawn from seeded bits: NOT FOR RELEASE.", is_strong=True))
     blocks += [Prose(f"Not protected: {'; '.join(guarantee.not_protected)}."), columns_grid(guarantee.columns)]
     return tuple(blocks)
+
+
+def as_answered(guarantee: Guarantee, *, n_tests: int, n_cells: int | None) -> Guarantee:
+    """The same guarantee with exact answers under `not_protected`, where a run that refused them gave or gives some."""
+    (told,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
+    if any(one.startswith(told) for one in guarantee.not_protected):
+        return guarantee
+    return with_tests(replace(guarantee, not_protected=(*guarantee.not_protected, told)), n_tests)
 
 
 def guarantee_section(guarantee: Guarantee) -> PageSection:

@@ -246,7 +246,7 @@ def test_keys_that_came_after_a_run_do_not_make_its_workers_known(
     run = yaml.safe_load(kept.read_text())
     del run["secret_key"], run["peers"]
     kept.write_text(yaml.safe_dump({**run, "coordinator": {"name": "hub"}}))
-    with pytest.raises(RunFolderError, match="secret_key was absent, is keys/north.secret"):
+    with pytest.raises(RunFolderError, match=r"secret_key was absent, is keys/north.secret"):
         report_of(path)
     with monkeypatch.context() as blind:
         # The broken twin promises against the coordinator what the run did not.
