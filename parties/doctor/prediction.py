@@ -14,6 +14,7 @@ from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import AskPeers, check_and_ask
 from parties.errors import ConfigError, OverBudget
 from parties.ledger.budget import Budget
+from parties.ledger.ledger_lines import Occasion
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
@@ -24,6 +25,7 @@ from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.rate_limits import Allowance
+from parties.vertical.release_accounts import check_knows
 from protocols.messages.vertical import Hello, Task
 
 
@@ -121,8 +123,9 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
 def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, checks: Checklist) -> None:
     """Check ledger and store, and whether the budget allows all records in mode ``desensitized``."""
     mechanisms = [mechanism for mechanism, _ in records.columns]
-    with checks.checking("ledger"), Ledger(run.ledger.path) as ledger:
+    with checks.checking("ledger"), Ledger(run.ledger.path, create=False) as ledger:
         ledger.verify()
+        check_knows(ledger, Occasion(run_id=run.run_id, task=Task.PREDICT.value, peer=run.active.name))
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
         costs = [one.cost for one in planned(mechanisms, record_set(records.ids), is_secure=run.bits.is_secure)]
         try:

@@ -15,9 +15,12 @@ from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, LedgerError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
+from parties.ledger.ledger_lines import Occasion
 from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
+from parties.vertical.release_accounts import knows
+from protocols.messages.vertical import Task
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
 
@@ -218,9 +221,13 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
         return statement(ledger, budget)
 
 
-def known_statement(run_file: Path, run: PassiveRun) -> Statement | None:
-    """Sum up a passive party's ledger; None if there is none yet."""
-    return read_statement(run_file, None) if run.ledger.path.exists() else None
+def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:
+    """Sum up a passive party's ledger; None if there is none or, of a run that is over, if that has nothing of it."""
+    if not run.ledger.path.exists():
+        return None
+    occasion = Occasion(run_id=run.run_id, task=Task.TRAIN.value, peer=run.active.name)
+    with Ledger(run.ledger.path, create=False) as ledger:
+        return None if is_over and not knows(ledger, occasion) else read_statement(run_file, None)
 
 
 def ledger_path(run_file: Path | None, path: Path | None) -> Path:

@@ -26,6 +26,7 @@ from parties.reports.held_out_section import load_uplift
 from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.run_history import RunHistory, meta_of, run_history
 from parties.reports.sentences import column_sentence
+from parties.reports.words import as_answered
 from parties.runs.run_folder import LABELS_FILE, RunFolder
 from parties.storage.documents import read_yaml
 from parties.storage.serialization import guarantee_from_dict
@@ -148,7 +149,7 @@ class PassiveFacts:
     history : RunHistory
     guarantee : Guarantee
     columns : tuple of UsedColumn
-    ledger : Statement or None
+    ledger : Statement, or None if the ledger lacks the run
     shared_thresholds, allows_routed, by_cells : bool
     n_bits : int
         Of the answer about a record.
@@ -205,14 +206,10 @@ def _active_facts(run: ActiveRun) -> ActiveFacts:
         uplift=load_uplift(folder),
         fits=folder.load_fits(),
         importance=importance_of(model.ensemble, model.guarantees)[0],
-        noise=_words_on_noise(folder),
+        noise=str(folder.read_json("noise.json").get("words", "")) if (folder.path / "noise.json").exists() else "",
         shares_thresholds=tuple(sorted(model.routers)),
         by_cells=by_cells,
     )
-
-
-def _words_on_noise(folder: RunFolder) -> str:
-    return str(folder.read_json("noise.json").get("words", "")) if (folder.path / "noise.json").exists() else ""
 
 
 def _label_promise(folder: RunFolder) -> ColumnGuarantee | None:
@@ -228,11 +225,13 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     folder = RunFolder(run.run_folder)
     router, guarantee = folder.load_router(), guarantee_from_dict(folder.read_json("guarantee.json"))
     drawn = "noise from the operating system's entropy" if guarantee.is_secure else "SEEDED NOISE: not for release"
-    # The run file may have been changed since.
+    # The run file may have been changed since, and answers been given that the run itself refused.
     of_run = read_section(PassiveRun, read_yaml(folder.path / "config.yaml"))
-    sources = [source for source, _ in router.tests.sources]
+    history, sources = run_history(run, (run.active.name,), folder, drawn), [one for one, _ in router.tests.sources]
+    if run.allow_routed or any(one.n_routed_bits for one in history.predictions):
+        guarantee = as_answered(guarantee, n_tests=router.tests.n_tests, n_cells=of_run.n_cells)
     return PassiveFacts(
-        history=run_history(run, (run.active.name,), folder, drawn),
+        history=history,
         guarantee=guarantee,
         columns=tuple(
             UsedColumn(
@@ -242,7 +241,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
             )
             for mechanism in router.mechanisms
         ),
-        ledger=known_statement(path, run),
+        ledger=known_statement(path, run, is_over=True),
         shared_thresholds=of_run.share_thresholds,
         allows_routed=run.allow_routed,
         by_cells=router.tests.by_cells,

@@ -72,7 +72,7 @@ def passive_page(facts: PassiveFacts) -> Page:
             ),
             guarantee_section(facts.guarantee),
             leakage_section(by_cells=facts.by_cells),
-            ledger_section(facts.ledger),
+            ledger_section(facts.ledger, is_over=True),
             *history_sections(history),
         ),
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, rounded_up
+from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, exposed, rounded_up, with_tests
 from parties.reports.ledger_statement import Spending, Statement, left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
@@ -137,6 +138,14 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
     return tuple(blocks)
 
 
+def as_answered(guarantee: Guarantee, *, n_tests: int, n_cells: int | None) -> Guarantee:
+    """The same guarantee with exact answers under `not_protected`, where a run that refused them gave or gives some."""
+    (told,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
+    if any(one.startswith(told) for one in guarantee.not_protected):
+        return guarantee
+    return with_tests(replace(guarantee, not_protected=(*guarantee.not_protected, told)), n_tests)
+
+
 def guarantee_section(guarantee: Guarantee) -> PageSection:
     """Section on a guarantee."""
     return PageSection("Guarantee", guarantee_blocks(guarantee), is_folded=True)
@@ -164,10 +173,16 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
     )
 
 
-def ledger_section(statement: Statement | None) -> PageSection:
+def ledger_section(statement: Statement | None, *, is_over: bool = False) -> PageSection:
     """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
-        return PageSection("Ledger", (Prose("There is no ledger yet: nothing has been released."),), is_folded=True)
+        told = "There is no ledger yet: nothing has been released."
+        if is_over:
+            told = (
+                "The run's ledger is not there: what the run file names is absent, another ledger, or an older copy. "
+                "What was spent is not known here, and nothing more is answered or released for this run without it."
+            )
+        return PageSection("Ledger", (Prose(told, is_strong=is_over),), is_folded=not is_over)
     return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)), is_folded=True)
 
 

@@ -14,6 +14,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
+from parties.errors import LedgerError
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import Run, here
 from parties.ledger.ledger_lines import Occasion
@@ -51,7 +52,7 @@ class TrainingRecords:
 def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
     """The run's ledger, verified, and what its budget allows."""
     budget = run.ledger.budget.budget(schema)
-    with Ledger(run.ledger.path) as ledger:
+    with Ledger(run.ledger.path, create=task is Task.TRAIN) as ledger:
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
         yield Account(ledger=ledger, budget=budget, occasion=occasion, rng=run.bits, keeps=run.keeps)
 
@@ -63,8 +64,14 @@ def answerer_of(
     """What answers requests about a table on the run's account and within its limits.
 
     With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
+
+    Raises
+    ------
+    LedgerError
+        Also if the ledger is not the one that the run was trained on.
     """
     with account_of(run, schema, Task.PREDICT) as account, allowance_of(run, log) as allowance:
+        check_knows(account.ledger, account.occasion)
         yield Answerer(
             router,
             records,
@@ -73,6 +80,28 @@ def answerer_of(
             allowance=allowance,
             max_rows=run.serve.batch_rows,
             trained=None if run.routed.training_records else TrainingRecords(account).among,
+        )
+
+
+def knows(ledger: Ledger, occasion: Occasion) -> bool:
+    """Whether a ledger has anything that a run released to its peer for training."""
+    of_run = {"run_id": occasion.run_id, "task": Task.TRAIN.value, "peer": occasion.peer}.items()
+    return any(of_run <= ledger.line(number).items() for number in range(1, ledger.n_lines + 1))
+
+
+def check_knows(ledger: Ledger, occasion: Occasion) -> None:
+    """Refuse to answer for a run of which the ledger has nothing.
+
+    Its training records would be taken for new ones, and its draws be made a second time.
+
+    Raises
+    ------
+    LedgerError
+    """
+    if not knows(ledger, occasion):
+        raise LedgerError(
+            f"{ledger.path} has nothing of what run {occasion.run_id!r} released to {occasion.peer}: it is another "
+            "ledger than the run's, or an older copy of it. Bring the run's ledger back. Nothing was released"
         )
 
 

@@ -236,6 +236,26 @@ def test_no_report_promises_what_settings_say_that_the_run_had_not(
         assert record_facts(path).account.guarantee.epsilon > 2.9
 
 
+def test_keys_that_came_after_a_run_do_not_make_its_workers_known(
+    treated: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator could have made up workers then, which a report by the keys of today would not say."""
+    root = shutil.copytree(treated.root, tmp_path / "copy")
+    path = root / "north" / "run.yaml"
+    kept = path.parent / "runs" / "spring" / "config.yaml"
+    run = yaml.safe_load(kept.read_text())
+    del run["secret_key"], run["peers"]
+    kept.write_text(yaml.safe_dump({**run, "coordinator": {"name": "hub"}}))
+    with pytest.raises(RunFolderError, match=r"secret_key was absent, is keys/north.secret"):
+        report_of(path)
+    with monkeypatch.context() as blind:
+        # The broken twin promises against the coordinator what the run did not.
+        blind.setattr(horizontal_facts, "changes", lambda before, after: [])
+        assert len(record_facts(path).account.guarantee.weaker) == 1
+    path.write_text(kept.read_text())
+    assert len(record_facts(path).account.guarantee.weaker) == 2
+
+
 def test_a_hubs_report_tells_who_took_part_and_what_left_and_no_score(treated: Any) -> None:
     found = document(treated, "hub")
     assert found["questions"] == {"want totals": 8}

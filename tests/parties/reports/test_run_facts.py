@@ -13,6 +13,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from opboost.privacy.guarantee import ROUTED_ANSWERS
 from parties.cli import app
 from parties.config.reading import read_any_run
 from parties.errors import RunFolderError
@@ -61,6 +62,28 @@ def test_a_report_tells_what_the_run_shared_and_how_it_drew_whatever_its_file_sa
     assert after["shared_thresholds"] == before["shared_thresholds"]
     assert after["history"]["randomness"] == before["history"]["randomness"]
     assert ("SEEDED" in after["history"]["randomness"]) is not after["guarantee"]["is_secure"]
+
+
+def test_exact_answers_that_the_run_refused_stand_in_the_report_once_they_are_given(
+    finished: Any, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(finished.shop.path, tmp_path / "shop"))
+    path, run_folder = folder / "run.yaml", folder / "runs" / "spring"
+    run, promise = yaml.safe_load(path.read_text()), json.loads((run_folder / "guarantee.json").read_text())
+    refusing = [one for one in promise["not_protected"] if not one.startswith(ROUTED_ANSWERS)]
+    assert len(refusing) == len(promise["not_protected"]) - 1
+    (run_folder / "guarantee.json").write_text(json.dumps({**promise, "not_protected": refusing}))
+    path.write_text(yaml.safe_dump({**run, "allow_routed": False}))
+    # The twin: a run that refused them, and still does.
+    assert list(run_facts(path).guarantee.not_protected) == refusing
+    log = (run_folder / "log.jsonl").read_text()
+    counts = {"records": 3, "answered": 3, "routed_bits": 9}
+    line = {"time": "2026-01-01T00:00:00+00:00", "event": "answered", "message": "", "seconds": 1.0, **counts}
+    (run_folder / "log.jsonl").write_text(f"{log}{json.dumps(line)}\n")
+    assert sorted(run_facts(path).guarantee.not_protected) == sorted(promise["not_protected"])
+    (run_folder / "log.jsonl").write_text(log)
+    path.write_text(yaml.safe_dump({**run, "allow_routed": True}))
+    assert sorted(run_facts(path).guarantee.not_protected) == sorted(promise["not_protected"])
 
 
 def test_the_audit_list_is_what_the_log_says_left(finished: Any) -> None:

@@ -27,7 +27,10 @@ from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger import due_cells
+from parties.ledger.ledger_lines import Occasion
+from parties.ledger.release_ledger import Ledger
 from parties.session import termination
+from parties.tables.blocks import record_set
 from parties.tables.party_table import PartyTable
 from parties.vertical import alignment
 from parties.vertical import preparation as preparing
@@ -155,6 +158,10 @@ class Runs:
         self.n_runs += 1
         # A ledger of its own: one that knows the records answers as it did, which tells whether a cell has changed.
         self.shop.run["ledger"] = {"path": f"runs/{self.n_runs}.ledger.sqlite"}
+        with Ledger(self.shop.path / "runs" / f"{self.n_runs}.ledger.sqlite") as ledger:
+            # It knows of the run, whose model would not be answered for otherwise.
+            occasion = Occasion(run_id=self.shop.run["run_id"], task="train", peer="bank")
+            ledger.note_released(record_set(pd.Index(["nobody"], dtype=object)), occasion)
         bank, shop = self.bank.write(), self.shop.write()
         source = self.shop.path / data
         self.wire.together(

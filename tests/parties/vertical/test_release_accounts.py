@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.vertical.preparation import prepare_passive
-from parties.vertical.release_accounts import account_of, release_once
+from parties.vertical.release_accounts import account_of, check_knows, release_once
 from protocols.messages.vertical import Task
 from tests.support.sites import Sites
 
@@ -62,7 +63,23 @@ def test_a_run_that_has_released_draws_nothing_anew(shop: Shop, tmp_path: Path) 
     assert shop.logged() == []
 
 
+def test_a_ledger_knows_the_runs_that_released_on_it(shop: Shop) -> None:
+    shop.release()
+    with account_of(shop.run, shop.schema, Task.PREDICT) as account:
+        check_knows(account.ledger, account.occasion)
+        for other in ({"run_id": "summer"}, {"run_id": "sprin"}, {"peer": "insurer"}):
+            with pytest.raises(LedgerError, match="has nothing of what run"):
+                check_knows(account.ledger, replace(account.occasion, **other))
+
+
+def test_answers_begin_no_ledger(shop: Shop) -> None:
+    with pytest.raises(LedgerError, match="is not there"), account_of(shop.run, shop.schema, Task.PREDICT):
+        pass
+    assert not shop.run.ledger.path.exists()
+
+
 def test_an_account_says_for_what_and_for_whom(shop: Shop) -> None:
+    shop.release()
     with account_of(shop.run, shop.schema, Task.PREDICT) as account:
         assert (account.occasion.task, account.occasion.peer, account.occasion.run_id) == ("predict", "bank", "spring")
         assert isinstance(account.ledger, Ledger)

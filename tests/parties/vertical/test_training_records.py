@@ -10,9 +10,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from parties.errors import RecordsRefused
+from parties.doctor.check_result import Status
+from parties.doctor.prediction import examine_prediction
+from parties.errors import LedgerError, RecordsRefused
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
+from parties.reports.writing import report_of
 from parties.vertical.release_accounts import TrainingRecords
 from tests.support.partitioned_sites import Outcomes, predict_both, train_both
 
@@ -54,6 +57,53 @@ def test_training_records_are_refused_and_new_ones_are_answered(
     assert set(predicted(sites, outcomes, tmp_path / "3.csv")) == {"ok"}
     sites.shop.run["allow_routed"] = False
     assert set(predicted(sites, outcomes, tmp_path / "4.csv")) == {"refused_routed"}
+
+
+@pytest.mark.parametrize("mode", ["routed", "desensitized"])
+@pytest.mark.parametrize("lost", ["named otherwise", "removed with its head", "an older copy"])
+def test_without_the_runs_own_ledger_nothing_is_answered(
+    sites: Any, outcomes: Outcomes, tmp_path: Path, lost: str, mode: str
+) -> None:
+    """Its training records would count as new ones, and be answered exactly or drawn a second time."""
+    trained = sites.bank.table["id"][:N_TRAINED].tolist()
+    for site in (sites.bank, sites.shop):
+        site.run["ids"] = "ids.txt"
+        (site.path / "ids.txt").write_text("\n".join(trained))
+    sites.shop.run |= {"wait": 3, "report": True}
+    sites.bank.run["wait"] = 3
+    del sites.shop.run["allow_routed"]
+    runs, kept = sites.shop.path / "runs", tmp_path / "kept"
+    with Ledger(runs / "ledger.sqlite"):
+        pass
+    older = {path.name: path.read_bytes() for path in runs.glob("ledger.*")}
+    assert train_both(sites, outcomes) == {}
+    kept.mkdir()
+    if lost == "named otherwise":
+        sites.shop.run["ledger"] = {"path": "runs/other.sqlite"}
+        with Ledger(runs / "other.sqlite"):
+            pass
+    else:
+        for path in runs.glob("ledger.*"):
+            path.rename(kept / path.name)
+        for name, content in older.items() if lost == "an older copy" else ():
+            (runs / name).write_bytes(content)
+            (runs / name).chmod(0o600)
+    found = predict_both(sites, outcomes, out=tmp_path / "1.csv", mode=mode)
+    assert isinstance(found["shop"], LedgerError)
+    assert not (tmp_path / "1.csv").exists()
+    page = report_of(sites.shop.write()).text("md")
+    assert "The run's ledger is not there" in page
+    assert "nothing has been released" not in page
+    (finding,) = [one for one in examine_prediction(sites.shop.write(), wait_s=0.1) if one.check == "ledger"]
+    assert finding.status is Status.PROBLEM
+    # The twin: with the ledger back, answers are what they were.
+    sites.shop.run.pop("ledger", None)
+    for path in kept.iterdir():
+        path.replace(runs / path.name)
+    status = predicted(sites, outcomes, tmp_path / "2.csv", mode=mode)
+    assert set(status[trained]) == {"refused_training" if mode == "routed" else "ok"}
+    assert set(status.drop(trained)) == {"ok"}
+    assert "The run's ledger is not there" not in report_of(sites.shop.write()).text("md")
 
 
 class OnePeer:
