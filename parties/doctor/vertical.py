@@ -30,6 +30,7 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
+from parties.vertical.agreed_grid import coarse_grids
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
@@ -146,6 +147,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
             with account_of(run, prepared.schema, Task.TRAIN) as account:
                 ledger = account.ledger
                 ledger.verify()
+                _check_grids(run, prepared, ledger, checks)
                 if prepared.job().id_digest is None:
                     _check_before_alignment(ledger, releases, budget, checks)
                     return
@@ -159,6 +161,18 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
                 note(Status.OK, sentence)
         except OverBudget as error:
             checks.add("budget", Status.PROBLEM, str(error))
+
+
+def _check_grids(run: PassiveRun, prepared: PassiveInputs, ledger: Ledger, checks: Checklist) -> None:
+    """Warn of grids that were made of a release of few records, and are kept for good."""
+    if run.answers == "cells":
+        coarse = coarse_grids(ledger, prepared.mechanisms, n_cells=run.cells, is_secure=run.bits.is_secure)
+        for name in coarse:
+            sentence = (
+                f"an earlier release left column {name!r} at most half of {run.cells} cells, which is kept; "
+                "another number of `cells` begins another grid, which adds to what the active party knows"
+            )
+            checks.add("grid", Status.WARNING, sentence)
 
 
 def _check_before_alignment(

@@ -1,7 +1,8 @@
 """The grid of cells that a passive party answers with: made once of a release, entered into the ledger, kept for good.
 
-The cuts of a column stay what they were in the first run of a grid of so many cells, whatever is released later: two
-grids together would tell more of a value than either. A run whose column lacks codes around a cut goes without it.
+The cuts of a column stay what they were in the first run of a grid of so many cells that had any, whatever is released
+later: two grids together would tell more of a value than either. A run whose column lacks codes around a cut goes
+without it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from opboost.privacy.local import RandomisedResponse
 from opboost.routing import SplitTests
 from parties.ledger.ledger_lines import GridKey, digest_of, grid_fields
 from parties.ledger.pricing import unpriced
+from parties.ledger.release_ledger import Ledger
 from parties.vertical.release_offer import OfferedRanks
 from parties.vertical.resolution_limit import ResolvedTests
 from protocols.errors import UnexpectedMessage
@@ -65,7 +67,7 @@ def agree_grid(
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
             mechanism = mechanisms[column.number]
-            key = _key(column, mechanism, n_cells, is_noised=is_secure and math.isfinite(mechanism.value.epsilon))
+            key = _key(mechanism, column.category, n_cells, is_secure=is_secure)
             kept = ledger.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
@@ -74,7 +76,8 @@ def agree_grid(
                 domain = mechanism.settings.domain if column.category is None else IntegerDomain(0, 1)
                 cuts = grid_cuts(counts, column.table, domain, n_cells=n_cells, release=release)
                 kept = [column.table.threshold(rank) for rank in cuts.tolist()]
-                if add is not None:
+                # Without a cut it tells nothing, and must not take a later, larger release's cells away.
+                if add is not None and kept:
                     add(grid_fields(key, kept, book.occasion))
             found.append(within(column.table, np.array(kept, np.float64)))
     thresholds: list[Values] = [own for _, own in found]
@@ -100,10 +103,20 @@ def check_router(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool) 
         )
 
 
-def _key(column: OfferedRanks, mechanism: ColumnMechanism, n_cells: int, *, is_noised: bool) -> GridKey:
-    domain = mechanism.settings.domain
+def coarse_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cells: int, is_secure: bool) -> list[str]:
+    """Columns of numbers whose kept cuts leave at most half of the cells that there could be."""
+    found = []
+    for mechanism in mechanisms:
+        kept = ledger.grids.get(_key(mechanism, None, n_cells, is_secure=is_secure))
+        if kept is not None and 2 * (len(kept) + 1) <= min(n_cells, mechanism.settings.domain.size):
+            found.append(mechanism.schema.name)
+    return found
+
+
+def _key(mechanism: ColumnMechanism, category: int | None, n_cells: int, *, is_secure: bool) -> GridKey:
+    domain, is_noised = mechanism.settings.domain, is_secure and math.isfinite(mechanism.value.epsilon)
     described: list[JsonValue] = [unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi]
-    return column.source, digest_of(described if is_noised else [*described, "exact"]), column.category, n_cells
+    return mechanism.schema.name, digest_of(described if is_noised else [*described, "exact"]), category, n_cells
 
 
 def _counts(column: OfferedRanks) -> NDArray[np.int64]:

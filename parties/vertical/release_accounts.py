@@ -21,6 +21,7 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
+from parties.storage.sqlite import reporting
 from parties.tables.blocks import EncodedTable, record_names
 from parties.tables.key_sets import KeySet, Names, is_member
 from parties.tables.record_ids import Ids
@@ -35,16 +36,17 @@ class TrainingRecords:
 
     def __init__(self, account: Account) -> None:
         self._ledger, self._peer = account.ledger, account.occasion.peer
-        self._found: tuple[pd.Index | None, float, Mask] = (None, 0.0, np.zeros(0, np.bool_))
+        self._found: tuple[pd.Index | None, bytes, Mask] = (None, b"", np.zeros(0, np.bool_))
 
     def among(self, ids: pd.Index) -> Mask:
         """Which of a table's records these are; looked up again where the table or the ledger has changed."""
-        # Written after every line, by whichever process.
-        changed_at = self._ledger.path.with_suffix(".head.json").stat().st_mtime_ns
-        if self._found[0] is not ids or self._found[1] != changed_at:
+        # Written after every line, by whichever process; its time may be that of the line before.
+        with reporting(head_path := self._ledger.path.with_suffix(".head.json")):
+            head = head_path.read_bytes()
+        if self._found[0] is not ids or self._found[1] != head:
             self._ledger.refresh()
             is_found = _are_in(record_names(ids), self._ledger.trained(self._peer))
-            self._found = ids, changed_at, is_found
+            self._found = ids, head, is_found
         return self._found[2]
 
 

@@ -285,6 +285,32 @@ def test_after_a_run_the_folder_and_the_store_are_known(sites: Any, outcomes: Ou
     assert "ledger" in told(examine(shop, wait_s=HASTE))
 
 
+def test_a_grid_with_few_cells_from_a_small_release_is_warned_of(sites: Any, outcomes: Outcomes) -> None:
+    sites.shop.run["desensitize"] = {"epsilon": 5.0, "domain_size": 65}
+    for site in (sites.bank, sites.shop):
+        site.run["answers"] = "cells"
+    whole = sites.bank.table, sites.shop.table
+    some = sorted(sites.bank.table["id"])[:4]
+    warnings = []
+    for run_id, n_cells in (("spring", 16), ("summer", 16), ("summer", 12)):
+        for site, table in zip((sites.bank, sites.shop), whole, strict=True):
+            site.run["run_id"] = run_id
+            site.table = table[table["id"].isin(some)] if run_id == "spring" else table
+        sites.bank.table = sites.bank.table.assign(y=np.arange(len(sites.bank.table)) % 2)
+        sites.shop.run["cells"] = n_cells
+        bank, shop = sites.bank.write(), sites.shop.write()
+        if run_id == "spring":
+            outcomes(
+                {
+                    "bank": lambda path=bank: train_active(path, insecure=False, terminal=SILENT),
+                    "shop": lambda path=shop: train_passive(path, insecure=False, terminal=SILENT),
+                }
+            )
+        warnings.append(told(examine(shop, wait_s=HASTE), Status.WARNING).get("grid", ""))
+    assert "'visits' at most half of 16 cells" in warnings[1]
+    assert warnings[2] == ""
+
+
 def test_the_command_prints_a_table_or_json_and_fails_on_a_problem(sites: Any) -> None:
     path = str(sites.bank.write())
     sound = CliRunner().invoke(app, ["doctor", path, "--wait", "0.2", "--format", "json"])

@@ -71,6 +71,16 @@ def test_cuts_stay_for_good_whatever_is_released_later(book: ResolvedTests, tmp_
         assert (column, category, n_cells) == ("spend", None, 16)
 
 
+def test_a_first_release_without_cuts_leaves_the_grid_to_a_later_one(book: ResolvedTests) -> None:
+    """A peer with whom one record is common, or a category that nobody was released with, would take a column away."""
+    assert thresholds_of(np.array([500]), book, 16) == [math.inf]
+    draw = np.random.default_rng(1)
+    later = thresholds_of(draw.integers(1, 1001, 2000), book, 16)
+    assert len(later) == 16
+    assert thresholds_of(np.array([500]), book, 16) == [math.inf]
+    assert set(thresholds_of(draw.integers(1, 1001, 2000), book, 16)) <= set(later)
+
+
 @pytest.mark.parametrize(("epsilon", "is_secure"), [(math.inf, True), (0.5, False)], ids=["no noise", "a seed"])
 def test_cuts_of_a_rehearsal_without_noise_are_not_those_of_a_release(
     book: ResolvedTests, epsilon: float, is_secure: bool
