@@ -34,7 +34,7 @@ ENDINGS = (".csv", ".parquet")
 
 
 @runtime_checkable
-class Source(Protocol):
+class ReadElsewhere(Protocol):
     """A table that lies elsewhere."""
 
     def reads(self, place: str, /) -> bool:
@@ -164,7 +164,7 @@ class Destination:
 def _is_of(place: Path | str, data: object) -> bool:
     """Whether a place to write at holds data that is read, or lies among it."""
     if isinstance(place, str):
-        return isinstance(data, Source) and data.reads(place)
+        return isinstance(data, ReadElsewhere) and data.reads(place)
     real = os.path.realpath(place)
     return isinstance(data, Path) and os.path.realpath(data) in (real, os.path.dirname(real))
 
