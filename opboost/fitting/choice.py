@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import itemgetter
@@ -71,7 +71,9 @@ def choose(
     trials, is_open = trials_of(noised, labels, weights, recipe, known, drawn_for, rng=rng)
     depths = recipe.own_depths if noised.has_own else ()
     starts = (False, True) if may_go_on and noised.has_own else (False,)
-    compared = [_compared(*beside, is_open, starts) for beside in _of_depths(trials, depths)]
+    # Trees that begin with nothing are the same beside own trees of any depth.
+    learned = cache(lambda choice: [trial.scores(choice) for trial in trials])
+    compared = [_compared(*beside, learned, is_open, starts) for beside in _of_depths(trials, depths)]
     return min(compared, key=itemgetter(0))[1]
 
 
@@ -90,9 +92,16 @@ def _of_depths(trials: list[Trial], depths: Sequence[int]) -> Iterator[tuple[lis
 
 
 def _compared(
-    trials: Sequence[Trial], own: Sequence[Values], is_open: float, starts: Sequence[bool]
+    trials: Sequence[Trial],
+    own: Sequence[Values],
+    learned: Callable[[NoiseChoice], list[Values]],
+    is_open: float,
+    starts: Sequence[bool],
 ) -> tuple[float, Blend]:
-    """The best candidate beside trees on the own columns with these scores, and the error of both together."""
+    """The best candidate beside trees on the own columns with these scores, and the error of both together.
+
+    `learned` gives scores of trees that begin with nothing.
+    """
     recipe, own_depth = trials[0].recipe, trials[0].own_depth
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
     margins = [trial.margins() for trial in trials] if any(starts) else []
@@ -104,7 +113,7 @@ def _compared(
         if goes_on:
             steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins, strict=True)]
         else:
-            steps = [trial.scores(choice) - a for trial, a in zip(trials, own, strict=True)]
+            steps = [b - a for a, b in zip(own, learned(choice), strict=True)]
         errors = np.empty(len(shares))
         for s, share in enumerate(shares):
             parts = zip(trials, own, steps, strict=True)
