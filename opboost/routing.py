@@ -76,9 +76,9 @@ class SplitTests:
         parts, start = [], 0
         for n_tests in Counter(self.sources).values():
             n_failed = (~goes_left[:, start : start + n_tests]).sum(axis=1)
-            parts.append(n_failed[:, None] >> np.arange(n_tests.bit_length())[::-1] & 1)
+            parts.append((n_failed[:, None] >> np.arange(n_tests.bit_length())[::-1] & 1).astype(np.bool_))
             start += n_tests
-        return np.hstack([np.empty((len(goes_left), 0)), *parts]).astype(np.bool_)
+        return np.hstack([np.empty((len(goes_left), 0), np.bool_), *parts])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
@@ -14,7 +15,7 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.session.handshake import LOOKER_LEAVES_S, MAX_LOOKS
-from protocols.errors import UnexpectedMessage
+from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join, TakeTurns
 from protocols.messages.message import Message
@@ -48,7 +49,9 @@ def after_looks(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, call
         if calls:
             time.sleep(LOOKER_LEAVES_S)
         else:
-            channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
+            # While others were waited for, the doctor may have left.
+            with suppress(ProtocolError):
+                channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
         channel.begin_again()
         if calls:
             channel.send(mine)

@@ -167,7 +167,8 @@ def _prove_to_all(
 def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
     theirs = expect(channel, Hello)
     while _passes_by(theirs, mine):
-        with id_proof(password) as proof:
+        # While others were waited for, whoever looked may have left.
+        with id_proof(password) as proof, suppress(ProtocolError):
             said = with_point(mine, proof)
             channel.send(said)
             _be_looked_at(channel, proof, said, theirs)

@@ -25,7 +25,7 @@ from opboost.fitting.noise_correction import LEAST_ROWS
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
 from opboost.routing import SplitTests
-from parties.ledger.ledger_lines import GridKey, digest_of, grid_fields
+from parties.ledger.ledger_lines import digest_of, grid_fields
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.vertical.release_offer import OfferedRanks
@@ -64,10 +64,12 @@ def agree_grid(
     release without secret noise serve no release that has some.
     """
     found, ledger = [], book.ledger
+    # Once for all categories of a column: it names each of them.
+    described = [_described(mechanism, is_secure=is_secure) for mechanism in mechanisms]
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
             mechanism = mechanisms[column.number]
-            key = _key(mechanism, column.category, n_cells, is_secure=is_secure)
+            key = mechanism.schema.name, described[column.number], column.category, n_cells
             kept = ledger.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
@@ -107,16 +109,18 @@ def coarse_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cel
     """Columns of numbers whose kept cuts leave at most half of the cells that there could be."""
     found = []
     for mechanism in mechanisms:
-        kept = ledger.grids.get(_key(mechanism, None, n_cells, is_secure=is_secure))
+        key = mechanism.schema.name, _described(mechanism, is_secure=is_secure), None, n_cells
+        kept = ledger.grids.get(key)
         if kept is not None and 2 * (len(kept) + 1) <= min(n_cells, mechanism.settings.domain.size):
             found.append(mechanism.schema.name)
     return found
 
 
-def _key(mechanism: ColumnMechanism, category: int | None, n_cells: int, *, is_secure: bool) -> GridKey:
+def _described(mechanism: ColumnMechanism, *, is_secure: bool) -> str:
+    """Digest of a column's description and mapped domain; without secret noise another one."""
     domain, is_noised = mechanism.settings.domain, is_secure and math.isfinite(mechanism.value.epsilon)
     described: list[JsonValue] = [unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi]
-    return mechanism.schema.name, digest_of(described if is_noised else [*described, "exact"]), category, n_cells
+    return digest_of(described if is_noised else [*described, "exact"])
 
 
 def _counts(column: OfferedRanks) -> NDArray[np.int64]:

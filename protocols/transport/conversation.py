@@ -153,7 +153,7 @@ class Conversation:
         """
         if not self._n_confirmed <= count <= self._n_sent:
             raise UnexpectedMessage(
-                f"the peer says that it has received {count} messages; {self._n_confirmed} to {self._n_sent} can be"
+                f"says that it has received {count} messages; {self._n_confirmed} to {self._n_sent} can be"
             )
         self._n_vain = 0 if count > self._n_confirmed else self._n_vain
         for _ in range(count - self._n_confirmed):
@@ -172,5 +172,5 @@ class Conversation:
         n_again, self._n_sent = self._n_sent - count, count
         self._n_vain += n_again > 0
         if self._n_vain > MAX_VAIN:
-            raise UnexpectedMessage(f"the peer came back {self._n_vain} times, and nothing that was sent has come")
+            raise UnexpectedMessage(f"came back {self._n_vain} times, and nothing that was sent has come")
         return n_again

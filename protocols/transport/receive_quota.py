@@ -7,8 +7,9 @@ connection that is too far ahead is cut off. Honest peers never are: whoever sen
 it is asked for more (`MoreIds`, `MoreRanks`).
 
 A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
-64 in the queue, and its content. So a peer costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what comes between
-two looks. The count is had on Linux alone; elsewhere bytes are not bounded.
+64 in the queue, and its content. So what a peer has sent costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what
+comes between two looks; what was taken is bounded by `peer_state`. The count is had on Linux alone; elsewhere bytes are
+not bounded.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ before both ends know from where on.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import zmq
 
@@ -15,7 +16,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame
 from protocols.transport.keys import KeyPair
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
-from protocols.transport.zmq_socket import events, open_socket, receive_parts
+from protocols.transport.zmq_socket import events, has_arrived, open_socket, receive_parts
 
 # A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; what came cannot be
 # read, as when bytes were altered; or the connection just ended, as it does where the other end has another key than is
@@ -125,6 +126,11 @@ class Attempt:
         frames: list[Frame] = [part.buffer for part in receive_parts(self.socket)]
         self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
         return frames
+
+    def waiting(self) -> Iterator[list[Frame]]:
+        """Messages that have arrived, each of which is taken."""
+        while has_arrived(self.socket):
+            yield self.take()
 
     def close(self, *, is_lost: bool) -> None:
         """Close the socket; what was sent is still delivered, unless the connection is lost."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 import zmq
 
@@ -90,7 +90,7 @@ class ConnectedChannel:
 
     def is_ready(self) -> bool:
         self._follow_events()
-        return self._listen() or self._is_lost or self._is_flooding or self._silence.is_stall
+        return self._listen() or self._is_lost or self._is_cut or self._silence.is_stall
 
     def check(self) -> None:
         self._follow_events()
@@ -122,22 +122,23 @@ class ConnectedChannel:
     def _is_beyond_reach(self) -> bool:
         """Whether the peer is lost, refused this party, stalls or was cut off: nothing is sent to it any more."""
         is_refused = self._attempt.is_refused and not self._was_joined
-        return is_refused or self._is_lost or self._is_flooding or self._silence.is_stall
+        return is_refused or self._is_lost or self._is_cut or self._silence.is_stall
 
     def _lost(self) -> ProtocolError:
         if self._is_forgotten:
             return PeerRestarted(f"{self.peer} {FORGOTTEN}")
         silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
         ending = "" if self._has_left else f"{silent} {self._timing.away_s:g} s"
-        return farewell(self.peer, self._waiting(), f"closed the connection{ending}")
+        return farewell(self.peer, chain(self._inbox, self._attempt.waiting()), f"closed the connection{ending}")
 
     def _begin(self) -> None:
         """Begin a conversation."""
         self._deadline = time.monotonic() + self._timing.wait_s
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
-        self._conversation, self._inbox, self._failure = Conversation(), deque[list[Frame]](), ""
+        self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
+        self._failure = self._fault = ""
         self._was_joined: bool = False
-        self._is_flooding = self._is_forgotten = self._has_left = self._is_given_up = self._is_busy = False
+        self._is_cut = self._is_forgotten = self._has_left = self._is_given_up = self._is_busy = False
         self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._connect()
@@ -165,7 +166,7 @@ class ConnectedChannel:
     def _follow_events(self) -> None:
         attempt = self._attempt
         attempt.follow()
-        self._is_flooding |= attempt.is_flooding
+        self._is_cut |= attempt.is_flooding
         self._failure = attempt.failure or self._failure
         self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)
         if attempt.is_met and not (attempt.is_over or self._is_greeted):
@@ -233,7 +234,7 @@ class ConnectedChannel:
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
-        while not (self._inbox or self._is_flooding) and has_arrived(self._attempt.socket):
+        while not (self._inbox or self._is_cut) and has_arrived(self._attempt.socket):
             self._take_next()
         if self._inbox or not (self._is_busy or (self._is_greeted and not self._attempt.is_over)):
             self._silence.end()
@@ -246,9 +247,13 @@ class ConnectedChannel:
         frames = self._attempt.take()
         self._silence.end()
         word, is_beat = received_word(frames), is_heartbeat(frames)
-        self._is_flooding |= (is_beat or word is not None) and self._beats.is_flood()
+        self._is_cut |= (is_beat or word is not None) and self._beats.is_flood()
         if word is not None:
-            self._note_received(word)
+            try:
+                self._note_received(word)
+            except UnexpectedMessage as error:
+                # Whoever leaves or begins again takes messages, too, and must come to the end of it.
+                self._is_cut, self._fault = True, str(error)
         elif self._is_joined and not is_beat:
             self._conversation.received(frames)
             self._inbox.append(frames)
@@ -280,9 +285,9 @@ class ConnectedChannel:
 
     def _refuse_to_wait(self) -> None:
         """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
-        if self._is_flooding:
+        if self._is_cut:
             amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
-            raise UnexpectedMessage(f"{self.peer} sent more than {amount}, and was cut off")
+            raise UnexpectedMessage(f"{self.peer} {self._fault or f'sent more than {amount}'}, and was cut off")
         if self._attempt.is_refused and not self._was_joined:
             raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
@@ -292,9 +297,3 @@ class ConnectedChannel:
                 f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; "
                 f"{self._failure or 'it may not be running, or the keys do not match'}"
             )
-
-    def _waiting(self) -> Iterator[list[Frame]]:
-        """Messages that arrived and were not asked for."""
-        yield from self._inbox
-        while has_arrived(self._attempt.socket):
-            yield self._attempt.take()

@@ -65,6 +65,15 @@ def test_a_run_that_looks_without_end_is_left() -> None:
         after_looks(far, kind=TakeTurns, mine=mine, callees=())
 
 
+def test_a_doctor_that_left_before_it_was_answered_does_not_end_the_run() -> None:
+    near, far = memory_pair("w0", "w1")
+    near.send(Compare(party="w0", run_id="spring", terms={}))
+    near.send(theirs := TakeTurns(party="w0", run_id="spring", terms={}, n_held=0))
+    near.close()
+    mine = theirs.model_copy(update={"party": "w1"})
+    assert after_looks(far, kind=TakeTurns, mine=mine, callees=()) == theirs
+
+
 def test_a_run_that_is_under_way_is_not_disturbed(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     path = clinics.write("w0")

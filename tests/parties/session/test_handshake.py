@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,13 +12,15 @@ import pytest
 from opboost.errors import DataError
 from parties.errors import Disagreement, RunFolderError, Stopped, TableError
 from parties.session import handshake
-from parties.session.handshake import MAX_LOOKS, conversation, greet, prove_ids, with_point
+from parties.session.handshake import MAX_LOOKS, conversation, greet, greet_all, prove_ids, with_point
 from parties.session.termination import NO_REASON
 from protocols.alignment.id_proof import id_proof, password_of
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
-from protocols.transport.channel import expect
+from protocols.transport.channel import Timing, expect
 from protocols.transport.memory import MemoryChannel, memory_pair
+from protocols.transport.zmq_channel import ConnectedChannel
+from protocols.transport.zmq_listener import Listener
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -187,3 +191,42 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     assert isinstance(found["waits"], ProtocolError)
     assert len(notes) == MAX_LOOKS + 1
     assert notes[-1].endswith(" only looked whether both sides agree, 9 times so far")
+
+
+def test_a_peer_that_looked_and_left_while_another_one_was_waited_for_may_come_afterwards(outcomes: Outcomes) -> None:
+    timing, hellos = Timing(timeout_s=5, wait_s=20), {}
+    listener = Listener("tcp://127.0.0.1:*", {"post": None, "shop": None}, keys=None, timing=timing)
+
+    def connected(name: str) -> ConnectedChannel:
+        hellos[name] = SHOP.model_copy(update={"party": name, "id_point": None})
+        return ConnectedChannel(listener.address, name=name, peer="bank", keys=None, peer_key=None, timing=timing)
+
+    near = [listener.channel(name) for name in ("post", "shop")]
+    looks = connected("shop")
+    looks.send(hellos["shop"].model_copy(update={"task": Task.CHECK}))
+    deadline = time.monotonic() + 5
+    while not near[1].is_ready():
+        assert time.monotonic() < deadline
+    looking = threading.Thread(target=looks.close)
+    looking.start()
+    while looking.is_alive() or not listener._peers.is_lost("shop"):
+        near[0].is_ready()
+        assert time.monotonic() < deadline
+
+    def comes(name: str) -> Hello:
+        # The other one is there first, so that the doctor's greeting is read.
+        time.sleep(0.5 if name == "shop" else 0)
+        channel = connected(name)
+        try:
+            return greet(channel, hellos[name])
+        finally:
+            channel.close()
+
+    mine = BANK.model_copy(update={"id_point": None})
+    found = outcomes(
+        {"bank": lambda: greet_all(near, dict.fromkeys(("post", "shop"), mine))}
+        | {name: lambda name=name: comes(name) for name in ("post", "shop")}
+    )
+    listener.close()
+    assert set(found["bank"]) == {"post", "shop"}
+    assert found["post"] == found["shop"] == mine

@@ -12,23 +12,29 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost import rng
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import encode
-from opboost.schema import ColumnSchema
+from opboost.schema import ColumnSchema, Kind
 from opboost.split_tests import unpacked
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
 from parties.ledger.ledger_lines import Occasion
+from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.storage.serialization import router_to_dict
+from parties.storage.spool import ArraySpool
+from parties.tables.blocks import encode_table
+from parties.vertical import agreed_grid
 from parties.vertical.agreed_grid import agree_grid
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
+from parties.vertical.release_offer import ReleasedTable, rank_columns
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.simulation import serve, simulate
+from parties.vertical.simulation import drawn_from, serve, simulate
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Ask, RecordStatus
 from protocols.messages.vertical import Offer, SplitRanks
@@ -55,6 +61,28 @@ def thresholds_of(
 def book(tmp_path: Path) -> Iterator[ResolvedTests]:
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         yield ResolvedTests(ledger, Occasion(run_id="spring", task="train", peer="bank"))
+
+
+def test_a_column_is_described_once_for_all_its_categories(
+    book: ResolvedTests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The description names every category: once for each of 20,000, it took B longer than its peer waits."""
+    names = tuple(f"town {i}" for i in range(50))
+    schema = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=names)
+    mechanisms = (ColumnMechanism(schema, MechanismSettings(epsilon=3.0)),)
+    table = encode_table(pd.DataFrame({"town": [*names, *names]}), mechanisms, ArraySpool())
+    drawn_from(rng.seeded(1))(mechanisms, table)
+    columns = list(rank_columns(ReleasedTable(mechanisms, table.blocks)))
+    described = list[ColumnMechanism]()
+
+    def counted(mechanism: ColumnMechanism, **settings: bool) -> Any:
+        described.append(mechanism)
+        return unpriced(mechanism, **settings)
+
+    monkeypatch.setattr(agreed_grid, "unpriced", counted)
+    agree_grid(columns, mechanisms, book, n_cells=4, share_codes=True)
+    assert len(columns) == len(names)
+    assert len(described) == 1
 
 
 def test_cuts_stay_for_good_whatever_is_released_later(book: ResolvedTests, tmp_path: Path) -> None:

@@ -208,6 +208,34 @@ def test_a_count_that_cannot_be_is_refused(count: int) -> None:
         ours.resume(count)
 
 
+@pytest.mark.parametrize("ends", ["begin_again", "close"])
+def test_a_party_that_leaves_is_not_held_by_a_count_that_cannot_be(network: Any, within: Within, ends: str) -> None:
+    """A service begins again after each conversation, whatever the other end says then."""
+    listener = network.listen("b")
+    b = network.connect(listener.address)
+    b.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    route = listener._peers.route("b")
+    for _ in range(3):
+        listener._socket.send_multipart([route, *encode(Received(count=7))])
+    time.sleep(0.2)
+    getattr(b, ends)()
+    if ends == "begin_again":
+        b.send(chunk(1))
+        listener.channel("b").begin_again()
+        assert within(5, listener.channel("b").receive).start == 1
+
+
+def test_a_count_that_cannot_be_ends_the_conversation(network: Any, within: Within) -> None:
+    listener = network.listen("b")
+    b = network.connect(listener.address)
+    b.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    listener._socket.send_multipart([listener._peers.route("b"), *encode(Received(count=7))])
+    with pytest.raises(UnexpectedMessage, match=r"^a says that it has received 7 messages"):
+        within(5, b.receive)
+
+
 def test_the_same_messages_are_not_sent_again_without_end() -> None:
     """Whoever comes back again and again, and says that nothing has come, would use this party's line for good."""
     ours = Conversation()
