@@ -166,6 +166,9 @@ def _text(label: str) -> str:
 
 def _plain(word: str) -> str:
     """The word, if all databases read it alike: behind a backslash, some take a closing quote for a part of it."""
-    if re.search(r"[\\\x00-\x1f\x7f]", word):
-        raise ParameterError(f"{word!r} has a backslash or a control character. No query was written")
+    # Of an argument whose bytes are no text in the terminal's encoding, Python makes lone surrogates.
+    if re.search(r"[\\\x00-\x1f\x7f\ud800-\udfff]", word):
+        raise ParameterError(
+            f"{word!r} has a backslash or a control character, or bytes that are no text. No query was written"
+        )
     return word

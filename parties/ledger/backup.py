@@ -17,7 +17,7 @@ from pathlib import Path
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import read_head
 from parties.ledger.release_ledger import Ledger
-from parties.storage.atomic_files import make_folder, replacing, write_text
+from parties.storage.atomic_files import make_folder, partial_of, replacing, write_text
 from parties.storage.sqlite import reporting
 
 
@@ -33,15 +33,17 @@ def back_up(path: Path, folder: Path) -> int:
     """
     make_folder(folder)
     target = folder / path.name
-    if target.exists() or _head(target).exists():
+    # A backup that was killed leaves a head beside the partial file of a ledger, and is made anew.
+    if target.exists() or (_head(target).exists() and not partial_of(target).exists()):
         raise LedgerError(f"{folder} holds a copy of a ledger; choose another folder. Nothing was copied")
     with Ledger(path, create=False) as ledger, replacing(target) as unfinished:
         with closing(sqlite3.connect(unfinished)) as copy, reporting(target):
             ledger.backup(copy)
             number, digest = copy.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
             copy.execute("PRAGMA journal_mode = DELETE")
+        # The ledger's name comes last: without these two, it would be no copy.
+        _copy_keys(path.parent, folder)
         write_text(_head(target), json.dumps({"lines": number, "digest": digest}))
-    _copy_keys(path.parent, folder)
     return _verified(target)
 
 
@@ -73,6 +75,8 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
             "Take the latest copy, and say --older if it may lack lines. Nothing was restored"
         )
     make_folder(path.parent)
+    # Over a sound ledger, nothing is put back any more.
+    _copy_keys(folder, path.parent)
     with reporting(path):
         there = [
             file
@@ -87,7 +91,6 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
         for file in (_head(source), source):
             with replacing(path.with_name(file.name)) as unfinished:
                 unfinished.write_bytes(file.read_bytes())
-    _copy_keys(folder, path.parent)
     return _verified(path)
 
 

@@ -35,7 +35,7 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     RunFolderError
         If it cannot be written.
     """
-    partial = path.with_name(f".{path.name}{writer}{_SUFFIX}")
+    partial = partial_of(path, writer=writer)
     try:
         partial.unlink(missing_ok=True)
         open(partial, "x", opener=private_opener).close()
@@ -49,6 +49,11 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         if not isinstance(error, OSError):
             raise
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+def partial_of(path: Path, *, writer: str = "") -> Path:
+    """Where a file is written before it takes its place."""
+    return path.with_name(f".{path.name}{writer}{_SUFFIX}")
 
 
 @contextmanager

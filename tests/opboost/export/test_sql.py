@@ -164,3 +164,11 @@ def test_columns_are_read_by_their_own_names() -> None:
     alike = replace(ensemble, features=(Feature(question), Feature("c3", "shop", 1), Feature(f"{question}_2")))
     with pytest.raises(ParameterError, match="has the name of an owner's test"):
         to_sql(alike, table="t")
+
+
+def test_bytes_of_an_argument_that_are_no_text_are_refused() -> None:
+    """`opboost export --table` ended in a traceback."""
+    ensemble, _ = trained(Logistic())
+    for given in ({"table": "t\udcff"}, {"table": "t", "keep": ["\udcff"]}):
+        with pytest.raises(ParameterError, match=r"bytes that are no text\. No query was written"):
+            to_sql(ensemble, **given)

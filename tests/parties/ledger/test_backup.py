@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from parties.errors import LedgerError
+from parties.errors import LedgerError, RunFolderError
 from parties.ledger import due_cells
 from parties.ledger.backup import back_up, restore
 from parties.ledger.release_ledger import Ledger
+from parties.storage import atomic_files
 from parties.storage.atomic_files import write_json
 from tests.support.released_cells import SPRING, kinds, lines, n_keys, on_account, order_of, predict, same, train
 
@@ -179,3 +182,54 @@ def test_the_key_of_held_out_records_is_copied_with_the_ledger_and_put_back_wher
     lose(path)
     restore(tmp_path / "copy", path, older=True)
     assert "11" in key.read_text()
+
+
+@pytest.mark.parametrize("n_flushed", range(3))
+def test_a_backup_that_was_killed_is_no_copy_and_is_made_anew(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_flushed: int
+) -> None:
+    """It counted as a copy, which lacked the key of held-out records, or the ledger itself."""
+
+    class Kill(BaseException):
+        pass
+
+    on_account(path, train())
+    key, left = path.with_name("held_out.0123456789abcdef.json"), iter([True] * n_flushed)
+    write_json(key, {"own": "00" * 32})
+
+    def flush(_: Path) -> None:
+        if not next(left, False):
+            raise Kill
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "_flush", flush)
+        # Nobody tidies up behind a killed process.
+        patch.setattr(Path, "unlink", lambda *_, **__: None)
+        with pytest.raises(Kill):
+            back_up(path, tmp_path / "copy")
+    with pytest.raises(LedgerError):
+        restore(tmp_path / "copy", tmp_path / "elsewhere" / path.name, older=True)
+    assert back_up(path, tmp_path / "copy") == len(lines(path))
+    assert {one.name for one in (tmp_path / "copy").iterdir()} == {path.name, "ledger.head.json", key.name}
+
+
+def test_a_key_that_finds_no_room_leaves_the_ledger_to_be_put_back(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the ledger was there, the next call refused to put anything back."""
+    on_account(path, train())
+    key = path.with_name("held_out.0123456789abcdef.json")
+    write_json(key, {"own": "00" * 32})
+    back_up(path, tmp_path / "copy")
+    lose_all(path)
+
+    def full(partial: Path) -> None:
+        if key.name in partial.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "_flush", full)
+        with pytest.raises(RunFolderError, match="No space left"):
+            restore(tmp_path / "copy", path, older=True)
+    restore(tmp_path / "copy", path, older=True)
+    assert key.exists()
