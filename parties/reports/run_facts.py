@@ -151,6 +151,8 @@ class PassiveFacts:
     columns : tuple of UsedColumn
     ledger : Statement, or None if the ledger lacks the run
     shared_thresholds, allows_routed, by_cells : bool
+    answered_records : str
+        Which records are answered for from exact values, where `allows_routed`.
     n_bits : int
         Of the answer about a record.
     """
@@ -161,6 +163,7 @@ class PassiveFacts:
     ledger: Statement | None
     shared_thresholds: bool
     allows_routed: bool
+    answered_records: str
     by_cells: bool
     n_bits: int
 
@@ -244,6 +247,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
         ledger=known_statement(path, run, is_over=True),
         shared_thresholds=of_run.share_thresholds,
         allows_routed=run.allow_routed,
+        answered_records=run.routed.words,
         by_cells=router.tests.by_cells,
         n_bits=router.tests.n_bits,
     )

@@ -54,7 +54,7 @@ def passive_page(facts: PassiveFacts) -> Page:
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for new records are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
         f"{', the numbers of their cells' if facts.by_cells else ''}."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
