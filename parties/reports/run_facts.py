@@ -271,7 +271,7 @@ def importance_of(
     )
     for feature, (gain, n_splits) in zip(ensemble.features, pairs, strict=True):
         owner = feature.owner or ""
-        sums = gains.setdefault((grouped.get(owner, _as_it_is)(feature.name), owner), [0.0, 0.0])
+        sums = gains.setdefault((grouped.get(owner, str)(feature.name), owner), [0.0, 0.0])
         sums[0] += gain
         sums[1] += n_splits
     total = sum(gain for gain, _ in gains.values()) or 1.0
@@ -280,10 +280,6 @@ def importance_of(
         for (name, owner), (gain, n_splits) in gains.items()
     )
     return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains
-
-
-def _as_it_is(name: str) -> str:
-    return name
 
 
 def _column_names(columns: Sequence[ColumnGuarantee]) -> Callable[[str], str]:
