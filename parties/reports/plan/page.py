@@ -124,7 +124,7 @@ def _exact_to(column: ColumnPlan, step: float | None) -> str:
 def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
     """What becomes of a value in the middle of the public range, in words and as shares of the range."""
     if column.keep is not None:
-        shown = f"{column.categories[0]}: the release says so in {math.floor(100 * column.keep)} of 100 cases"
+        shown = f"{column.categories[0]}: the release says so in {math.ceil(100 * column.keep - 1e-9)} of 100 cases"
         return shown, None
     middle, (lower, upper) = column.examples[len(column.examples) // 2], column.bounds
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
