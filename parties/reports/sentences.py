@@ -229,7 +229,7 @@ def run_warnings(run: PassiveRun) -> Iterator[tuple[str, str]]:
         )
     if run.allow_routed and run.routed.training_records:
         yield (
-            "answers",
+            "allow_routed",
             "records that were released for training are answered exactly too (`allow_routed: {training_records: "
             "true}`), which takes off the noise that they were released with",
         )
