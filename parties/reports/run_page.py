@@ -33,8 +33,9 @@ def active_page(facts: ActiveFacts) -> Page:
         title=f"Run {history.run_id}: the model of {history.party}",
         lead=(
             "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
-            "holds no record, label, id, tree, leaf or threshold, and of the passive parties only what they released "
-            "the ranks with: it may be passed on to whom these statistics may be known."
+            "holds no record, label, id, tree, leaf or threshold, and of the passive parties what they released "
+            "the ranks with and what their columns add to the scores, by exact answers where these were given: it may "
+            "be passed on to whom these statistics may be known."
         ),
         sections=(
             *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
