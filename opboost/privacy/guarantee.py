@@ -11,7 +11,7 @@ from typing import Any
 
 from opboost.errors import ParameterError
 
-# What stands under `not_protected` where new records may be answered for from their exact values.
+# What stands under `not_protected` where records may be answered for from their exact values.
 ROUTED_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
@@ -25,10 +25,10 @@ FRESH_ANSWERS = (
 
 # The same where they are answered by cells of an agreed grid.
 CELL_ANSWERS = (
-    "new records that are scored in mode routed: which unordered category a record has, and in which of at most "
-    "{n_cells} cells of each other column it lies, or that it is missing, is answered exactly, without differential "
-    "privacy; however often it is asked, nothing more; cuts that were kept from an earlier run tell of its records "
-    "what its guarantee allows"
+    "records that are scored in mode routed, held-out ones among them: which unordered category a record has, and in "
+    "which of at most {n_cells} cells of each other column it lies, or that it is missing, is answered exactly, "
+    "without differential privacy; however often it is asked, nothing more; cuts that were kept from an earlier run "
+    "tell of its records what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -248,7 +248,7 @@ def exposed(*, allow_routed: bool, redraws: bool, n_cells: int | None = None) ->
     Parameters
     ----------
     allow_routed : bool
-        Whether split tests about new records may be answered from exact values.
+        Whether split tests about records may be answered from exact values.
     redraws : bool
         Whether a value that was changed since it was drawn is drawn anew.
     n_cells : int, optional

@@ -23,6 +23,11 @@ class RoutedSection(Section):
         False, description="Whether those may be that were released for training, which takes off the noise."
     )
 
+    @property
+    def words(self) -> str:
+        """Which records may be, if any may."""
+        return f"new records{' and those released for training' * self.training_records}"
+
     @model_validator(mode="before")
     @classmethod
     def _of_bool(cls, value: object) -> object:

@@ -1,7 +1,7 @@
 """Facts of a finished horizontal run: privacy accounting, participants, outgoing messages, importance.
 
-A coordinator's facts, and what is here of trees and of the account, are within the model's promise. Scores are an
-owner's own: statistics of its labels.
+A coordinator's facts, and what is here of trees and of the account, are within the model's promise. Scores are not:
+they are statistics of the labels of an owner's own records, or of others that were scored here.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RecordFacts(RecordTerms):
     has_gains : bool
         Whether the trees tell how much a split gained; otherwise shares are of the splits.
     fits : tuple of FitQuality
-        On the party's own rows, in training and of later predictions; none at a coordinator.
+        On the party's own rows, in training, and of later predictions, which a coordinator may make, too.
     """
 
     history: RunHistory

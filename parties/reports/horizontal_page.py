@@ -19,9 +19,14 @@ def record_page(facts: RecordFacts) -> Page:
     if facts.role == "coordinator":
         title = f"Run {history.run_id}: a model of the workers of {history.party}"
         lead = (
-            "It holds the promise, the settings, what the trees use and what left, by size and digest. All of it is "
+            "It holds the promise, the settings, what the trees use and what left, by size and digest. That is "
             "within the promise or was public before; no record, label or sum of one worker is known here."
         )
+        if facts.fits:
+            lead += (
+                " Besides, it holds statistics of the labels of records that were scored here (curves, metrics), which "
+                "no promise covers."
+            )
     else:
         title = f"Run {history.run_id}: what {history.party} took part in"
         lead = (

@@ -11,7 +11,7 @@ from parties.reports.held_out_section import uplift_grid
 from parties.reports.page import Figure, FigureGrid, PageBlock, PageSection, Prose
 from parties.reports.words import metric_name, number, percent
 
-# Bases whose rows the trees were grown or stopped on; scores of all others are of records that the model never saw.
+# Bases whose rows the trees were grown or stopped on.
 _SEEN, _HELD_OUT = ("training rows", "validation rows"), "held-out records"
 
 
@@ -64,9 +64,11 @@ def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) 
     if len(scores) < 2:
         return None
     told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
+    # Records that were asked for later may be of any kind, and in mode desensitized they are released.
+    held_out = " Held-out ones were neither released nor trained on." if f"held out: {party} alone" in scores else ""
     return Figure(
         ranking(list(scores), list(scores.values()), x=Axis(label=metric_name(metric)), alt=f"Scores: {told}"),
-        f"{metric_name(metric)} of records that were neither released nor trained on.",
+        f"{metric_name(metric)} of records, by how they were scored.{held_out}",
     )
 
 

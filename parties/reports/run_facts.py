@@ -151,6 +151,8 @@ class PassiveFacts:
     columns : tuple of UsedColumn
     ledger : Statement, or None if the ledger lacks the run
     shared_thresholds, allows_routed, by_cells : bool
+    answered_records : str
+        Which records are answered for from exact values, where `allows_routed`.
     n_bits : int
         Of the answer about a record.
     """
@@ -161,6 +163,7 @@ class PassiveFacts:
     ledger: Statement | None
     shared_thresholds: bool
     allows_routed: bool
+    answered_records: str
     by_cells: bool
     n_bits: int
 
@@ -244,6 +247,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
         ledger=known_statement(path, run, is_over=True),
         shared_thresholds=of_run.share_thresholds,
         allows_routed=run.allow_routed,
+        answered_records=run.routed.words,
         by_cells=router.tests.by_cells,
         n_bits=router.tests.n_bits,
     )
@@ -267,7 +271,7 @@ def importance_of(
     )
     for feature, (gain, n_splits) in zip(ensemble.features, pairs, strict=True):
         owner = feature.owner or ""
-        sums = gains.setdefault((grouped.get(owner, _as_it_is)(feature.name), owner), [0.0, 0.0])
+        sums = gains.setdefault((grouped.get(owner, str)(feature.name), owner), [0.0, 0.0])
         sums[0] += gain
         sums[1] += n_splits
     total = sum(gain for gain, _ in gains.values()) or 1.0
@@ -276,10 +280,6 @@ def importance_of(
         for (name, owner), (gain, n_splits) in gains.items()
     )
     return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains
-
-
-def _as_it_is(name: str) -> str:
-    return name
 
 
 def _column_names(columns: Sequence[ColumnGuarantee]) -> Callable[[str], str]:

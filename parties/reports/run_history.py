@@ -45,6 +45,7 @@ class _StepLine(BaseModel):
     records: int = 0
     answered: int | None = None
     routed_bits: int | None = None
+    messages: int = 0
 
 
 class RunMeta(BaseModel):
@@ -130,9 +131,11 @@ class RunHistory:
         Where it came from. A's seed serves sampling and is told; a seed of noise is not.
     steps : tuple of Step
     outgoing : tuple of OutgoingMessage
-        Everything that left, in order; over all attempts at this run, and predictions.
+        Everything that left, in order; over all attempts at this run, and predictions; but for what `n_dropped` counts.
     n_trained : int
         How many of these left before the run was finished.
+    n_dropped : int
+        Messages of services, sent and received, of which the log keeps no line each any more.
     predictions : tuple of PredictionJob
     """
 
@@ -150,6 +153,7 @@ class RunHistory:
     steps: tuple[Step, ...]
     outgoing: tuple[OutgoingMessage, ...]
     n_trained: int
+    n_dropped: int
     predictions: tuple[PredictionJob, ...]
 
 
@@ -197,6 +201,7 @@ def run_history(
         steps=tuple(_step(line, run) for line in lines if "message" in line),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         n_trained=_sent_in_training(lines),
+        n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
     )
 
@@ -213,6 +218,12 @@ def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
     parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
     parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
     return list(chain.from_iterable(parts))
+
+
+def _dropped(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> int:
+    """Number of a service's messages in parts of their log that are gone: the last one alone is kept."""
+    noted = sum(line.get("messages", 0) for line in lines if line["event"] == "messages")
+    return max(0, noted - sum(len(read_lines(part)) for part in folder.path.glob("messages.jsonl.*")))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

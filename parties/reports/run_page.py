@@ -33,8 +33,9 @@ def active_page(facts: ActiveFacts) -> Page:
         title=f"Run {history.run_id}: the model of {history.party}",
         lead=(
             "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
-            "holds no record, label, id, tree, leaf or threshold, and of the passive parties only what they released "
-            "the ranks with: it may be passed on to whom these statistics may be known."
+            "holds no record, label, id, tree, leaf or threshold, and of the passive parties what they released "
+            "the ranks with and what their columns add to the scores, by exact answers where these were given: it may "
+            "be passed on to whom these statistics may be known."
         ),
         sections=(
             *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
@@ -54,7 +55,7 @@ def passive_page(facts: PassiveFacts) -> Page:
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for new records are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
         f"{', the numbers of their cells' if facts.by_cells else ''}."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
@@ -159,7 +160,8 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
     told = (
-        f"Since the run was finished, {len(later)} messages with {size(sum(one.bytes for one in later))} left "
+        f"Since the run was finished, {'at least ' * bool(history.n_dropped)}{len(later)} messages with "
+        f"{size(sum(one.bytes for one in later))} left "
         f"{history.party}."
     )
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
@@ -186,13 +188,18 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
     listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
     blocks: list[PageBlock] = [
         Prose(
-            f"Everything that left {history.party} in this run and in predictions since, by size and digest: "
-            f"{len(listed)} messages. The digests are those of the bytes before encryption; nothing of the content is "
-            "kept."
+            f"{'What' if history.n_dropped else 'Everything that'} left {history.party} in this run and in predictions "
+            f"since, by size and digest: {len(listed)} messages. The digests are those of the bytes before encryption; "
+            "nothing of the content is kept."
         ),
         FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
     ]
+    if history.n_dropped:
+        dropped = f"{history.n_dropped:,} more messages of services, sent and received, are not listed any more"
+        blocks.append(
+            Prose(f"{dropped}; log.jsonl has the number and the SHA-256 of each part of them.", is_strong=True)
+        )
     if len(listed) > MOST_MESSAGES:
         blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
     yield PageSection("What left", tuple(blocks), is_folded=True)

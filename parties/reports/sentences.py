@@ -227,6 +227,12 @@ def run_warnings(run: PassiveRun) -> Iterator[tuple[str, str]]:
             "records that are scored are answered exactly, one bit per split test; with `answers: cells` on all sides "
             "the active party learns one cell per column",
         )
+    if run.allow_routed and run.routed.training_records:
+        yield (
+            "allow_routed",
+            "records that were released for training are answered exactly too (`allow_routed: {training_records: "
+            "true}`), which takes off the noise that they were released with",
+        )
 
 
 def _in_100(share: float) -> str:

@@ -43,7 +43,7 @@ _LEAKAGE = (
 )
 
 
-# Where new records are answered by cells of an agreed grid.
+# Where records are answered by cells of an agreed grid.
 _LEAKAGE_BY_CELLS = {
     "model-statistics leakage": (
         "none: B answers with cells of a grid that is made of its release, before training; nothing comes back to it",
@@ -52,7 +52,7 @@ _LEAKAGE_BY_CELLS = {
     "record values": (
         "none",
         "ranks of desensitized values, and where B shares codes these values on the mapped domain, within the "
-        "guarantee; of new records scored in mode routed, the cell of every column, once and for all",
+        "guarantee; held-out records and mode routed: the cell of every column, once and for all",
     ),
 }
 

@@ -110,10 +110,12 @@ class Plan:
         What was spent before; None if there is no ledger yet.
     opaque_names, share_thresholds, share_codes, allow_routed : bool
         What else the run file lets out.
+    answered_records : str
+        Which records are answered for from exact values, where `allow_routed`.
     most_tests : int or None
         Split tests that were agreed on as the most; None leaves the number to the active party.
     n_cells : int or None
-        Cells of a column that new records are answered with; None where split tests are answered.
+        Cells of a column that records are answered with; None where split tests are answered.
     redraws : bool
         Whether a value that was changed since it was released is drawn anew.
     warnings : tuple of str
@@ -133,6 +135,7 @@ class Plan:
     share_thresholds: bool
     share_codes: bool
     allow_routed: bool
+    answered_records: str
     most_tests: int | None
     n_cells: int | None
     redraws: bool
@@ -172,6 +175,7 @@ def plan_of(
         share_thresholds=run.share_thresholds,
         share_codes=run.share_codes,
         allow_routed=run.allow_routed,
+        answered_records=run.routed.words,
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",

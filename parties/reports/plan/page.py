@@ -124,7 +124,7 @@ def _exact_to(column: ColumnPlan, step: float | None) -> str:
 def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
     """What becomes of a value in the middle of the public range, in words and as shares of the range."""
     if column.keep is not None:
-        shown = f"{column.categories[0]}: the release says so in {math.floor(100 * column.keep)} of 100 cases"
+        shown = f"{column.categories[0]}: the release says so in {math.ceil(100 * column.keep - 1e-9)} of 100 cases"
         return shown, None
     middle, (lower, upper) = column.examples[len(column.examples) // 2], column.bounds
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
@@ -177,11 +177,10 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.n_cells is not None:
         cells = [len(one.categories) if one.kind == "unordered" else plan.n_cells for one in plan.columns]
         per_record = f"the cell of each column, at most {math.ceil(sum(math.log2(one + 1) for one in cells))} bits"
-    yield (
-        "exact answers about held-out records",
-        f"{plan.n_held_out:,} records; {per_record}" if plan.n_held_out else "none",
-    )
-    yield "exact answers about new records", f"of each, {per_record}" if plan.allow_routed else "none: refused"
+    held_out = f"{plan.n_held_out:,} records; {per_record}" if plan.n_held_out else "none"
+    yield "exact answers about held-out records", held_out if plan.allow_routed else "none: refused"
+    others = f"of each, {per_record}" if plan.allow_routed else "none: refused"
+    yield f"exact answers about {plan.answered_records}", others
     yield "column names", f"{n_columns}, {'under numbers' if plan.opaque_names else 'as they are'}"
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
 
@@ -203,7 +202,7 @@ def words_section(plan: Plan) -> PageSection:
         f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
         f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
-        f"from the release, they cost no privacy); exact routing bits for new records are {routed}."
+        f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}."
     )
     changes = (
         f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "

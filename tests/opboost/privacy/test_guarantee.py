@@ -16,6 +16,7 @@ from opboost.privacy.guarantee import (
     ROUTED_ANSWERS,
     ColumnGuarantee,
     compose,
+    exposed,
     nothing_released,
     rounded_up,
     with_tests,
@@ -109,6 +110,13 @@ def test_what_else_is_open_stands_under_not_protected_and_routed_answers_with_th
     assert counted.not_protected[-2].startswith(ROUTED_ANSWERS)
     assert "17 exact bits per record" in str(counted)
     assert with_tests(compose((AGE,), is_secure=True), 17) == compose((AGE,), is_secure=True)
+
+
+@pytest.mark.parametrize("n_cells", [None, 16])
+def test_exact_answers_are_told_of_all_records_that_are_scored_new_or_not(n_cells):
+    """Held-out records are answered for in the training run, and an owner may allow those that were released."""
+    (told,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
+    assert told.startswith("records that are scored in mode routed, held-out ones among them")
 
 
 @pytest.mark.parametrize(

@@ -345,6 +345,10 @@ def test_weak_columns_and_a_ledger_without_limits_are_warned_of_and_protected_on
     assert {"privacy of spend", "privacy of visits"} <= weak.keys()
     sites.shop.run |= {"desensitize": {"whole_range": 0.5}, "answers": "cells"}
     sites.shop.run["ledger"] = {"budget": {"epsilon": 1}}
+    (exact,) = told(examine(sites.shop.write(), wait_s=0), Status.WARNING).items()
+    assert exact[0] == "allow_routed"
+    assert "released for training are answered exactly too" in exact[1]
+    sites.shop.run["allow_routed"] = True
     assert told(examine(sites.shop.write(), wait_s=0), Status.WARNING) == {}
 
 

@@ -20,6 +20,14 @@ def test_a_coordinators_page_lists_workers_and_no_quality(treated: Any) -> None:
     assert "a drop\\-out takes its share with it" in text or "a drop-out takes its share with it" in text
 
 
+def test_a_coordinators_page_says_that_no_promise_covers_the_scores_of_records_with_labels(treated: Any) -> None:
+    facts = record_facts(treated.write("hub"))
+    worker = record_facts(treated.write("south"))
+    scored = "Besides, it holds statistics of the labels of records that were scored here"
+    assert scored not in record_page(facts).lead
+    assert scored in record_page(replace(facts, fits=worker.fits)).lead
+
+
 def test_a_workers_page_has_its_rows_and_ledger(treated: Any) -> None:
     facts = record_facts(treated.write("south"))
     page = record_page(facts)

@@ -49,6 +49,14 @@ def test_scores_of_rows_that_the_model_saw_say_so_and_make_no_chart() -> None:
     assert "The uplift could not be measured: nobody answered." in text_of(uplift=unmeasured)
 
 
+def test_held_out_records_alone_are_said_not_to_be_released() -> None:
+    """Those that are scored in mode desensitized are, and any record may be scored."""
+    asked = fit("records scored in mode desensitized", 4), FITS[1]
+    for text, held_out in ((text_of(*asked), 0), (text_of(*asked, uplift=UPLIFT), 2)):
+        assert text.count("Figure: AUC of records, by how they were scored.") == 1
+        assert text.lower().count("were neither released nor trained on") == held_out
+
+
 def test_one_table_holds_the_metrics_of_all_modes() -> None:
     numbers = FitQuality(basis="validation rows", n_rows=3, metrics={"r2": 0.5}, metric="r2")
     grid = metrics_grid((*FITS, numbers))

@@ -12,6 +12,7 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import RunFolderError
 from parties.reports.run_history import log_lines, meta_of, run_history
+from parties.reports.run_page import history_sections
 from parties.reports.run_status import run_status
 from parties.runs.run_folder import RunFolder
 from tests.support.sites import Sites
@@ -43,6 +44,20 @@ def test_messages_before_and_after_the_end_of_training_are_told_apart(run: Activ
     assert [(one.n_records, one.n_answered) for one in found.predictions] == [(5, None)]
     assert [step.event for step in found.steps] == ["finished", "predicted"]
     assert (found.n_records, found.sent_bytes, found.randomness) == (3, 18, "a seed")
+
+
+def test_messages_of_a_service_whose_lines_are_gone_are_counted(run: ActiveRun) -> None:
+    done = {**AT, "event": "finished", "message": "finished"}
+    parts = [{**AT, "event": "messages", "message": "a part", "messages": n, "sha256": "ab"} for n in (5, 3)]
+    for name, n_lines in {"messages.jsonl.1": 3, "messages.jsonl": 2}.items():
+        (run.run_folder / name).write_text(n_lines * (json.dumps(SENT) + "\n"))
+    assert history(run, SENT, done, parts[1]).n_dropped == 0
+    found = history(run, SENT, done, *parts)
+    assert (len(found.outgoing), found.n_trained, found.n_dropped) == (6, 1, 5)
+    text = " ".join(str(section) for section in history_sections(found))
+    assert "5 more messages of services, sent and received, are not listed any more" in text
+    assert "at least 5 messages" in text
+    assert "Everything that left" not in text
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "The labels are not protected by differential privacy" in bank
     assert "spend" in shop
     assert "spend" not in bank
+    assert "exact routing bits for new records and those released for training are answered" in shop
 
 
 def test_long_lists_are_cut_and_say_so(facts: tuple[ActiveFacts, PassiveFacts]) -> None:

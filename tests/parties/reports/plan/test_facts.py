@@ -73,6 +73,15 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
     assert "answered, one bit per split test and record: at most 70 tests, as was agreed on" in text
     assert "The first draw of every record and column stays" in text
     assert CHANGED_VALUES not in text
+    for answers in ("tests", "cells"):
+        shop.run["answers"] = answers
+        text = report_of(shop.write()).text("md")
+        assert "exact routing bits for new records and those released for training are answered" in text
+        assert "records that were released for training are answered exactly too" in text.lower()
+    shop.run |= {"allow_routed": True, "answers": "tests"}
+    text = report_of(shop.write()).text("md")
+    assert "exact routing bits for new records are answered" in text
+    assert "released for training" not in text
     shop.run["allow_routed"] = False
     text = report_of(shop.write()).text("md")
     assert "exact routing bits for new records are refused" in text
