@@ -49,7 +49,7 @@ class RecommendedAmongOwners:
     rounds : FirstRounds
     tree_task : TreeTask
     sizes : tuple of (int, int)
-        Number and depth of the trees, those of the first rounds and of many columns' first looks left out.
+        Number and depth of the trees, those of the first rounds and of a screen of columns left out.
     n_records : int
         About how many records all owners have: public.
     noise : LeafNoise
@@ -186,9 +186,13 @@ class RecommendedAmongOwners:
         return self._ensemble(first.told, training.trees)
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """Make a model of all trees on values, those of the first rounds included."""
-        n_first = self.rounds.n_trees
-        return self._ensemble([float(tree.values[0]) for tree in trees[:n_first]], trees[n_first:])
+        """Make a model of all trees on values, those of the first rounds and of a screen included."""
+        told, begin, steps = trees[: self.rounds.n_trees], self.rounds.n_trees, list[Tree]()
+        for stage in self.stages:
+            end = begin + stage.n_trees * self.tree_task.n_outputs
+            steps += [] if stage.kind == "screen" else trees[begin:end]
+            begin = end
+        return self._ensemble([float(tree.values[0]) for tree in told], steps)
 
     def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
         start, n_classes = self.rounds.start(told), self.rounds.n_classes

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from opboost.horizontal.noise.query_account import query_account
+from opboost.horizontal.splits.column_screen import TREES_PER_COLUMN
 from opboost.privacy.releases import Release, gaussian
 
 # Shares of mu^2: two rounds of label counts (of numbers), the first scores (of several classes, each of which has fewer
-# records, and of others), and the columns' cells. Of what boosting gets, the first tree of each of many columns.
-LABELS_SHARE, CELLS_SHARE, SCREEN_SHARE = 0.06, 0.1, 0.4
+# records, and of others), and the columns' cells.
+LABELS_SHARE, CELLS_SHARE = 0.06, 0.1
 SCORE_SHARES = {True: 0.1, False: 0.05}
 
 # Of several classes, trees with noisy counts come before boosting where fewer records times mu than this stand behind
@@ -35,16 +36,20 @@ N_COUNTED_TREES, _COUNTED_SHARE, _LEAST_TO_BOOST = 80, 0.5, 10.0
 # Levels of these trees, at least and at most; in between, so many fewer than give each record a leaf of its own.
 _COUNTED_DEPTHS, _FEWER_LEVELS = (3, 10), 6
 
-# More columns than these are looked at in short before most trees are drawn. With 100 columns of noise, AUC on Adult at
-# epsilon .5 and 1 is .890 and .899 so (inner folds; .905 and .910 without them), and .838 and .873 where every column
-# has a tree at the full price; epsilon .1: .834 and .804 for .890. Where even fewer records times mu stand behind each
-# column, trees of two classes have one column each, which tells more (Spambase at .1: .902 for .871).
+# More columns than these are screened before boosting, where so many records times mu stand behind each at least, of
+# two classes and of others. Where even fewer do, trees of two classes have one column each, which tells more (Spambase
+# at epsilon .1: .902 for .871).
 _MANY_COLUMNS, _LEAST_TO_SCREEN = 40, {True: 4.0, False: 1.0}
 
-# Levels of the first tree of each of many columns, of numbers and of categories, of which a split parts one. With 100
-# columns of noise and a share of .4 or .2, mean R^2 of three tables at epsilon .1, .5, 1 is .443, .583, .621 and .229,
-# .559, .598 (with 3 levels: .439, .556, .604); with 2 levels for categories too, Adult falls by .026, .010, .006.
-SCREEN_DEPTHS = {False: 2, True: 3}
+# The screen's share of what boosting gets, at most; less where more than so many records times mu stand behind each
+# column. With 100 columns of noise at epsilon .5, 1 and 4, California housing has R^2 of .670, .697 and .736 (.662,
+# .682 and .723 at the largest share throughout), Magic AUC of .889, .900 and .915 (.889, .901 and .912).
+_SCREEN_SHARE, _ENOUGH_TO_SCREEN = 0.45, 12.0
+
+# Levels of the screen's trees on a column of numbers and on one of categories, of which a split parts one. Numbers have
+# one level less of two classes with fewer records times mu than this behind each column: with 100 columns of noise at
+# epsilon .1, Adult has .858 so and .839 with two levels, Magic .816 and .801 (at .5 .900 for .899, and .877 for .890).
+SCREEN_DEPTHS, _LEAST_TO_DIVIDE = {False: 2, True: 3}, 7.0
 
 # Records times mu per column below which trees of two classes have one column each: Spambase (57 columns) at epsilon .1
 # and .5 gains .07 and .01 AUC by it, others lose or gain less than .01 at any budget, and .01 at 4.
@@ -67,7 +72,7 @@ class Stage:
     Attributes
     ----------
     kind : {"counts", "screen", "sums"}
-        Counts of classes; sums of gradients, of a first tree of each of many columns, and of all other trees.
+        Counts of classes; sums of gradients, of the screen's trees, which are no steps of the model, and of boosting's.
     n_trees : int
     sensitivity : float
         L2 norm of what a record adds to the sums of a tree.
@@ -96,7 +101,9 @@ class TrainingPlan:
     n_counted : int
         Trees with counts of several classes; 0 if boosting does without.
     n_screened : int
-        Columns that have a short tree each before the others; 0 if there are few.
+        Trees that say which of many columns to boost with; 0 if there are few.
+    screen_share : float
+        Of what boosting gets, for these trees.
     """
 
     mu: float
@@ -104,6 +111,7 @@ class TrainingPlan:
     cells_l2: float
     n_counted: int = 0
     n_screened: int = 0
+    screen_share: float = 0.0
 
     @classmethod
     def for_budget(cls, epsilon: float, delta: float, *, n_classes: int, cells_l2: float) -> TrainingPlan:
@@ -121,7 +129,11 @@ class TrainingPlan:
         signal = n_records * self.mu
         is_counted = self._is_of_several and signal < _LEAST_TO_BOOST * self.n_classes * n_columns
         is_screened = n_columns > _MANY_COLUMNS and signal >= _LEAST_TO_SCREEN[self.n_classes == 2] * n_columns
-        return replace(self, n_counted=N_COUNTED_TREES if is_counted else 0, n_screened=n_columns if is_screened else 0)
+        plan = replace(self, n_counted=N_COUNTED_TREES if is_counted else 0)
+        if not is_screened:
+            return plan
+        share = _SCREEN_SHARE * min(1.0, _ENOUGH_TO_SCREEN * n_columns / signal)
+        return replace(plan, n_screened=math.ceil(TREES_PER_COLUMN * n_columns), screen_share=share)
 
     @property
     def _is_of_several(self) -> bool:
@@ -155,7 +167,7 @@ class TrainingPlan:
         rest = 1.0 - SCORE_SHARES[self._is_of_several]
         rest -= LABELS_SHARE * (self.n_classes == 0) + CELLS_SHARE * (self.cells_l2 > 0)
         of_counts = _COUNTED_SHARE * rest if self.n_counted else 0.0
-        of_screen = SCREEN_SHARE * (1.0 - of_counts / rest) if self.n_screened else 0.0
+        of_screen = self.screen_share * (rest - of_counts)
         parts: tuple[tuple[StageKind, int, float, float], ...] = (
             ("counts", self.n_counted, 1.0, of_counts),
             ("screen", self.n_screened, sensitivity, of_screen),
@@ -192,6 +204,12 @@ def tree_sizes(n_records: float, mu: float, n_classes: int) -> tuple[int, int]:
     digits = math.log10(max(signal, 1.0))
     depth = min(max(math.floor(digits) + 1, _DEPTHS[0]), _DEPTHS[1])
     return round(min(max(25 * 10 ** (0.3 * digits), _TREES[0]), _TREES[1])), depth + (n_classes > 1)
+
+
+def screen_depths(n_records: float, mu: float, n_columns: int, *, is_of_two: bool) -> dict[bool, int]:
+    """Levels of a screen's tree on a column of numbers (False) and of categories, of which a split parts one."""
+    is_short = is_of_two and n_records * mu < _LEAST_TO_DIVIDE * n_columns
+    return {False: 1, True: SCREEN_DEPTHS[True]} if is_short else SCREEN_DEPTHS
 
 
 def counted_depth(n_records: float) -> int:

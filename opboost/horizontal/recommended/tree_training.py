@@ -4,9 +4,9 @@ Each tree takes one to four columns, drawn by how far the sums of earlier trees 
 (`opboost.horizontal.splits.learned_column_sampling`), and random cuts between cells that follow noisy counts. All that
 is released of it is one vector: per leaf and output, the sums of g and h under Gaussian noise. One record is in one
 leaf. A leaf's regulariser grows with the noise, whose size is public, and steps become smaller towards the end. Of many
-columns each has a tree at a lower price first, and most trees are drawn from those that stood out. Of several classes,
-trees with noisy counts come first where few records stand behind each class and column
-(`opboost.horizontal.recommended.counted_trees`).
+columns short trees, which are no steps of the model, say first which ones to draw from
+(`opboost.horizontal.splits.column_screen`). Of several classes, trees with noisy counts come first where few records
+stand behind each class and column (`opboost.horizontal.recommended.counted_trees`).
 
 Not adopted, on the same inner folds: shrinking each level of a tree by an empirical Bayes estimate of its own
 variance (mean R^2 .57 for .60: the variance is not known early, when most is learnt), a regulariser per level (.59 for
@@ -16,6 +16,7 @@ follows, with variances by empirical Bayes (AUC on Adult at .1, .5 and 1: .876, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -28,21 +29,22 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
 from opboost.horizontal.recommended.plan import (
-    SCREEN_DEPTHS,
     Stage,
     StageKind,
     TrainingPlan,
     counted_depth,
+    screen_depths,
     tree_columns,
 )
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
+from opboost.horizontal.splits.column_screen import ColumnScreen
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import Noise
 from opboost.rng import BitSource
 from opboost.trees.binning import BinnedTable
-from opboost.trees.complete import RandomRule, Uniforms, grow_complete_shape
+from opboost.trees.complete import CompleteShape, RandomRule, Uniforms, grow_complete_shape
 from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Tree
 
@@ -180,12 +182,10 @@ class TreeTraining:
                 case "counts":
                     self._count(stage, counted_depth(n_records), scores)
                 case "screen":
-                    self._grow(stage, None, (1,))
-                    depths = np.where(self._columns.axes.is_categorical, SCREEN_DEPTHS[True], SCREEN_DEPTHS[False])
-                    energy, n_sums = task.energy(scores) * n_records, task.n_outputs * 2**depths
-                    n_kept = self._learnt.keep_best(std=stage.std, energy=energy, n_sums=n_sums)
+                    depths = screen_depths(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
+                    n_kept = self._screen(stage, depths, task.energy(scores) * n_records)
                 case "sums":
-                    self._grow(stage, depth, tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two))
+                    self._boost(stage, depth, tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two))
 
     def _noisy(self, stage: Stage) -> RowHolder:
         """The holder with the noise of a stage, unless its answers have it."""
@@ -215,35 +215,60 @@ class TreeTraining:
         )
         self.trees.extend(tree for grown in rounds for tree in grown)
 
-    def _grow(self, stage: Stage, depth: int | None, turns: tuple[int, ...]) -> None:
-        """Grow trees on sums of gradients, consecutive ones on so many columns; the last steps are smaller.
+    def _screen(self, stage: Stage, depths: Mapping[bool, int], energy: float) -> int:
+        """Leave out columns on which nothing depends, by trees that are no steps; returns how many are left.
 
-        Without a depth, that of first trees of many columns.
+        Numbers are cut in the middle of their cells, of categories each tree parts some at random.
+
+        Notes
+        -----
+        Privacy: as `_boost`.
+        """
+        axes, holder = self._columns.axes, self._noisy(stage)
+        hess_std = stage.std * self._task.clipping.ratio
+        screen = ColumnScreen(axes.n_columns, stage.n_trees, std=stage.std, hess_std=hess_std, energy=energy)
+        drawn = np.arange(0)
+        in_the_middle = RandomRule(axes, columns=lambda: drawn, uniforms=lambda count: np.full(count, 0.5))
+        at_random = RandomRule(axes, columns=lambda: drawn, uniforms=self._uniforms)
+        for column in screen.columns():
+            drawn, is_category = np.array([column]), bool(axes.is_categorical[column])
+            rule = at_random if is_category else in_the_middle
+            shape, grad, hess = self._released(holder, rule, depths[is_category])
+            screen.learn(column, grad, hess)
+            self._holder.finish_trees([shape.with_leaf_values(np.zeros_like(own)) for own in grad])
+        self._learnt.restrict(screen.kept, screen.merits(), stage.std)
+        return len(screen.kept)
+
+    def _boost(self, stage: Stage, depth: int, turns: tuple[int, ...]) -> None:
+        """Grow trees on sums of gradients, consecutive ones on so many columns; the last steps are smaller.
 
         Notes
         -----
         Privacy: one release of the task's sensitivity per tree, under Gaussian noise of the stage's deviation.
         """
-        task, grid, axes = self._task, self._task.clipping.grid, self._columns.axes
+        task, axes = self._task, self._columns.axes
         n_trees, std, holder = stage.n_trees, stage.std, self._noisy(stage)
         counts = cycle(turns)
-        drawn = np.arange(0)
-        rule = RandomRule(axes, columns=lambda: drawn, uniforms=self._uniforms)
+        rule = RandomRule(axes, columns=lambda: self._learnt.draw(next(counts)), uniforms=self._uniforms)
         strength = max(1.0, _LAMBDAS[task.is_numbers] * std / task.sensitivity * task.clipping.max_hess)
         for number in range(n_trees):
-            holder.start_tree(0)
-            drawn = self._learnt.draw(next(counts))
-            levels = SCREEN_DEPTHS[bool(axes.is_categorical[drawn].any())] if depth is None else depth
-            shape = grow_complete_shape(holder, rule=rule, axes=axes, depth=levels)
-            totals = holder.totals(shape.leaves)
-            grad, hess = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
+            shape, grad, hess = self._released(holder, rule, depth)
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.
             steps = np.clip(grad / (np.maximum(hess, 0.0) + strength), -task.max_leaf, task.max_leaf)
-            rate = task.rate * (min(1.0, 2 * (1 - number / n_trees)) if stage.kind == "sums" else 1.0)
-            grown = [shape.with_leaf_values(-rate * own) for own in steps.reshape(task.n_outputs, -1)]
+            rate = task.rate * min(1.0, 2 * (1 - number / n_trees))
+            grown = [shape.with_leaf_values(-rate * own) for own in steps]
             self._holder.finish_trees(grown)
             self.trees.extend(self._columns.in_values(tree) for tree in grown)
+
+    def _released(self, holder: RowHolder, rule: RandomRule, depth: int) -> tuple[CompleteShape, Values, Values]:
+        """The shape of a tree, and noisy sums of g and of h by output and leaf."""
+        grid = self._task.clipping.grid
+        holder.start_tree(0)
+        shape = grow_complete_shape(holder, rule=rule, axes=self._columns.axes, depth=depth)
+        totals = holder.totals(shape.leaves)
+        grad, hess = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
+        return shape, grad.reshape(self._task.n_outputs, -1), hess.reshape(self._task.n_outputs, -1)
 
 
 def leaf_noises(clipping: Clipping, std: float) -> tuple[Noise | None, Noise | None]:

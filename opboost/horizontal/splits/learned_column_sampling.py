@@ -16,12 +16,6 @@ from opboost.trees.complete import Uniforms
 # A column without any merit is drawn as if it stood out by so many variances of the noise on one sum.
 _LEAST_MERIT = 2.0
 
-# Columns are kept whose merit is so many deviations of what noise and chance alone make of it, and so many at least.
-# Inner folds with 100 columns of noise at epsilon .1, .5 and 1: Power Plant .768, .859, .867, California housing .461,
-# .574, .642, Adult .857, .895, .904; with 2 deviations and at least a root of all .730, .839, .856; .437, .574, .646;
-# .848, .891, .901. Spambase at .5, 1 and 4: .949, .959, .974 for .950, .962, .974.
-_LEAST_DEVIATIONS, _LEAST_KEPT = 3.0, 4
-
 # How much of what is known of a column remains when it is asked again: gradients change.
 _MEMORY = 0.5
 
@@ -68,25 +62,11 @@ class LearntColumns:
         self._drawn = order[self._is_open[order]][:n_drawn]
         return self._drawn
 
-    def keep_best(self, *, std: float, energy: float, n_sums: NDArray[np.int64]) -> int:
-        """Draw no more columns whose sums did not stand out; returns how many are left, at least four.
-
-        Parameters
-        ----------
-        std : float
-            Deviation of the noise on each sum that was learned from.
-        energy : float
-            Sum of the squared gradients of all records, about: so large are the squares of sums of chance.
-        n_sums : ndarray of int64, shape (n_columns,)
-            Of a tree of each.
-        """
-        variance = std**2 + energy / n_sums
-        if not np.all(variance):
-            return len(self._merits)
-        stands_out = (self._merits - energy) / (variance * np.sqrt(2 * n_sums))
-        least = np.sort(stands_out)[-min(_LEAST_KEPT, len(stands_out))]
-        self._is_open = stands_out >= min(_LEAST_DEVIATIONS, float(least))
-        return int(self._is_open.sum())
+    def restrict(self, columns: NDArray[np.int64], merits: Values, std: float) -> None:
+        """Draw these columns alone, at first by what a screen told of all (`ColumnScreen.merits`) under such noise."""
+        self._merits, self._variance = merits.copy(), std**2
+        self._is_known[:], self._is_open[:] = True, False
+        self._is_open[columns] = True
 
     def learn(self, sums: Values, std: float) -> None:
         """Update the weights with the noisy gradient sums of the tree whose columns were drawn last.

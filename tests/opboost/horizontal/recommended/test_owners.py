@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 
 from opboost.errors import AccountError
-from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows
+from opboost.horizontal.rows.client_rows import SummedClients
+from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
+from opboost.trees.tree import Tree
 from tests.support.recommended_owners import GRID, ROOT, THIRDS, recipe, records_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,6 +41,42 @@ def test_three_owners_grow_the_very_model_of_one(n_classes: int, n_records: int)
     assert one.base_scores.tolist() == three.base_scores.tolist()
     noisy = trained(recipe(n_classes, n_records=n_records), THIRDS)
     assert [tree.values.tolist() for tree in noisy.trees] != [tree.values.tolist() for tree in one.trees]
+
+
+class Followed(SummedClients):
+    """Sums that keep the trees as workers do, on values."""
+
+    def __init__(self, clients: list[Any], columns: PublicGrid) -> None:
+        super().__init__(clients)
+        self.columns, self.trees = columns, list[Tree]()
+
+    def place(self, columns: PublicGrid) -> None:
+        super().place(columns)
+        self.columns = columns
+
+    def finish_tree(self, tree: Tree) -> None:
+        super().finish_tree(tree)
+        self.trees.append(self.columns.in_values(tree))
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_screen_is_no_part_of_the_model_that_workers_and_coordinator_have(n_classes: int) -> None:
+    grid = PublicGrid([(0.0, 1.0)] * 41, 16)
+    task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=tuple(f"x{i}" for i in range(41)), epsilon=20.0)
+    of = recommended_among_owners(task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=(4, 2))
+    assert [stage.kind for stage in of.stages] == ["screen", "sums"]
+    X = np.random.default_rng(0).random((900, 41))
+    holders = [of.rows(X[part], np.floor(n_classes * X[part, 7]), rng=seeded(i)) for i, part in enumerate(THIRDS)]
+    followed = Followed(holders, grid)
+    trained = of.train(followed, shape_bits=seeded(7), rng=seeded(8))
+    told = of.model(followed.trees)
+    assert len(followed.trees) == of.n_trees == of.rounds.n_trees + (62 + 4) * of.rounds.n_outputs
+    assert len(told.trees) == 4 * of.rounds.n_outputs
+    for one, other in zip(told.trees, trained.trees, strict=True):
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.columns, other.columns)
+    assert told.base_scores.tolist() == trained.base_scores.tolist()
+    assert 7 in np.concatenate([tree.columns for tree in told.trees])
 
 
 def one_record_rows(of: RecommendedAmongOwners, record: tuple[float, ...], label: float) -> RoundRows:

@@ -31,11 +31,11 @@ def test_the_noise_in_shares_costs_the_budget_and_no_more(n_classes: int, epsilo
     assert by_skellam(one_more, DELTA) > epsilon
 
 
-def test_many_columns_are_looked_at_first_and_paid_for() -> None:
+def test_many_columns_are_screened_and_paid_for() -> None:
     grid = PublicGrid([(0.0, 1.0)] * 60, 16)
     task = dataclasses.replace(recipe(2).task, grid=grid, names=tuple(f"x{i}" for i in range(60)))
     of = recommended_among_owners(task, n_classes=2, delta=DELTA, n_records=20_000, n_honest=2, sizes=(4, 2))
-    assert [release.n_rounds for release in of.noise.releases] == [1, 3, 60, 4]
-    assert of.n_trees == of.tree_rules.n_trees == 4 + 60 + 4
+    assert [release.n_rounds for release in of.noise.releases] == [1, 3, 90, 4]
+    assert of.n_trees == of.tree_rules.n_trees == 4 + 90 + 4
     assert of.tree_rules.max_depth == 3
     assert 0.999 * 2 < of.guarantee(is_secure=True).epsilon <= 2

@@ -91,17 +91,18 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(
     assert 0.9999 < model.guarantee_.epsilon <= 1.0
 
 
-def test_first_trees_of_many_columns_are_paid_for(draws: list[tuple[float, int]]) -> None:
+def test_a_screen_of_many_columns_is_paid_for_and_no_step_of_the_model(draws: list[tuple[float, int]]) -> None:
     """All noise of trees that is drawn costs what the account has; a tree more would not be paid for."""
     X = np.random.default_rng(0).random((1500, 60))
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
-    assert len(model.model_.trees) == 64
-    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, cells_l2=counts_sensitivity(60)).for_records(1e9, 60)
+    assert len(model.model_.trees) == 4
+    assert 0 in model.model_.trees[-1].columns
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, cells_l2=counts_sensitivity(60)).for_records(1500, 60)
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
     stds = [std / 2.0**22 for std, _ in draws[4::2]]
     screen, sums = plan.stages(norm, 4)
-    assert stds == pytest.approx([screen.std] * 60 + [sums.std] * 4)
+    assert stds == pytest.approx([screen.std] * 90 + [sums.std] * 4)
     spent = [(1.0, plan.score_std), (plan.cells_l2, plan.cells_std), *((norm, std) for std in stds)]
     assert by_gaussian([gaussian(*each) for each in spent], DELTA) == pytest.approx(model.guarantee_.epsilon)
     assert 0.9999 < model.guarantee_.epsilon <= 1.0

@@ -51,22 +51,9 @@ def test_scales_do_not_matter_and_no_noise_is_the_limit_of_little():
     np.testing.assert_allclose(counted([0.0, 0.0, 0.0], 0.0), 1 / 3, atol=0.03)
 
 
-def test_columns_that_do_not_stand_out_are_drawn_no_more_but_four_are_left():
+def test_of_the_columns_that_a_screen_leaves_each_is_drawn_by_its_merit():
     columns = draws(30, 1)
-    generator = np.random.default_rng(0)
-    for _ in range(30):
-        (column,) = columns()
-        columns.learn(generator.standard_normal(8) * 3 + 20 * (column < 4), 3.0)
-    assert 4 <= columns.keep_best(std=3.0, energy=0.0, n_sums=8) <= 5
-    assert {int(columns()[0]) for _ in range(200)} >= {0, 1, 2, 3}
-    assert columns.keep_best(std=3.0, energy=1e9, n_sums=8) == 4
-
-
-def test_chance_among_many_records_is_no_merit():
-    """Sums of random signs have squares, whatever the noise; the twin passes them for merit."""
-    columns, generator = draws(100, 1), np.random.default_rng(0)
-    for _ in range(100):
-        columns()
-        columns.learn(generator.standard_normal(8) * np.sqrt(1000 / 8), 1.0)
-    assert columns.keep_best(std=1.0, energy=1000.0, n_sums=8) <= 15
-    assert columns.keep_best(std=1.0, energy=0.0, n_sums=8) > 80
+    columns.restrict(np.array([3, 7]), np.where(np.arange(30) == 7, 6.0, 0.0), 1.0)
+    drawn = np.array([int(columns()[0]) for _ in range(2000)])
+    assert set(drawn) == {3, 7}
+    np.testing.assert_allclose((drawn == 7).mean(), (6 + 2) / (6 + 2 + 2), atol=0.03)
