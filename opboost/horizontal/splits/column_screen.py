@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 
-# Trees in all by columns. A round keeps every column that stands out by so many deviations, and this part of them, or so
-# many, at least. Inner folds with 100 columns of noise, epsilon .1, .5 and 1 (1.75 trees and a part of .35 in brackets):
-# Power Plant .888, .901, .909 (.894, .901, .909), California housing .538, .659, .681 (.539, .659, .682), bike sharing
-# .446, .658, .684 (.443, .657, .683). At least four columns: .865, .501, .407 at .1.
+# Trees in all by columns. A round keeps every column that stands out by so many deviations, and this part of them, or
+# so many, at least. Inner folds with 100 columns of noise, epsilon .1, .5 and 1 (1.75 trees and a part of .35 in
+# brackets): Power Plant .888, .901, .909 (.894, .901, .909), California housing .538, .659, .681 (.539, .659, .682),
+# bike sharing .446, .658, .684 (.443, .657, .683). At least four columns: .865, .501, .407 at .1.
 TREES_PER_COLUMN, _KEPT_SHARE, _LEAST_DEVIATIONS, _LEAST_KEPT = 1.5, 0.25, 3.0, 2
 
 # Stands for none where neither noise nor chance add anything.
