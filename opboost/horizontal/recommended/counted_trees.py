@@ -35,6 +35,9 @@ class JointHolder(RowHolder, Protocol):
     def finish_trees(self, trees: Sequence[Tree]) -> None:
         """Add the leaves' values, one tree per output."""
 
+    def tighten(self, factor: float) -> float:
+        """Multiply the bound of numbers' gradients, the unit of everything, from the next tree on; returns by what."""
+
 
 def grow_counted(
     noisy: RowHolder,

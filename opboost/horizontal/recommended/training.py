@@ -96,7 +96,7 @@ def train_numbers(
     scaled = scaled_labels(labels, of_most.lower, of_most.upper)
     scores, n_records = first_score_of_numbers(scaled, std=plan.score_std, rng=rng.fork("score"))
     unit = gradient_unit(of_most.deviation)
-    task = TreeTask.of_numbers(unit)
+    task = TreeTask.of_numbers(unit, of_most.deviation / unit)
     done = _train(columns, rows, scaled[None] / unit, task, scores / unit, plan, n_records, sizes, rng)
     centre, spread = (of_most.lower + of_most.upper) / 2, (of_most.upper - of_most.lower) / 2
     return replace(

@@ -36,6 +36,7 @@ from opboost.horizontal.recommended.plan import (
     screen_depths,
     tree_columns,
 )
+from opboost.horizontal.recommended.residual_size import ResidualSize, tightening_places
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
@@ -84,6 +85,8 @@ class TreeTask:
     rate : float
     max_leaf : float
         Bound of a leaf's value before the learning rate.
+    deviation : float
+        Of numbers' labels, about, in units of their gradients' bound.
     """
 
     n_outputs: int
@@ -92,6 +95,7 @@ class TreeTask:
     sensitivity: float
     rate: float = _RATE
     max_leaf: float = _MAX_LEAF
+    deviation: float = 1 / _GRADIENT_DEVIATIONS
 
     @classmethod
     def of_classes(cls, n_classes: int) -> TreeTask:
@@ -103,10 +107,10 @@ class TreeTask:
         return cls(n_classes, False, Clipping(max_grad=1.0, max_hess=0.25, ratio=1.0), SOFTMAX_NORM * (1 + 2e-12))
 
     @classmethod
-    def of_numbers(cls, unit: float) -> TreeTask:
-        """Numbers in units of their gradients' bound, of so many halves of their range."""
+    def of_numbers(cls, unit: float, deviation: float = 1 / _GRADIENT_DEVIATIONS) -> TreeTask:
+        """Numbers in units of their gradients' bound, of so many halves of their range; and their deviation."""
         clipping = leaf_clipping(1.0, _HESSIAN_NOISE["numbers"], is_classification=False)
-        return cls(1, True, clipping, clipping.sensitivity, max_leaf=_MAX_LEAF / unit)
+        return cls(1, True, clipping, clipping.sensitivity, max_leaf=_MAX_LEAF / unit, deviation=deviation)
 
     @property
     def is_of_two(self) -> bool:
@@ -185,7 +189,8 @@ class TreeTraining:
                     depths = screen_depths(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
                     n_kept = self._screen(stage, depths, task.energy(scores) * n_records)
                 case "sums":
-                    self._boost(stage, depth, tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two))
+                    turns = tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
+                    self._boost(stage, depth, turns, n_records)
 
     def _noisy(self, stage: Stage) -> RowHolder:
         """The holder with the noise of a stage, unless its answers have it."""
@@ -239,8 +244,10 @@ class TreeTraining:
         self._learnt.restrict(screen.kept, screen.merits(), stage.std)
         return len(screen.kept)
 
-    def _boost(self, stage: Stage, depth: int, turns: tuple[int, ...]) -> None:
+    def _boost(self, stage: Stage, depth: int, turns: tuple[int, ...], n_records: float) -> None:
         """Grow trees on sums of gradients, consecutive ones on so many columns; the last steps are smaller.
+
+        The bound of numbers' gradients, which is the unit of labels, scores and noise, follows the residuals.
 
         Notes
         -----
@@ -251,15 +258,25 @@ class TreeTraining:
         counts = cycle(turns)
         rule = RandomRule(axes, columns=lambda: self._learnt.draw(next(counts)), uniforms=self._uniforms)
         strength = max(1.0, _LAMBDAS[task.is_numbers] * std / task.sensitivity * task.clipping.max_hess)
+        size, unit = ResidualSize(n_records, task.deviation), 1.0
+        places = tightening_places(n_trees) if task.is_numbers else ()
         for number in range(n_trees):
+            if number in places:
+                factor = self._holder.tighten(size.factor())
+                unit *= factor
+                for each in (size, self._learnt):
+                    each.rescale(factor)
             shape, grad, hess = self._released(holder, rule, depth)
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.
-            steps = np.clip(grad / (np.maximum(hess, 0.0) + strength), -task.max_leaf, task.max_leaf)
-            rate = task.rate * min(1.0, 2 * (1 - number / n_trees))
-            grown = [shape.with_leaf_values(-rate * own) for own in steps]
+            least_hess = np.maximum(hess, 0.0)
+            rate, largest = task.rate * min(1.0, 2 * (1 - number / n_trees)), task.max_leaf / unit
+            moves = -rate * np.clip(grad / (least_hess + strength), -largest, largest)
+            bias = rate * std**2 * float((1 / (least_hess + strength)).sum())
+            size.learn(moves, grad, least_hess, std=std, bias=bias)
+            grown = [shape.with_leaf_values(own) for own in moves]
             self._holder.finish_trees(grown)
-            self.trees.extend(self._columns.in_values(tree) for tree in grown)
+            self.trees.extend(self._columns.in_values(tree, scale=unit) for tree in grown)
 
     def _released(self, holder: RowHolder, rule: RandomRule, depth: int) -> tuple[CompleteShape, Values, Values]:
         """The shape of a tree, and noisy sums of g and of h by output and leaf."""

@@ -121,6 +121,13 @@ class JointRows:
         for each, tree in zip(self.outputs, trees, strict=True):
             each.finish_tree(tree)
 
+    def tighten(self, factor: float) -> float:
+        """Put labels and scores into another unit: one so many times as large; returns the factor."""
+        self._labels = self._labels / factor
+        for each in self.outputs:
+            each.rescale(factor)
+        return factor
+
     def finish_tree(self, tree: Tree) -> None:
         raise AccountError("joint rows finish the trees of all outputs together")
 
@@ -158,6 +165,10 @@ class JointClients:
         """Add the leaves' values, one tree per output."""
         for tree in trees:
             self._holder.finish_tree(tree)
+
+    def tighten(self, factor: float) -> float:
+        """Nothing: what owners clip by is agreed before the first tree."""
+        return 1.0
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("trees of several outputs have no histograms; nothing was asked")

@@ -199,6 +199,10 @@ class RecordHolder:
         for tree in trees:
             add_tree(self._scores, self._table.bins, self._table.axes, tree)
 
+    def rescale(self, unit: float) -> None:
+        """Go on with scores in another unit."""
+        self._scores /= unit
+
     def copied(self, *, gradients: Gradients | None = None) -> Self:
         """Independent copy of the records, with other gradients if these are given; immutable parts are shared."""
         twin = copy.copy(self)

@@ -68,6 +68,10 @@ class LearntColumns:
         self._is_known[:], self._is_open[:] = True, False
         self._is_open[columns] = True
 
+    def rescale(self, unit: float) -> None:
+        """Go on with sums in another unit."""
+        self._merits /= unit**2
+
     def learn(self, sums: Values, std: float) -> None:
         """Update the weights with the noisy gradient sums of the tree whose columns were drawn last.
 

@@ -11,7 +11,8 @@ import pytest
 from opboost.horizontal.recommended.tree_training import logistic_of_one
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
-from opboost.horizontal.rows.record_holder import Clipping
+from opboost.horizontal.rows.record_holder import Clipping, squared_gradients
+from opboost.trees.complete import tree_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,3 +54,22 @@ def test_a_record_moves_the_sums_of_a_tree_by_the_sensitivity_at_most(n_outputs:
     bound = SOFTMAX_NORM if n_outputs > 1 else 1.0
     assert 0.99 * bound < max(found) <= bound
     assert not max(found) <= 0.7 * bound
+
+
+def test_a_smaller_bound_is_the_new_unit_of_what_a_record_adds() -> None:
+    """Residuals of numbers are clipped by the smaller bound, and no record adds more than one in the new unit."""
+    clipping = Clipping(max_grad=1.0, max_hess=1.0, ratio=6.0)
+    labels = np.array([[0.9, 0.5, 0.1, -3.0]])
+    table = GRID.place(np.full((4, 3), 0.5))
+    rows = JointRows(table, labels, gradients=squared_gradients, clipping=clipping, initial_scores=np.array([0.25]))
+    for bound, factor in ((1.0, 1.0), (0.5, 0.5), (0.4, 0.8)):
+        assert rows.tighten(factor) == factor
+        rows.start_tree(0)
+        clipped = np.clip(0.25 - labels[0], -bound, bound) / bound
+        total = rows.totals(np.array([0], np.int32))[0] / [clipping.grid.grad_scale, clipping.grid.hess_scale]
+        np.testing.assert_allclose(total, [clipped.sum(), 4.0], atol=1e-6)
+        rows.finish_trees([tree_of([], np.zeros(1), GRID.axes)])
+    before = rows.copied()
+    rows.tighten(0.5)
+    before.start_tree(0)
+    np.testing.assert_allclose(before.totals(np.array([0], np.int32))[0, 0] / clipping.grid.grad_scale, clipped.sum())
