@@ -275,6 +275,7 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
             n_tests=ledger.n_tests(name),
-            n_cuts=len({(key[2], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
+            # Cuts of other points or bounds may have the same numbers.
+            n_cuts=len({(*key[1:3], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
             n_answered=ledger.n_answered[name],
         )

@@ -148,7 +148,7 @@ def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
     whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
     return (
         f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "
-        "lies or that it is empty, and nothing finer however often it asks."
+        "lies or that it is empty, and nothing finer however often it asks in runs with these cells."
     )
 
 
