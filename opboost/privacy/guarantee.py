@@ -11,13 +11,13 @@ from typing import Any
 
 from opboost.errors import ParameterError
 
-# What stands under `not_protected` where records may be answered for from their exact values.
+# What stands under `not_protected`: always; where records may be answered for from their exact values; and where from
+# draws that nobody keeps.
+SEVERAL_RECORDS = "several records of one person: their losses add up"
 ROUTED_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
 )
-
-# And where they are answered for from draws that nobody keeps.
 FRESH_ANSWERS = (
     "repeated predictions in mode desensitized: each draws the records' columns anew and loses as much as the release, "
     "in addition to it"
@@ -201,7 +201,7 @@ def compose(
             **common,
         )
     local = [column for column in columns if column.mechanism == "local"]
-    listed = ["the active party's labels and own columns", "which records take part"]
+    listed = ["the active party's labels and own columns", "which records take part", SEVERAL_RECORDS]
     if local:
         bits = sum(column.cell_bits for column in local)
         listed.append(
