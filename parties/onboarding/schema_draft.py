@@ -24,8 +24,8 @@ Bound = float | date
 WHY = (
     "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
     "# common sense. The lowest and the highest value of the data are two people's values, so they are not taken.\n"
-    "# Kinds, `missing`, `other` and what is left out follow from cells, of which one may decide: write what is known in\n"
-    "# general. A passive party's show, and what they and lists tell of the data is covered by no guarantee.\n"
+    "# Kinds, `missing`, `other` and what is left out follow from cells, of which one may decide: write what is known\n"
+    "# in general. A passive party's show, and what they and lists tell of the data is covered by no guarantee.\n"
 )
 LISTED = (
     "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
