@@ -11,13 +11,13 @@ from typing import Any
 
 from opboost.errors import ParameterError
 
-# What stands under `not_protected` where records may be answered for from their exact values.
+# What stands under `not_protected`: always; where records may be answered for from their exact values; and where from
+# draws that nobody keeps.
+SEVERAL_RECORDS = "several records of one person: their losses add up"
 ROUTED_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
 )
-
-# And where they are answered for from draws that nobody keeps.
 FRESH_ANSWERS = (
     "repeated predictions in mode desensitized: each draws the records' columns anew and loses as much as the release, "
     "in addition to it"
@@ -27,8 +27,8 @@ FRESH_ANSWERS = (
 CELL_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: which unordered category a record has, and in "
     "which of at most {n_cells} cells of each other column it lies, or that it is missing, is answered exactly, "
-    "without differential privacy; however often it is asked, nothing more; cuts that were kept from an earlier run "
-    "tell of its records what its guarantee allows"
+    "without differential privacy; however often it is asked, nothing more, but for what runs with other cells or with "
+    "split tests answer; cuts that were kept from an earlier run tell of its records what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -201,7 +201,7 @@ def compose(
             **common,
         )
     local = [column for column in columns if column.mechanism == "local"]
-    listed = ["the active party's labels and own columns", "which records take part"]
+    listed = ["the active party's labels and own columns", "which records take part", SEVERAL_RECORDS]
     if local:
         bits = sum(column.cell_bits for column in local)
         listed.append(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from opboost.errors import ParameterError, check_choice
-from opboost.privacy.guarantee import html_table, plain_values, rounded_up
+from opboost.privacy.guarantee import SEVERAL_RECORDS, html_table, plain_values, rounded_up
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
@@ -66,7 +66,7 @@ class RecordGuarantee:
     weaker: tuple[WeakerPromise, ...] = ()
     not_protected: tuple[str, ...] = (
         "what is meant to be public: the schema, the bounds and the settings",
-        "several records of one person: their losses add up",
+        SEVERAL_RECORDS,
     )
     neighbours: str = ADDED_OR_REMOVED
     protected: str = (

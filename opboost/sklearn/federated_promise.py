@@ -9,6 +9,7 @@ from opboost.errors import ParameterError, check_delta
 from opboost.horizontal.noise.query_account import QueryAccount
 from opboost.privacy.accounting import total_mu
 from opboost.privacy.gaussian import gaussian_epsilon
+from opboost.privacy.guarantee import SEVERAL_RECORDS
 from opboost.privacy.record_guarantee import REPLACED, RecordGuarantee
 from opboost.sklearn.simulated_rows import PublicTask, account_of_models
 
@@ -71,7 +72,7 @@ def promise(
         settings["neighbours"] = "two data sets that differ in one record's label"
         settings["protected"] = "The label of any one record, against everyone, whoever adds up included."
         hidden.append("the features, which are in the clear: this is label-LDP only")
-    hidden.append("several records of one person: their losses add up")
+    hidden.append(SEVERAL_RECORDS)
     epsilon = account.epsilon(delta) if is_private else math.inf
     if is_private and not delta_is_said:
         hidden.append("the number of records, of which delta is one over")

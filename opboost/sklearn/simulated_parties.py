@@ -66,7 +66,8 @@ class SimulatedParties(VerticalParameters):
         """Train on a table of shape ``(n_rows, n_columns)`` and labels of shape ``(n_rows,)``.
 
         `eval_set` holds at most one pair of a table and its labels: rows that nobody trains on, scored after every
-        round. Their passive columns are released as well. `base_margin` is where each row's score starts, shape
+        round. Their passive columns are released as well: a training row that is among them is released twice, and its
+        losses add up. `base_margin` is where each row's score starts, shape
         ``(n_rows,)`` or one column per output, and `base_margin_eval_set` likewise; predictions then need one, too.
         `qid` names the group of each row, for objectives that rank, and `eval_qid` likewise. `verbose` prints the
         scores of every round, or of every so many, and of the last one.

@@ -92,8 +92,8 @@ class _Run(PartyRun):
     align: AlignSection = Field(AlignSection(), description="How common records are found.")
     held_out: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.2,
-        description="Share of the common records that is never released, to score the model on; the same at all "
-        "parties. 0: none; 20,000 records at most.",
+        description="Share of the common records that is never released for training, to score the model on; the same "
+        "at all parties. 0: none; about 20,000 records of a first run at most.",
     )
     most_records: Annotated[int, Field(ge=100, le=MOST_COUNT)] | None = Field(
         None,

@@ -30,7 +30,7 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
-from parties.vertical.agreed_grid import coarse_grids
+from parties.vertical.agreed_grid import coarse_grids, other_grids
 from parties.vertical.party_b import PassiveJob
 from parties.vertical.release_accounts import account_of
 from parties.vertical.training_job import ActiveJob
@@ -164,13 +164,20 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
 
 
 def _check_grids(run: PassiveRun, prepared: PassiveInputs, ledger: Ledger, checks: Checklist) -> None:
-    """Warn of grids that were made of a release of few records, and are kept for good."""
+    """Warn of kept grids that were made of a release of few records, and of several on a column."""
     if run.answers == "cells":
         coarse = coarse_grids(ledger, prepared.mechanisms, n_cells=run.cells, is_secure=run.bits.is_secure)
         for name in coarse:
             sentence = (
                 f"an earlier release left column {name!r} at most half of {run.cells} cells, which is kept; "
                 "another number of `cells` begins another grid, which adds to what the active party knows"
+            )
+            checks.add("grid", Status.WARNING, sentence)
+        others = other_grids(ledger, prepared.mechanisms, n_cells=run.cells, is_secure=run.bits.is_secure)
+        if others:
+            sentence = (
+                f"earlier runs answered about {', '.join(others)} by other cells (of another number, or of other "
+                "points or bounds) or by split tests: with those of this run they tell more of a record than its cells"
             )
             checks.add("grid", Status.WARNING, sentence)
 

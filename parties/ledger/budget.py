@@ -160,9 +160,12 @@ class Balances:
         """Of each kind, what was spent of a column by the record that paid most."""
         return self._most_spent(column, self._all_records())
 
-    def worst_record(self) -> tuple[float, float]:
-        """Both kinds of epsilon together, and bits of cells: the most that a record has paid over all columns."""
-        return _largest(self._totals(records, {}) for records in self._all_records())
+    def worst_record(self, n_units: Mapping[str, int] | None = None) -> tuple[float, float]:
+        """Both kinds of epsilon together, and bits of cells: the most that a record has paid over all columns.
+
+        Per so many units of some columns, per one of the others.
+        """
+        return _largest(self._totals(records, n_units or {}) for records in self._all_records())
 
     def check(self, costs: Sequence[Cost], budget: Budget) -> None:
         """Refuse costs that would exceed a limit for any record.
@@ -174,7 +177,7 @@ class Balances:
         LedgerError
             If a cost is not a number.
         """
-        n_units = {cost.column: self._units_in_step(cost) for cost in costs}
+        n_units = {cost.column: self.units_in_step(cost.column, cost.step) for cost in costs}
         charges = [self._charge_per_step(cost) for cost in costs]
         excess = [line for charge in charges for line in self._column_excess(charge, budget, n_units)]
         limits = (budget.per_record, budget.cell_bits_per_record)
@@ -185,15 +188,15 @@ class Balances:
         if excess:
             raise OverBudget(f"over budget: {'; '.join(excess)}. Nothing was released")
 
-    def _units_in_step(self, cost: Cost) -> int:
-        """How many of the units that a column is charged by its step spans today."""
-        unit = self.units.get(cost.column)
-        return points_within(cost.step, unit.size) if unit is not None and cost.step else 1
+    def units_in_step(self, column: str, step: float) -> int:
+        """How many of the units that a column is charged by its step spans today; a step of 0 is not known."""
+        unit = self.units.get(column)
+        return points_within(step, unit.size) if unit is not None and step else 1
 
     def _charge_per_step(self, cost: Cost) -> Charge:
         """What a release costs per step of the column today, if that is larger than the column's unit."""
         charge = self.charge_of(cost)
-        if self._units_in_step(cost) == 1 or not cost.point:
+        if self.units_in_step(cost.column, cost.step) == 1 or not cost.point:
             return charge
         return replace(charge, spent=charge.spent._replace(epsilon=cost.loss(points_within(cost.step, cost.point))))
 

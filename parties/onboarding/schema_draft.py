@@ -24,10 +24,12 @@ Bound = float | date
 WHY = (
     "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
     "# common sense. The lowest and the highest value of the data are two people's values, so they are not taken.\n"
+    "# Kinds, `missing`, `other` and what is left out follow from cells, of which one may decide: write what is known\n"
+    "# in general. A passive party's show, and what they and lists tell of the data is covered by no guarantee.\n"
 )
 LISTED = (
     "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
-    "# `other: true` then takes in. What a list tells of the data is covered by no guarantee.\n"
+    "# `other: true` then takes in.\n"
 )
 
 # Bounds of common kinds of numbers, by words in a column's name.
@@ -282,8 +284,7 @@ def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[
 
 
 def _spelled(present: pd.Series) -> pd.Series:
-    # Without the white space around words.
-    return present.str.split().str.join(" ")
+    return present.str.split().str.join(" ")  # White space around words does not count.
 
 
 def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:

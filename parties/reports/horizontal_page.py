@@ -20,7 +20,8 @@ def record_page(facts: RecordFacts) -> Page:
         title = f"Run {history.run_id}: a model of the workers of {history.party}"
         lead = (
             "It holds the promise, the settings, what the trees use and what left, by size and digest. That is "
-            "within the promise or was public before; no record, label or sum of one worker is known here."
+            "within the promise or was public before, but for who took part when and who dropped out; no record, label "
+            "or sum of one worker is known here."
         )
         if facts.fits:
             lead += (

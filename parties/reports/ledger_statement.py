@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path
@@ -210,15 +210,16 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     ConfigError
         If the run file is not a passive party's.
     """
-    budget = Budget()
+    budget, steps = Budget(), dict[str, float]()
     if run_file is not None:
         run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
+        steps = {column.name: column.own_step or 0.0 for column in schema.columns}
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
-        return statement(ledger, budget)
+        return statement(ledger, budget, steps)
 
 
 def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:
@@ -248,9 +249,14 @@ def _passive(run_file: Path) -> PassiveRun:
     return read_run(run_file, PassiveRun)
 
 
-def statement(ledger: Ledger, budget: Budget) -> Statement:
-    """Sum up a ledger that was verified when it was opened."""
-    epsilon, cell_bits = ledger.balances.worst_record()
+def statement(ledger: Ledger, budget: Budget, steps: Mapping[str, float]) -> Statement:
+    """Sum up a ledger that was verified when it was opened.
+
+    Where a column's step, as the schema says it today, spans several of the units that it is charged by, what it has
+    spent is per step, as its limit is.
+    """
+    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in steps.items()}
+    epsilon, cell_bits = ledger.balances.worst_record(n_units)
     return Statement(
         path=ledger.path,
         n_lines=ledger.n_lines,
@@ -258,16 +264,19 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
         n_records=ledger.balances.n_records,
         record=Spending(epsilon, budget.per_record),
         record_cell_bits=Spending(cell_bits, budget.cell_bits_per_record),
-        columns=tuple(_columns(ledger, budget)),
+        columns=tuple(_columns(ledger, budget, steps, n_units)),
     )
 
 
-def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
+def _columns(
+    ledger: Ledger, budget: Budget, steps: Mapping[str, float], n_units: Mapping[str, int]
+) -> Iterator[ColumnStatement]:
     for name in sorted(ledger.balances.columns | set(budget.columns)):
-        spent, limit = ledger.balances.worst(name), budget.limit(name)
+        unit, n, limit = ledger.balances.units.get(name), n_units.get(name, 1), budget.limit(name)
+        spent = ledger.balances.worst(name).times(n)
         yield ColumnStatement(
             column=name,
-            unit=ledger.balances.units.get(name),
+            unit=unit if n == 1 else Unit(steps[name], f"a step of {steps[name]:g}, {n} units of its account"),
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
@@ -275,6 +284,7 @@ def _columns(ledger: Ledger, budget: Budget) -> Iterator[ColumnStatement]:
             n_releases=ledger.n_releases[name],
             n_reuses=ledger.n_reuses[name],
             n_tests=ledger.n_tests(name),
-            n_cuts=len({(key[2], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
+            # Cuts of other points or bounds may have the same numbers.
+            n_cuts=len({(*key[1:3], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
             n_answered=ledger.n_answered[name],
         )

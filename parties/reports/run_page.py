@@ -34,8 +34,8 @@ def active_page(facts: ActiveFacts) -> Page:
         lead=(
             "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
             "holds no record, label, id, tree, leaf or threshold, and of the passive parties what they released "
-            "the ranks with and what their columns add to the scores, by exact answers where these were given: it may "
-            "be passed on to whom these statistics may be known."
+            "the ranks with, what their columns add to the scores, by exact answers where these were given, and how "
+            "many records they have and share: it may be passed on to whom these statistics may be known."
         ),
         sections=(
             *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
@@ -64,7 +64,8 @@ def passive_page(facts: PassiveFacts) -> Page:
         title=f"Run {history.run_id}: what {history.party} released",
         lead=(
             f"For {history.party}: it names columns and says how many of their thresholds are asked for. It holds no "
-            "value of the data and nothing of the other side's."
+            "value of the data, but how many there are and how many lay outside the public bounds, and of the other "
+            "side how many records it has."
         ),
         sections=(
             PageSection(

@@ -66,12 +66,10 @@ class Verdict:
 
     @property
     def cases(self) -> tuple[str, str]:
-        """The two probabilities as natural frequencies: "57 of 100", and "5" of as many."""
+        """The two probabilities as natural frequencies: "57 of 100", rounded up, and "5" of as many, rounded down."""
         n = next((n for n in (100, 1_000) if self.success * n >= 9.5), 10_000)
-        right, blind = (
-            f"{round(share * n):,}" if share * n >= 0.5 else "fewer than 1" for share in (self.success, self.blind)
-        )
-        return f"{right} of {n:,}", blind
+        right, blind = math.ceil(self.success * n - 1e-9), math.floor(self.blind * n + 1e-9)
+        return f"{right:,} of {n:,}", f"{blind:,}" if blind else "fewer than 1"
 
     @classmethod
     def worst(cls, found: Iterable[Verdict]) -> Verdict:
@@ -148,7 +146,7 @@ def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
     whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
     return (
         f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "
-        "lies or that it is empty, and nothing finer however often it asks."
+        "lies or that it is empty, and nothing finer however often it asks in runs with these cells."
     )
 
 

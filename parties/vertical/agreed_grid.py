@@ -116,6 +116,17 @@ def coarse_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cel
     return found
 
 
+def other_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cells: int, is_secure: bool) -> list[str]:
+    """Columns with cuts of another grid, or with resolved split tests: beside a grid of theirs these tell more."""
+    found = []
+    for mechanism in mechanisms:
+        name, own = mechanism.schema.name, (_described(mechanism, is_secure=is_secure), n_cells)
+        is_cut = any(key[0] == name and (key[1], key[3]) != own for key in ledger.grids)
+        if is_cut or ledger.n_tests(name):
+            found.append(name)
+    return found
+
+
 def _described(mechanism: ColumnMechanism, *, is_secure: bool) -> str:
     """Digest of a column's description and mapped domain; without secret noise another one."""
     domain, is_noised = mechanism.settings.domain, is_secure and math.isfinite(mechanism.value.epsilon)

@@ -1,4 +1,4 @@
-"""Held-out records: a random share of the common records that is never released, to score models on.
+"""Held-out records: a random share of the common records that no training releases, to score models on.
 
 A record is held out if its keyed pseudorandom number lies below the share. Where only so many others are released, they
 have the lowest numbers. Both sides draw the key by commit and reveal, so that nobody chooses it alone::

@@ -100,7 +100,7 @@ class Plan:
     n_records : int
         In the file, or in the run's list of ids; fewer are released where fewer are common.
     n_held_out : int
-        Of these, held out: never released, but answered exactly.
+        About how many of these are held out: not released in the run, but answered exactly.
     alignment : str
         Method by which the common records are found.
     guarantee : Guarantee

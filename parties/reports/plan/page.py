@@ -166,8 +166,10 @@ def _action(column: ColumnPlan) -> str:
 
 
 def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
-    n, n_columns = plan.n_records - plan.n_held_out, len(plan.columns)
-    yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}"
+    n, n_columns = plan.n_records, len(plan.columns)
+    # Chance holds records out one by one, so that of few records none may be.
+    without = f", about {plan.n_held_out:,} records fewer where some are held out" if plan.n_held_out else ""
+    yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}{without}"
     blinded = "blinded, so that only common ones show"
     ids = {"psi": blinded, "psi-dh": blinded, "hashed": "as keyed hashes", "prealigned": "as one digest"}
     yield "ids", f"{plan.n_records:,}, {ids[plan.alignment]}; how many there are shows"
@@ -177,7 +179,7 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.n_cells is not None:
         cells = [len(one.categories) if one.kind == "unordered" else plan.n_cells for one in plan.columns]
         per_record = f"the cell of each column, at most {math.ceil(sum(math.log2(one + 1) for one in cells))} bits"
-    held_out = f"{plan.n_held_out:,} records; {per_record}" if plan.n_held_out else "none"
+    held_out = f"about {plan.n_held_out:,} records; {per_record}" if plan.n_held_out else "none"
     yield "exact answers about held-out records", held_out if plan.allow_routed else "none: refused"
     others = f"of each, {per_record}" if plan.allow_routed else "none: refused"
     yield f"exact answers about {plan.answered_records}", others
@@ -195,7 +197,7 @@ def words_section(plan: Plan) -> PageSection:
     if plan.n_cells is not None:
         routed = (
             f"answered by the number of a cell, of at most {plan.n_cells} in each column, or one for each unordered "
-            "category, and nothing finer"
+            "category, and nothing finer in runs with these cells"
         )
     routed = routed if plan.allow_routed else "refused"
     lets_out = (

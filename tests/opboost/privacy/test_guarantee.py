@@ -90,6 +90,11 @@ def test_labels_and_membership_are_named_as_unprotected():
     )
 
 
+def test_losses_of_several_records_of_one_person_are_said_to_add_up():
+    """A table may have a person twice, and an estimator's rows of `eval_set` may be training rows."""
+    assert "several records of one person: their losses add up" in compose((AGE,), is_secure=True).not_protected
+
+
 def test_a_local_map_is_said_to_publish_its_cells():
     local = replace(AGE, mechanism="local", domain_loss=math.inf)
     assert "index is published exactly" in str(compose((CITY, local), is_secure=True))

@@ -17,6 +17,7 @@ def test_a_coordinators_page_lists_workers_and_no_quality(treated: Any) -> None:
     assert "Unknown here: the coordinator holds no rows" in text
     assert all(name in text for name in ("north", "south", "west"))
     assert "Nobody dropped out" in text
+    assert "but for who took part when and who dropped out" in text
     assert "a drop\\-out takes its share with it" in text or "a drop-out takes its share with it" in text
 
 

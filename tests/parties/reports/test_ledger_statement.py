@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from opboost.schema import ColumnSchema
 from parties.cli import app
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
-from parties.errors import ConfigError, LedgerError
+from parties.errors import ConfigError, LedgerError, OverBudget
+from parties.ledger.budget import Budget, Limit
 from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.ledger.pricing import planned
+from parties.ledger.release_ledger import Ledger
 from parties.reports.ledger_statement import (
     DEFAULT_PATH,
     Spending,
@@ -21,9 +25,11 @@ from parties.reports.ledger_statement import (
     left_over,
     read_account,
     read_statement,
+    statement,
 )
+from parties.tables.blocks import record_names
 from tests.support.clinics import Clinics
-from tests.support.released_cells import on_account, train
+from tests.support.released_cells import IDS, mechanisms, on_account, train
 from tests.support.sites import Sites
 
 
@@ -64,6 +70,40 @@ def test_a_release_is_in_the_statement_of_its_columns(tmp_path: Path) -> None:
     document = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert document["columns"][0]["epsilon"]["remaining"] is None
     assert document["path"] == str(path)
+
+
+def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> None:
+    """A column that is charged by a smaller unit than its step: three times as much remained as would be allowed."""
+    path, limited = tmp_path / "ledger.sqlite", Budget(Limit(epsilon=5.0), per_record=20.0)
+    on_account(path, train())
+    schema = ColumnSchema(name="spend", lower=0, upper=100, step=2.5)
+    (later,) = planned(mechanisms(schema, epsilon=0.2), record_names(IDS), is_secure=True)
+    with Ledger(path) as ledger:
+        plain, found = (statement(ledger, limited, steps) for steps in ({}, {"spend": 2.5, "visits": 1.0}))
+        (before, spend), (_, visits) = (
+            [next(c for c in one.columns if c.column == name) for one in (plain, found)] for name in ("spend", "visits")
+        )
+        assert spend.epsilon.spent == 3 * before.epsilon.spent
+        assert found.record.spent == pytest.approx(plain.record.spent + 2 * before.epsilon.spent)
+        assert spend.unit is not None
+        assert spend.unit.words == "a step of 2.5, 3 units of its account"
+        assert visits in plain.columns
+        more = later.cost.loss(3)
+        for limits in (Budget(Limit(epsilon=spend.epsilon.spent + more)), Budget(per_record=found.record.spent + more)):
+            ledger.balances.check([later.cost], limits)
+        for limits in (Budget(Limit(before.epsilon.spent + more)), Budget(per_record=plain.record.spent + more)):
+            with pytest.raises(OverBudget):
+                ledger.balances.check([later.cost], limits)
+
+
+def test_a_run_files_schema_says_the_steps(sites: Sites) -> None:
+    on_account(sites.shop.path / "ledger.sqlite", train())
+    sites.shop.run["ledger"] = {"path": "ledger.sqlite", "budget": {"epsilon": 5.0}}
+    path = sites.shop.path / "ledger.sqlite"
+    (charged,) = [one for one in read_statement(None, path).columns if one.column == "spend"]
+    sites.shop.schema["columns"]["spend"] |= {"step": 2.5}
+    (found,) = [one for one in read_statement(sites.shop.write(), None).columns if one.column == "spend"]
+    assert found.epsilon.spent == 3 * charged.epsilon.spent
 
 
 def test_limits_are_those_of_the_run_file(sites: Sites) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from parties.reports.page import FigureGrid, Prose, to_markdown
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts, _column_names, run_facts
+from parties.reports.run_history import Step
 from parties.reports.run_page import (
     MOST_COLUMNS,
     MOST_MESSAGES,
@@ -36,6 +37,23 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "spend" in shop
     assert "spend" not in bank
     assert "exact routing bits for new records and those released for training are answered" in shop
+
+
+def test_each_sides_lead_says_what_its_time_line_tells_of_the_other_side_and_of_the_data(
+    facts: tuple[ActiveFacts, PassiveFacts],
+) -> None:
+    """Steps of the log say how many records the other side brought, and how many values were moved to the bounds."""
+    told = "1,900 records are common, of 2,000 here and 3,000 at"
+    active, passive = (
+        replace(one, history=replace(one.history, steps=(Step(time="", seconds=0.0, event="aligned", message=told),)))
+        for one in facts
+    )
+    bank, shop = active_page(active), passive_page(passive)
+    assert told in to_markdown(bank)
+    assert told in to_markdown(shop)
+    assert "and how many records they have and share" in bank.lead
+    assert "of the other side how many records it has" in shop.lead
+    assert "how many lay outside the public bounds" in shop.lead
 
 
 def test_long_lists_are_cut_and_say_so(facts: tuple[ActiveFacts, PassiveFacts]) -> None:

@@ -17,6 +17,7 @@ from opboost.preprocess import encode
 from opboost.schema import ColumnSchema, Kind, Missing
 from parties.reports.sentences import (
     LARGEST_ODDS,
+    Verdict,
     column_sentence,
     column_warnings,
     everyday_difference,
@@ -121,6 +122,20 @@ def test_a_guess_that_is_more_than_twice_as_likely_as_without_the_release_is_war
     assert f"the exact value of income in {100 * success:.0f} of 100 cases; in 25 without it" in warned(weak, even)
     assert "exact value" not in warned(fair, even)
     assert "exact value" not in warned(weak, [97, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("success", "blind", "cases"),
+    [
+        (0.574, 0.059, ("58 of 100", "5")),
+        (0.57, 0.05, ("57 of 100", "5")),
+        (0.0301, 0.0004, ("31 of 1,000", "fewer than 1")),
+    ],
+)
+def test_cases_with_the_release_are_rounded_up_and_those_without_it_down(
+    success: float, blind: float, cases: tuple[str, str]
+) -> None:
+    assert Verdict(success=success, blind=blind).cases == cases
 
 
 def test_categories_and_empty_cells_are_warned_of_by_their_own_budget() -> None:

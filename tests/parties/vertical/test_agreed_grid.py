@@ -20,14 +20,16 @@ from opboost.schema import ColumnSchema, Kind
 from opboost.split_tests import unpacked
 from opboost.trees.boosting import BoostingParameters
 from parties.errors import Disagreement
-from parties.ledger.ledger_lines import Occasion
-from parties.ledger.pricing import unpriced
+from parties.ledger.budget import Budget
+from parties.ledger.ledger_lines import ChargedColumn, Occasion
+from parties.ledger.pricing import planned, unpriced
 from parties.ledger.release_ledger import Ledger
+from parties.reports.ledger_statement import statement
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
-from parties.tables.blocks import encode_table
+from parties.tables.blocks import encode_table, record_names
 from parties.vertical import agreed_grid
-from parties.vertical.agreed_grid import agree_grid
+from parties.vertical.agreed_grid import agree_grid, other_grids
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_client import predict_jointly, predict_locally
@@ -107,6 +109,40 @@ def test_a_first_release_without_cuts_leaves_the_grid_to_a_later_one(book: Resol
     assert len(later) == 16
     assert thresholds_of(np.array([500]), book, 16) == [math.inf]
     assert set(thresholds_of(draw.integers(1, 1001, 2000), book, 16)) <= set(later)
+
+
+def test_cuts_on_other_points_add_to_what_is_told_and_are_counted_although_their_numbers_are_the_same(
+    book: ResolvedTests,
+) -> None:
+    """A budget that is stated per point has other points: cut 10.5 of 100 and of 1,000 points are not one."""
+    ledger = book.ledger
+    assert ledger is not None
+    coarse = ColumnMechanism(MECHANISM.schema, MechanismSettings(epsilon=0.5, domain_size=100))
+    codes = np.random.default_rng(1).integers(1, 101, 2000)
+    first = thresholds_of(codes, book, 16, coarse)
+    assert other_grids(ledger, [MECHANISM], n_cells=16, is_secure=True) == ["spend"]
+    assert other_grids(ledger, [coarse], n_cells=16, is_secure=True) == []
+    assert other_grids(ledger, [coarse], n_cells=12, is_secure=True) == ["spend"]
+    second = thresholds_of(codes, book, 16)
+    assert len(set(first[:-1]) & set(second[:-1])) > 3
+    ledger.charge([planned_of(coarse)], {}, book.occasion, Budget())
+    (told,) = statement(ledger, Budget(), {}).columns
+    assert told.n_cuts == len(first) + len(second) - 2
+
+
+def test_resolved_split_tests_tell_more_beside_a_grid(book: ResolvedTests) -> None:
+    assert book.ledger is not None
+    release = planned_of(MECHANISM)
+    book.ledger.charge([release], {}, book.occasion, Budget())
+    assert other_grids(book.ledger, [MECHANISM], n_cells=16, is_secure=True) == []
+    book.ledger.note_tests([(release.family, None, 10.5, False)], book.occasion)
+    assert other_grids(book.ledger, [MECHANISM], n_cells=16, is_secure=True) == ["spend"]
+
+
+def planned_of(mechanism: ColumnMechanism) -> ChargedColumn:
+    """The release of a column of one record."""
+    (found,) = planned([mechanism], record_names(pd.Index(["k1"], dtype=object)), is_secure=True)
+    return found
 
 
 @pytest.mark.parametrize(("epsilon", "is_secure"), [(math.inf, True), (0.5, False)], ids=["no noise", "a seed"])
