@@ -140,7 +140,7 @@ class EarlierModel:
 def _other_columns(name: str) -> ParameterError:
     return ParameterError(
         f"the model to continue cuts column {name!r} where these records have no cut: continue it on the columns, "
-        "`max_bin` and seed that it was trained with"
+        "`max_bin` and seed that it was trained with. Nothing was trained"
     )
 
 

@@ -8,6 +8,7 @@ normal one. The idea is classical: Dempster, Laird and Rubin (1977); multiple im
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -223,8 +224,12 @@ def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
 
 def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
-    found: NDArray[np.int32] = KMeans(n_clusters, n_init=1, max_iter=10, random_state=seed).fit_predict(points)
+    with warnings.catch_warnings():
+        # Points that differ by less than single precision tells are one cluster: the others are classes of few records.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found: NDArray[np.int32] = KMeans(n_clusters, n_init=1, max_iter=10, random_state=seed).fit_predict(points)
     return found
 
 

@@ -112,6 +112,12 @@ def _at_scheduler(address: str) -> Iterator[Client]:
         client = distributed.Client(address, timeout=START_WAIT_S)
     except (OSError, TimeoutError, ValueError) as error:
         raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}") from None
+    except (TypeError, RuntimeError):
+        # What Dask raises of certificates that its settings lack, and of plain text that they forbid.
+        raise ConfigError(
+            f"Dask's settings do not go with {address}: tls:// needs `tls.ca-file`, `tls.client.cert` and "
+            "`tls.client.key` under `distributed.comm`, and tcp:// no `require-encryption` there. Nothing was sent"
+        ) from None
     with client:
         try:
             client.wait_for_workers(1, timeout=START_WAIT_S)

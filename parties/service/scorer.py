@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from queue import Empty, Full, Queue
 
 import numpy as np
@@ -166,11 +167,9 @@ class Scorer:
                 return
             self._away = ""
             while not self._stopping.is_set() or not self._queue.empty():
-                batch = self._next_batch()
-                for explains in (False, True):
-                    if group := [query for query in batch if query.explains is explains]:
-                        self._score(session, group)
-                if not batch:
+                if batch := self._next_batch():
+                    self._score_all(session, batch)
+                else:
                     session.check()
 
     def _wait_for_all(self, channels: Sequence[Channel]) -> bool:
@@ -196,6 +195,18 @@ class Scorer:
                 query = self._queue.get_nowait()
         return batch
 
+    def _score_all(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
+        """Score queries, those with reasons apart; if a passive party does not answer, all that are left are told."""
+        left = [group for explains in (False, True) if (group := [one for one in batch if one.explains is explains])]
+        try:
+            while left:
+                self._score(session, left[0])
+                left.pop(0)
+        except BaseException:
+            for query in chain.from_iterable(left):
+                query.scored.set_exception(Unavailable("a passive party did not answer"))
+            raise
+
     def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
         ids = tuple(record_id for query in batch for record_id in query.ids)
         own = batch[0].own
@@ -205,10 +216,6 @@ class Scorer:
         self._asked_at = time.monotonic()
         try:
             scores, statuses = session.predict(ids, own, desensitized=self._desensitized, evaluate=evaluate)
-        except BaseException:
-            for query in batch:
-                query.scored.set_exception(Unavailable("a passive party did not answer"))
-            raise
         finally:
             self._asked_at = None
         self._deliver(partial(_set_results, batch, scores, statuses))

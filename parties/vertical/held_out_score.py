@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
@@ -20,7 +21,7 @@ from opboost.uplift import ColumnUse, measure_uplift, use_of
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
 from parties.runs.joint_model import JointModel
 from parties.session.heartbeats import heartbeats
-from parties.vertical.prediction_client import Session, Statuses, most_rows
+from parties.vertical.prediction_client import Session, Statuses, evaluated, most_rows
 from parties.vertical.prediction_output import status_word
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.prediction import RecordStatus
@@ -37,15 +38,15 @@ class HeldOutCells:
     ----------
     ensemble : Ensemble
         Of no trees: says which cells the answers are about.
-    answers : dict of str to ndarray of float64, shape (n_rows, n_cells)
-        By party; NaN for a missing cell.
+    answers : dict of str to ndarray of uint8, shape (n_rows, n_bytes)
+        By party, packed.
     status : ndarray of uint8, shape (n_rows,)
     chooses : ndarray of bool, shape (n_rows,)
         Records that choose what trees are grown on and when to stop. The others are left for an honest score.
     """
 
     ensemble: Ensemble
-    answers: dict[str, Values]
+    answers: dict[str, NDArray[np.uint8]]
     status: Statuses
     chooses: Mask
 
@@ -53,17 +54,23 @@ class HeldOutCells:
         """The records that choose, as these training columns; None without any."""
         assert job.held_out is not None
         rows = np.flatnonzero(self.chooses)
-        found = []
+        owners = {column.owner for column in columns if isinstance(column, RankColumn)}
+        cells_of = {owner: unpacked(self.ensemble, owner, self.answers[owner][rows]) for owner in owners}
+        features, found = self.ensemble.features, []
+        # Once for all columns, of which there may be one for each of many categories.
+        places = {
+            (owner, features[i].name): place
+            for owner in owners
+            for place, i in enumerate(self.ensemble.inputs[owner].tolist())
+        }
         for column in columns:
             if isinstance(column, OwnColumn):
                 found.append(job.held_out.own[column.name][rows])
                 continue
             assert column.cuts is not None
-            inputs = self.ensemble.inputs[column.owner].tolist()
-            place = [self.ensemble.features[i].name for i in inputs].index(column.name)
             # The highest rank of every cell; the last one's may be any.
             ranks = np.append(column.cuts, [column.n_ranks - 1, 0]).astype(np.float64)
-            cells = self.answers[column.owner][rows, place]
+            cells = cells_of[column.owner][:, places[column.owner, column.name]]
             is_missing = np.isnan(cells)
             found.append(np.where(is_missing, np.nan, ranks[np.where(is_missing, -1, cells).astype(np.int64)]))
         margins = np.array([job.held_out.own[one.name][rows] for one in job.margins]) if job.margins else 0.0
@@ -80,8 +87,7 @@ def ask_cells(job: ActiveJob, columns: Sequence[Column], channels: Sequence[Chan
     assert job.held_out is not None
     untrained = TrainedTrees((), np.zeros(job.loss.n_outputs), job.loss, tuple(columns), (), History())
     ensemble = bind(untrained, {})
-    bits, status = _asking(ensemble, channels).ask(job.held_out.ids, desensitized=False)
-    answers = {peer: unpacked(ensemble, peer, packed).astype(np.float64) for peer, packed in bits.items()}
+    answers, status = _asking(ensemble, channels).ask(job.held_out.ids, desensitized=False)
     is_noised = any(isinstance(column, RankColumn) and column.release is not None for column in columns)
     may_compare = job.correct_noise and is_noised and len(status) >= 2 * LEAST_KNOWN
     may_choose = job.grow is None and job.noised_labels is None and (job.metrics or may_compare)
@@ -131,7 +137,7 @@ def score_held_out(
         is_scored = status == RecordStatus.ANSWERED
     else:
         status, is_scored = cells.status, (cells.status == RecordStatus.ANSWERED) & ~cells.chooses
-        joint = evaluate(ensemble, feature_matrix(ensemble, held.own, cells.answers, len(status)))
+        joint = evaluated(ensemble, held.own, cells.answers, len(status), evaluate)
     with heartbeats(channels):
         alone = _alone(job, model, grow)
         uses: tuple[ColumnUse, ...] = ()

@@ -173,20 +173,9 @@ class Session:
         desensitized: bool,
     ) -> tuple[Values, Statuses]:
         packed, status = self._ask_batch(ids, answered, desensitized=desensitized)
-        n_scored = max(256, _SCORED_CELLS // max(1, len(self._ensemble.features)))
-        starts = range(0, max(1, len(ids)), n_scored)
-        matrices = (self._matrix(slice(i, i + n_scored), own, packed, len(ids)) for i in starts)
-        predictions = np.concatenate([evaluate(self._ensemble, matrix) for matrix in matrices])
+        predictions = evaluated(self._ensemble, own, packed, len(ids), evaluate)
         predictions[status != RecordStatus.ANSWERED] = np.nan
         return predictions, status
-
-    def _matrix(
-        self, rows: slice, own: Mapping[str, Values], packed: Mapping[str, NDArray[np.uint8]], n_rows: int
-    ) -> Values:
-        answers = {peer: unpacked(self._ensemble, peer, bits[rows]) for peer, bits in packed.items()}
-        mine = {name: values[rows] for name, values in own.items()}
-        n_scored = min(rows.stop, n_rows) - rows.start
-        return feature_matrix(self._ensemble, mine, answers, n_scored)
 
     def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
         """One peer's answers to a batch: bits about each record, and what it did with it."""
@@ -198,6 +187,24 @@ class Session:
                 f"{n_rows} records with {n_bits} bits each were asked for"
             )
         return answers
+
+
+def evaluated(
+    ensemble: Ensemble,
+    own: Mapping[str, Values],
+    packed: Mapping[str, NDArray[np.uint8]],
+    n_rows: int,
+    evaluate: Evaluation = Ensemble.predict,
+) -> Values:
+    """What is computed of records by own columns and packed answers: a few at a time, since unpacked they are large."""
+    n_at_once = max(256, _SCORED_CELLS // max(1, len(ensemble.features)))
+    found = []
+    for start in range(0, max(1, n_rows), n_at_once):
+        rows = slice(start, min(start + n_at_once, n_rows))
+        answers = {peer: unpacked(ensemble, peer, bits[rows]) for peer, bits in packed.items()}
+        mine = {name: values[rows] for name, values in own.items()}
+        found.append(evaluate(ensemble, feature_matrix(ensemble, mine, answers, rows.stop - rows.start)))
+    return np.concatenate(found)
 
 
 def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:

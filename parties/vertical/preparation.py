@@ -244,7 +244,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=None if run.continue_from is None else Earlier.read(run.continue_from, schema),
+        earlier=Earlier.of_run(run.continue_from, schema, loss, own, n_margins=len(margins)),
     )
 
 

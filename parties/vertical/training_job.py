@@ -54,23 +54,29 @@ class Earlier:
     categories: Mapping[str, Sequence[str]]
 
     @classmethod
-    def read(cls, folder: Path, schema: TableSchema) -> Earlier:
-        """The same of a run folder, if its model's columns are read as they were.
+    def of_run(
+        cls, folder: Path | None, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int
+    ) -> Earlier | None:
+        """The same of a run folder, if there is one and its model's columns and objective are this run's.
 
         Raises
         ------
-        ConfigError, RunFolderError
+        ConfigError, Disagreement, ParameterError, RunFolderError
         """
+        if folder is None:
+            return None
         model = RunFolder(folder).load_joint_model()
         check_schema_of_model(schema, folder, model.ensemble)
-        return cls.of(model)
+        found = cls.of(model)
+        found.check_own(loss, own, n_margins=n_margins)
+        return found
 
     @classmethod
     def of(cls, model: JointModel) -> Earlier:
         """The same of the active party's share of a model."""
         return cls(EarlierModel(model.ensemble, model.choice), model.release, model.categories)
 
-    def check_own(self, loss: Loss, own: Sequence[OwnColumn], margins: Sequence[OwnColumn]) -> None:
+    def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int) -> None:
         """Refuse another objective, or own columns whose categories have other numbers.
 
         Raises
@@ -78,10 +84,15 @@ class Earlier:
         Disagreement, ParameterError
         """
         ensemble = self.model.ensemble
-        if ensemble.loss != loss or len(ensemble.offsets) != len(margins):
+        if ensemble.loss != loss and ensemble.loss.name == loss.name:
+            raise ParameterError(
+                f"the model to continue has another number of classes or labels, or other parameters, of the objective "
+                f"{loss.name} than this run. Nothing was trained"
+            )
+        if ensemble.loss != loss or len(ensemble.offsets) != n_margins:
             raise ParameterError(
                 f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
-                f"this run has {loss.name} with {len(margins)}. Nothing was trained"
+                f"this run has {loss.name} with {n_margins}. Nothing was trained"
             )
         check_categories(self.categories, {one.name: one.categories for one in own})
 
@@ -204,7 +215,7 @@ class ActiveJob:
 
     def __post_init__(self) -> None:
         if self.earlier is not None:
-            self.earlier.check_own(self.loss, self.own, self.margins)
+            self.earlier.check_own(self.loss, self.own, n_margins=len(self.margins))
 
     @property
     def n_rows(self) -> int:

@@ -125,3 +125,13 @@ def test_two_planted_classes_are_told_apart_through_the_noise() -> None:
         drawn = states[:, c].mean(axis=0)
         assert abs(drawn[in_second].mean() - 15) < 0.5
         assert abs(drawn[~in_second].mean() - 4) < 0.5
+
+
+def test_rows_that_are_nearly_the_same_are_fitted_without_a_word() -> None:
+    """Own columns of few values: of each the trees of three parts of the rows say nearly the same."""
+    n_rows, rng = 400, np.random.default_rng(0)
+    numbers = np.array([-1.0, 1.0, 1.0 + 1e-5, 1.0 + 2e-5])[np.arange(n_rows) % 4, None]
+    released = np.zeros((n_rows, 1), np.uint8)
+    observed = Observed(released, np.zeros((n_rows, 0), np.uint8), numbers.astype(np.float32))
+    found = LatentClasses.fit(observed, [np.eye(2)], [], n_classes=4, n_steps=2, rng=rng)
+    assert np.isfinite(found.means).all()

@@ -140,6 +140,49 @@ def test_processes_that_do_not_come_back_are_told_in_a_sentence() -> None:
         client.wait_for_workers(2, timeout=0.1)
 
 
+@pytest.mark.parametrize(
+    ("address", "settings"),
+    [
+        ("tls://127.0.0.1:1", {"distributed.comm.tls.ca-file": None}),
+        ("tcp://127.0.0.1:1", {"distributed.comm.require-encryption": True}),
+    ],
+)
+def test_a_scheduler_that_settings_of_dask_rule_out_is_told_in_a_sentence(
+    address: str, settings: dict[str, object]
+) -> None:
+    import dask
+
+    with (
+        dask.config.set(settings),
+        pytest.raises(ConfigError, match=f"Dask's settings do not go with {address}: .* Nothing was sent"),
+        cluster(DaskSection(scheduler=address)),
+    ):
+        pass
+
+
+def test_a_scheduler_with_keys_is_used_by_settings_of_dask(tmp_path: Path) -> None:
+    import dask
+    import distributed
+
+    keys, settings = distributed.Security.temporary(), {}
+    for name, content in {
+        "ca-file": keys.tls_ca_file,
+        "client.cert": keys.tls_client_cert,
+        "client.key": keys.tls_client_key,
+    }.items():
+        (tmp_path / name).write_text(content)
+        settings[f"distributed.comm.tls.{name}"] = str(tmp_path / name)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, protocol="tls", security=keys, dashboard_address=None
+        ) as local,
+        dask.config.set(settings),
+        cluster(DaskSection(scheduler=local.scheduler_address)) as client,
+    ):
+        assert local.scheduler_address.startswith("tls://")
+        assert client.submit(sum, [1, 2]).result() == 3
+
+
 def test_without_keys_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigError, match="needs the package cryptography"), cluster(DaskSection(workers=1)):

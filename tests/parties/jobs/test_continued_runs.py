@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.errors import ParameterError
 from opboost.trees.losses import LambdaRank, Several, SquaredError
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
@@ -73,6 +74,30 @@ def test_a_run_continues_an_earlier_one_on_its_release_at_no_cost(sites: Any, ou
     sites.bank.run |= {"run_id": "third", "folder": "runs/third"}
     with pytest.raises(RunFolderError, match="its seed is no number"):
         train_active(sites.bank.write(), insecure=False, terminal=SILENT)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (
+            {"objective": "binary:logistic"},
+            "has the objective reg:quantileerror .* this run has binary:logistic with 0",
+        ),
+        ({"quantile_alpha": [0.9]}, "other parameters, of the objective reg:quantileerror than this run"),
+    ],
+)
+def test_another_objective_than_that_of_the_model_to_continue_is_refused_before_a_run_begins(
+    sites: Any, outcomes: Outcomes, model: dict[str, Any], words: str
+) -> None:
+    sites.bank.run["model"] |= {"objective": "reg:quantileerror", "quantile_alpha": [0.5]}
+    train_both(sites, outcomes, "begun", n_estimators=1)
+    if model.get("objective") == "binary:logistic":
+        sites.bank.run["model"].pop("quantile_alpha")
+    sites.bank.run["model"] |= model
+    sites.bank.run |= {"run_id": "more", "continue_from": "runs/begun"}
+    with pytest.raises(ParameterError, match=f"{words}.*Nothing was trained"):
+        train_active(sites.bank.write(), insecure=False, terminal=SILENT)
+    assert not (sites.bank.path / "runs" / "more").exists()
 
 
 def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes: Outcomes, tmp_path: Path) -> None:

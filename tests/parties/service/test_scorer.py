@@ -40,10 +40,13 @@ class Talk:
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.is_broken = threading.Event()
+        self.breaks_before: tuple[str, ...] = ()
 
     def predict(self, ids: Sequence[str], own: dict[str, Values], **_: Any) -> tuple[Values, Statuses]:
         self.asked.append(tuple(ids))
         assert self.may_answer.wait(WAIT_S)
+        if self.asked[-1] == self.breaks_before:
+            self.is_broken.set()
         self.check()
         return own["x"], np.zeros(len(ids), np.uint8)
 
@@ -188,6 +191,25 @@ def test_what_waits_when_a_conversation_breaks_is_refused_and_another_is_begun(s
     found = query(3)
     service.scorer.submit(found)
     assert scores(found) == [3]
+
+
+def test_a_request_with_reasons_is_refused_with_those_without_that_were_asked_before_it(service: Service) -> None:
+    """They were taken out of the queue together, and are asked for one after the other."""
+    service.come()
+    service.talk.may_answer.clear()
+    first, plain = query(1), query(2)
+    explained = ScoreQuery(("k3",), {"x": np.array([3.0])}, explains=True)
+    service.scorer.submit(first)
+    until(lambda: service.talk.asked)
+    service.scorer.submit(plain)
+    service.scorer.submit(explained)
+    service.talk.breaks_before = ("k2",)
+    service.talk.may_answer.set()
+    assert scores(first) == [1]
+    for one in (plain, explained):
+        with pytest.raises(Unavailable, match="a passive party did not answer"):
+            one.scored.result(WAIT_S)
+    assert service.talk.asked == [("k1",), ("k2",)]
 
 
 @pytest.mark.parametrize("service", [{"max_waiting": 2, "patience_s": 60}], indirect=True)

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from opboost.arrays import Values
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import compose
 from opboost.schema import ColumnSchema, Kind
-from parties.vertical.held_out_score import columns_of_ranks
+from opboost.split_tests import bind
+from opboost.trees.losses import Logistic
+from opboost.trees.tree import Ensemble
+from opboost.trees.validation import History
+from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from parties.vertical.held_out_score import HeldOutCells, columns_of_ranks
+from parties.vertical.prediction_client import evaluated
 
 
 def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
@@ -17,3 +29,48 @@ def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
     # A guarantee that does not fit what was offered says nothing about it.
     for wrong in (promise, None):
         assert columns_of_ranks(wrong, ["c0", "c1"]) == {"c0": ("c0",), "c1": ("c1",)}
+
+
+def of_columns(*columns: Column) -> Ensemble:
+    return bind(TrainedTrees((), np.zeros(1), Logistic(), columns, (), History()), {})
+
+
+def released(owner: str, index: int, cuts: list[int]) -> RankColumn:
+    return RankColumn(owner, index, f"c{index}", np.zeros(1, np.uint8), 9, None, np.array(cuts, np.int64))
+
+
+def test_records_that_choose_are_known_by_the_cells_of_the_owner_of_a_column() -> None:
+    """Two parties' columns have the same names, and one of them is missing in a record."""
+    columns = OwnColumn("age", np.zeros(1)), *(released(one, c, [2, 4 + c]) for one in ("post", "shop") for c in (0, 1))
+    job: Any = SimpleNamespace(
+        held_out=SimpleNamespace(own={"age": np.arange(4.0)}, labels=np.arange(4.0)), margins=(), metrics=()
+    )
+    # Three cells and a missing one take two bits each.
+    post = np.array([0b00_01, 0b10_11, 0b01_10, 0b11_00], np.uint8)[:, None] << 4
+    shop = np.array([0b10_10, 0b00_00, 0b11_01, 0b00_01], np.uint8)[:, None] << 4
+    chooses = np.array([True, False, True, True])
+    cells = HeldOutCells(of_columns(*columns), {"post": post, "shop": shop}, np.zeros(4, np.uint8), chooses)
+    found = cells.known(job, columns)
+    assert found is not None
+    expected = [[0, 2, 3], [2, 4, np.nan], [5, 8, 2], [8, np.nan, 2], [8, 5, 5]]
+    np.testing.assert_array_equal(np.array(found.columns), np.array(expected))
+    assert found.labels.tolist() == [0, 2, 3]
+    # The active party's own model needs no answers.
+    alone = HeldOutCells(of_columns(*columns), {}, np.zeros(4, np.uint8), chooses).known(job, columns[:1])
+    assert alone is not None
+    assert [column.tolist() for column in alone.columns] == [[0, 2, 3]]
+
+
+def test_wide_answers_are_unpacked_for_a_few_records_at_a_time() -> None:
+    """As numbers, those about 20,000 records by 20,000 categories take 3 GB, four times over."""
+    n_rows, sizes, columns = 600, list[int](), tuple(released("shop", c, [4]) for c in range(2000))
+
+    def first(ensemble: Ensemble, matrix: Values) -> Values:
+        sizes.append(len(matrix))
+        return matrix[:, 0].copy()
+
+    packed = np.zeros((n_rows, 500), np.uint8)
+    packed[::2, 0] = 0b01 << 6
+    found = evaluated(of_columns(*columns), {}, {"shop": packed}, n_rows, first)
+    assert found.tolist() == [1.0, 0.0] * (n_rows // 2)
+    assert sizes == [256, 256, 88]
