@@ -103,6 +103,8 @@ class TrainedTrees:
         What of noised columns the trees were grown on; None if there are none whose release is known.
     margins : tuple of str
         The columns, which no tree splits, whose values are added to the scores of each output.
+    n_own_trees : int
+        Trees on own columns alone that stand beside the others, and are no further rounds.
     """
 
     trees: tuple[Tree, ...]
@@ -113,6 +115,7 @@ class TrainedTrees:
     history: History
     choice: NoiseChoice | None = None
     margins: tuple[str, ...] = ()
+    n_own_trees: int = 0
 
 
 class EarlierTrees(Protocol):
@@ -122,6 +125,8 @@ class EarlierTrees(Protocol):
     def base_scores(self) -> Values: ...
     @property
     def choice(self) -> NoiseChoice | None: ...
+    @property
+    def n_own_trees(self) -> int: ...
     def cuts(self, column: Column) -> Values:
         """Values behind which the trees cut an own column, or the categories that they tell from others."""
         ...
@@ -200,8 +205,9 @@ def train(
     parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
     there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
-    are any, and at those of `earlier` trees, which the new ones follow. Labels of several outputs have the shape
-    ``(n_rows, n_outputs)``; each has trees of its own, in common bins. `watch` is called after trees that no round has.
+    are any, and at those of `earlier` trees, which the new ones follow, on released codes if these were. Labels of
+    several outputs have the shape ``(n_rows, n_outputs)``; each has trees of its own, in common bins. `watch` is called
+    after trees that no round has.
 
     Raises
     ------
@@ -219,6 +225,8 @@ def train(
     )
     check_settings(parameters, loss, engine)
     is_fitted = weights > 0
+    # Rounds that follow a model which took the released codes as they are go on with these.
+    correct_noise = correct_noise and (earlier is None or earlier.choice is not None)
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     sources = noised_sources(columns) if is_corrected else {}
     of_classes = parameters.weighted(labels, weights, loss)
@@ -244,8 +252,9 @@ def train(
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
     names = tuple(one.name for one in margins)
+    n_own = len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees)
     return TrainedTrees(
-        tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names
+        tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names, n_own
     )
 
 

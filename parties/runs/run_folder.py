@@ -247,12 +247,14 @@ class RunFolder:
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
         self._require_model()
-        choice = self._if_there("noise.json").get("choice")
+        noise, ensemble = self._if_there("noise.json"), load_model(self.path / "model.json")
+        choice, n_own = noise.get("choice"), noise.get("own_trees")
         return JointModel(
-            ensemble=load_model(self.path / "model.json"),
+            ensemble=ensemble,
             guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
+            n_own_trees=n_own if type(n_own) is int and 0 <= n_own <= len(ensemble.trees) else 0,
             release=self._if_there("release.json"),
         )
 

@@ -68,7 +68,7 @@ class Earlier:
     @classmethod
     def of(cls, model: JointModel) -> Earlier:
         """The same of the active party's share of a model."""
-        return cls(EarlierModel(model.ensemble, model.choice), model.release, model.categories)
+        return cls(EarlierModel(model.ensemble, model.choice, model.n_own_trees), model.release, model.categories)
 
     def check_own(self, loss: Loss, own: Sequence[OwnColumn], margins: Sequence[OwnColumn]) -> None:
         """Refuse another objective, or own columns whose categories have other numbers.
@@ -79,9 +79,10 @@ class Earlier:
         """
         ensemble = self.model.ensemble
         if ensemble.loss != loss or len(ensemble.offsets) != len(margins):
+            before, now = _objective(ensemble.loss, len(ensemble.offsets)), _objective(loss, len(margins))
             raise ParameterError(
-                f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
-                f"this run has {loss.name} with {len(margins)}. Nothing was trained"
+                f"the model to continue has the objective {before}; this run has "
+                f"{'other settings of it' if now == before else now}. Nothing was trained"
             )
         check_categories(self.categories, {one.name: one.categories for one in own})
 
@@ -100,6 +101,10 @@ class Earlier:
                 f"the model to continue was trained on another release of {', '.join(changed)}: it needs the same "
                 "records, values and noise. Nothing was trained"
             )
+
+
+def _objective(loss: Loss, n_margins: int) -> str:
+    return f"{loss.name} with {loss.n_outputs} outputs and {n_margins} margins"
 
 
 class Grower(Protocol):

@@ -336,7 +336,8 @@ def test_a_file_is_divided_for_the_time_of_the_run_and_two_doctors_agree(parties
     for site in (parties.bank, parties.shop):
         site.run["answers"] = "cells"
     # Whatever would be protected little, or without a limit, is warned of.
-    parties.shop.run |= {"desensitize": {"whole_range": 0.5}, "ledger": {"budget": {"epsilon": 1}}, "allow_routed": True}
+    limits = {"desensitize": {"whole_range": 0.5}, "ledger": {"budget": {"epsilon": 1}}}
+    parties.shop.run |= {**limits, "allow_routed": True}
     bank, shop = parties.bank.write(), parties.shop.write()
     found = outcomes({"bank": lambda: examine(bank), "shop": lambda: examine(shop)})
     told = {name: {one.check: one for one in findings} for name, findings in found.items()}
