@@ -87,7 +87,7 @@ class EarlierModel:
     @property
     def n_rounds(self) -> int:
         """Rounds of boosting."""
-        return (len(self.ensemble.trees) - self.n_own_trees) // self.ensemble.loss.n_outputs
+        return max(len(self.ensemble.trees) - self.n_own_trees, 0) // self.ensemble.loss.n_outputs
 
     def cuts(self, column: Column) -> Values:
         """Values behind which the trees cut one of the active party's columns, or categories that they send left."""

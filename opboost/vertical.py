@@ -104,7 +104,7 @@ class TrainedTrees:
     margins : tuple of str
         The columns, which no tree splits, whose values are added to the scores of each output.
     n_own_trees : int
-        Trees on own columns alone that stand beside the others, and are no further rounds.
+        Trees on own columns that stand beside the others, and are no further rounds.
     """
 
     trees: tuple[Tree, ...]
@@ -205,9 +205,8 @@ def train(
     parameters in `left_open` are set as suits noise. Held-out rows that are `known` decide where that serves and, if
     there are no `validation` rows, when to stop. With `leaf_labels`, `labels` decide on everything but the leaves'
     values and the base scores, which are fitted to these. Scores start at `margins`, one column per output, where there
-    are any, and at those of `earlier` trees, which the new ones follow, on released codes if these were. Labels of
-    several outputs have the shape ``(n_rows, n_outputs)``; each has trees of its own, in common bins. `watch` is called
-    after trees that no round has.
+    are any, and at those of `earlier` trees, which the new ones follow. Labels of several outputs have the shape
+    ``(n_rows, n_outputs)``; each has trees of its own, in common bins. `watch` is called after trees that no round has.
 
     Raises
     ------
@@ -225,10 +224,10 @@ def train(
     )
     check_settings(parameters, loss, engine)
     is_fitted = weights > 0
-    # Rounds that follow a model which took the released codes as they are go on with these.
-    correct_noise = correct_noise and (earlier is None or earlier.choice is not None)
+    choice = None if earlier is None else earlier.choice
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
-    sources = noised_sources(columns) if is_corrected else {}
+    # Rounds that follow a model which took the released codes as they are go on with these.
+    sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
     of_classes = parameters.weighted(labels, weights, loss)
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (
@@ -237,7 +236,6 @@ def train(
     )
     own_depths = OWN_DEPTHS if sources and "max_depth" in left_open else ()
     recipe = Recipe(parameters, loss, limits, seed, watch, own_depths)
-    choice = None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         rows = binned, sources, labels, of_classes, is_fitted, recipe, known
@@ -251,11 +249,9 @@ def train(
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
-    names = tuple(one.name for one in margins)
     n_own = len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees)
-    return TrainedTrees(
-        tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names, n_own
-    )
+    names, found = tuple(one.name for one in margins), (filled.table.cuts, history, filled.choice)
+    return TrainedTrees(tuple(trees), base_scores, loss, (*columns, *margins), *found, names, n_own)
 
 
 def _check_rows(
