@@ -72,14 +72,22 @@ class EarlierModel:
     ensemble : Ensemble
         What it asks passive parties is asked of the very release that it was trained on.
     choice : NoiseChoice or None
+    n_own_trees : int
+        As of `TrainedTrees`.
     """
 
     ensemble: Ensemble
     choice: NoiseChoice | None = None
+    n_own_trees: int = 0
 
     @property
     def base_scores(self) -> Values:
         return self.ensemble.base_scores
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds of boosting."""
+        return max(len(self.ensemble.trees) - self.n_own_trees, 0) // self.ensemble.loss.n_outputs
 
     def cuts(self, column: Column) -> Values:
         """Values behind which the trees cut one of the active party's columns, or categories that they send left."""

@@ -103,6 +103,8 @@ class TrainedTrees:
         What of noised columns the trees were grown on; None if there are none whose release is known.
     margins : tuple of str
         The columns, which no tree splits, whose values are added to the scores of each output.
+    n_own_trees : int
+        Trees on own columns that stand beside the others, and are no further rounds.
     """
 
     trees: tuple[Tree, ...]
@@ -113,6 +115,7 @@ class TrainedTrees:
     history: History
     choice: NoiseChoice | None = None
     margins: tuple[str, ...] = ()
+    n_own_trees: int = 0
 
 
 class EarlierTrees(Protocol):
@@ -122,6 +125,8 @@ class EarlierTrees(Protocol):
     def base_scores(self) -> Values: ...
     @property
     def choice(self) -> NoiseChoice | None: ...
+    @property
+    def n_own_trees(self) -> int: ...
     def cuts(self, column: Column) -> Values:
         """Values behind which the trees cut an own column, or the categories that they tell from others."""
         ...
@@ -219,8 +224,10 @@ def train(
     )
     check_settings(parameters, loss, engine)
     is_fitted = weights > 0
+    choice = None if earlier is None else earlier.choice
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
-    sources = noised_sources(columns) if is_corrected else {}
+    # Rounds that follow a model which took the released codes as they are go on with these.
+    sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
     of_classes = parameters.weighted(labels, weights, loss)
     parameters = calmed(parameters, left_open) if sources else parameters
     binned = (
@@ -229,7 +236,6 @@ def train(
     )
     own_depths = OWN_DEPTHS if sources and "max_depth" in left_open else ()
     recipe = Recipe(parameters, loss, limits, seed, watch, own_depths)
-    choice = None if earlier is None else earlier.choice
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         rows = binned, sources, labels, of_classes, is_fitted, recipe, known
@@ -243,10 +249,9 @@ def train(
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
-    names = tuple(one.name for one in margins)
-    return TrainedTrees(
-        tuple(trees), base_scores, loss, (*columns, *margins), filled.table.cuts, history, filled.choice, names
-    )
+    n_own = len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees)
+    names, found = tuple(one.name for one in margins), (filled.table.cuts, history, filled.choice)
+    return TrainedTrees(tuple(trees), base_scores, loss, (*columns, *margins), *found, names, n_own)
 
 
 def _check_rows(

@@ -47,6 +47,8 @@ def read_run(path: Path, kind: type[S]) -> S:
 def _check_kept_files(run: PartyRun) -> None:
     folder = os.path.realpath(run.run_folder)
     for key, path in run.kept_files.items():
+        if not path.name:
+            raise ConfigError(f"{key}: {path} is a folder, where a file is needed. Nothing was sent")
         if Path(os.path.realpath(path)).is_relative_to(folder):
             raise ConfigError(
                 f"{key}: {path} lies in the run folder {run.run_folder}, which holds one run and nothing else; name "

@@ -168,6 +168,10 @@ class ActiveRun(_Run):
     )
 
     @property
+    def kept_files(self) -> dict[str, Path]:
+        return {} if self.label_epsilon is None else {"label_ledger": self.label_ledger}
+
+    @property
     def grows_on_cluster(self) -> bool:
         """Whether a Dask cluster grows the trees; asked for by name, the native engine does on one machine."""
         return self.engine == "dask" and not (self.model.engine == "native" and "engine" in self.model.model_fields_set)

@@ -114,7 +114,7 @@ def _seed(run: ActiveRun) -> int | None:
     if run.model.seed is not None or run.continue_from is None:
         return run.model.seed
     seed = RunFolder(run.continue_from).read_json("meta.json").get("seed", 0)
-    if not isinstance(seed, int):
+    if type(seed) is not int or seed < 0:
         raise RunFolderError(f"{run.continue_from / 'meta.json'} is malformed: its seed is no number. Nothing was sent")
     return seed
 

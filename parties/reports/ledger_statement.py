@@ -235,6 +235,8 @@ def ledger_path(run_file: Path | None, path: Path | None) -> Path:
     """The ledger that is meant: one that is named, a run file's, or the usual one."""
     if path is None and run_file is not None:
         return _passive(run_file).ledger.path
+    if path is not None and not path.name:
+        raise ConfigError(f"--path {path} is a folder, where a ledger is needed. Nothing was changed")
     return path or DEFAULT_PATH
 
 

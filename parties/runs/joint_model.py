@@ -46,6 +46,8 @@ class JointModel:
         What the passive parties' columns add on held-out records, of a scouting. Not read back from disk.
     choice : NoiseChoice or None
         What of noised columns the trees were grown on; None if there are none whose release is known.
+    n_own_trees : int
+        As of `opboost.vertical.TrainedTrees`.
     release : dict of str to str
         Of each released column, ``owner/name``, a digest of its ranks in the order of the records.
     categories : dict of str to sequence of str
@@ -61,6 +63,7 @@ class JointModel:
     uplift: Uplift | None = None
     uses: tuple[ColumnUse, ...] = ()
     choice: NoiseChoice | None = None
+    n_own_trees: int = 0
     release: dict[str, str] = field(default_factory=dict)
     categories: dict[str, Sequence[str]] = field(default_factory=dict)
 
@@ -83,7 +86,11 @@ class JointModel:
         if self.history.scores:
             found["history.json"] = {"best_round": self.history.best_round, "scores": self.history.scores}
         if self.choice is not None:
-            found["noise.json"] = {"words": self.choice.sentence, "choice": self.choice.value}
+            found["noise.json"] = {
+                "words": self.choice.sentence,
+                "choice": self.choice.value,
+                "own_trees": self.n_own_trees,
+            }
         if self.release:
             found["release.json"] = dict(self.release)
         if self.uplift is not None:

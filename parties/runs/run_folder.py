@@ -10,8 +10,7 @@ file                content
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`
 ``model.json``      A: the ensemble. B: its router (columns, mechanisms, tests with thresholds)
-``guarantee.json``  what the releases of the run promise
-``partners.json``   A only: routers that passive parties shared
+``guarantee.json``  what the releases of the run promise; ``partners.json``: at A, routers that passive parties shared
 ``history.json``    A only: scores of validation rows by round; ``uses.json``: what columns add (`opboost scout`)
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
@@ -247,12 +246,13 @@ class RunFolder:
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
         self._require_model()
-        choice = self._if_there("noise.json").get("choice")
+        choice, n_own = map(self._if_there("noise.json").get, ("choice", "own_trees"))
         return JointModel(
             ensemble=load_model(self.path / "model.json"),
             guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
+            n_own_trees=n_own if type(n_own) is int else 0,
             release=self._if_there("release.json"),
         )
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_NAME_BYTES = 200
 MAX_TEXT_BYTES = 2000
 
+# Values of a document, which aliases of aliases multiply without end.
+MAX_VALUES = 1 << 18
+
 # Types that may stand at one place, as pydantic names them.
 _BRANCHES = {"int", "float", "str", "bool"}
 
@@ -61,13 +64,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises
     ------
     ConfigError
-        If the file cannot be read, is not YAML, has a text that is too long or holds a line break or a control
-        character, or a number in base 60 or 8, or gives a key twice, of which YAML libraries take the last one.
+        If the file cannot be read, is not YAML, has more values than `MAX_VALUES`, a text that is too long or holds a
+        line break or a control character, or a number in base 60 or 8, or gives a key twice, of which YAML libraries
+        take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a YAML file is needed")
         document = _Loader(path.read_text(encoding="utf-8")).get_single_data()
+        _check_number(document)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except _Refused as error:
@@ -78,6 +83,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ConfigError(f"{path} must hold keys and values")
     return document
+
+
+def _check_number(document: Any) -> None:
+    waiting, n_values = [document], 0
+    while waiting:
+        one, n_values = waiting.pop(), n_values + 1
+        if n_values > MAX_VALUES:
+            raise _too_many()
+        waiting.extend(one.values() if isinstance(one, dict) else one if isinstance(one, list) else ())
+
+
+def _too_many() -> _Refused:
+    return _Refused(f"it holds more than {MAX_VALUES:,} values; an alias counts wherever it stands")
 
 
 def explain(error: ValidationError, kind: type[BaseModel]) -> str:
@@ -162,6 +180,11 @@ class _Loader(yaml.SafeLoader):
         if scalar.tag in _NUMBERS and _MISREAD.fullmatch(text):
             raise _Refused(f"{which} reads as {shown(self.construct_object(scalar))}; put it in quotes, or write that")
         return scalar
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        super().flatten_mapping(node)
+        if len(node.value) > MAX_VALUES:
+            raise _too_many()
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         mapping = super().compose_mapping_node(anchor)

@@ -200,12 +200,16 @@ def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], Traine
     if not names:
         margins = [job.held_out.own[one.name] for one in job.margins] or [np.zeros(n_rows)]
         return job.loss.predictions(model.ensemble.base_scores + np.column_stack(margins))
+    parameters = job.parameters if model.choice is None else calmed(job.parameters, job.left_open)
+    if job.earlier is not None:
+        # As many rounds as the joint model has, those of the model that it continues included.
+        parameters = replace(parameters, n_estimators=parameters.n_estimators + job.earlier.model.n_rounds)
     # Nobody else sees anything of this model.
     alone = replace(
         job,
         noised_labels=None,
         earlier=None,
-        parameters=job.parameters if model.choice is None else calmed(job.parameters, job.left_open),
+        parameters=parameters,
         constraints=job.constraints.among(names),
         column_order=tuple(name for name in job.column_order if name in names),
         on_round=lambda _: None,

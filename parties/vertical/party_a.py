@@ -88,6 +88,7 @@ def train_jointly(
             history=trained.history,
             fits=() if fit is None else (fit,),
             choice=trained.choice,
+            n_own_trees=trained.n_own_trees,
             release=release_digests(received) if job.grow is None else {},
             categories={one.name: one.categories for one in job.own},
         )

@@ -74,7 +74,7 @@ class Earlier:
     @classmethod
     def of(cls, model: JointModel) -> Earlier:
         """The same of the active party's share of a model."""
-        return cls(EarlierModel(model.ensemble, model.choice), model.release, model.categories)
+        return cls(EarlierModel(model.ensemble, model.choice, model.n_own_trees), model.release, model.categories)
 
     def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int) -> None:
         """Refuse another objective, or own columns whose categories have other numbers.

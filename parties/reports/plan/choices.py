@@ -78,7 +78,7 @@ def alternatives_for(mechanism: ColumnMechanism, grid: MechanismGrid) -> tuple[A
         others: list[tuple[float, int | None]] = [(epsilon, None) for epsilon in grid.epsilons]
         others = others or [(float(budget), budget) for budget in BUDGETS if budget <= MOST_EPSILON]
         return chosen, *(Alternative(replace(value, epsilon=epsilon), n, budget) for epsilon, budget in others)
-    found = _what_ifs(mechanism) if grid.is_empty else _combinations(mechanism.settings, grid)
+    found = _what_ifs(mechanism) if grid.is_empty else _combinations(mechanism, grid)
     return tuple(dict.fromkeys([chosen, *found, *_baselines(mechanism.settings)]))
 
 
@@ -131,12 +131,16 @@ def label(settings: dict[str, Any]) -> str:
     return ", ".join(words)
 
 
-def _combinations(chosen: MechanismSettings, grid: MechanismGrid) -> Iterator[Alternative]:
+def _combinations(column: ColumnMechanism, grid: MechanismGrid) -> Iterator[Alternative]:
+    chosen = column.settings
+    # Points of an ordered column are its categories, and cells no wider than all of them, as in a run file.
+    most = chosen.domain_size if column.schema.kind is Kind.ORDERED else math.inf
+    thetas = [int(min(theta, most)) for theta in grid.thetas]
     for mechanism, law, epsilon, theta, alpha in itertools.product(
         grid.mechanisms or (chosen.mechanism,),
         grid.laws or (chosen.law,),
         grid.epsilons or (chosen.epsilon,),
-        grid.thetas or (chosen.theta,),
+        thetas or (chosen.theta,),
         grid.alphas or (chosen.alpha,),
     ):
         settings = replace(chosen, mechanism=mechanism, law=law, epsilon=epsilon, theta=theta, alpha=alpha)

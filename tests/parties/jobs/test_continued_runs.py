@@ -26,9 +26,11 @@ Outcomes = Callable[..., dict[str, Any]]
 SILENT = Terminal()
 
 
-def train_both(sites: Any, outcomes: Outcomes, run_id: str = "spring", **model: Any) -> dict[str, Any]:
+def train_both(
+    sites: Any, outcomes: Outcomes, run_id: str = "spring", *, is_corrected: bool = True, **model: Any
+) -> dict[str, Any]:
     sites.bank.run["model"] |= model
-    sites.bank.run["correct_noise"] = True
+    sites.bank.run["correct_noise"] = is_corrected
     for site in (sites.bank, sites.shop):
         site.run["run_id"] = run_id
     bank, shop = sites.bank.write(), sites.shop.write()
@@ -66,14 +68,31 @@ def test_a_run_continues_an_earlier_one_on_its_release_at_no_cost(sites: Any, ou
     assert more.release == begun.release
     assert more.choice == begun.choice
     assert len(more.ensemble.trees) == 5
+    assert more.n_own_trees == begun.n_own_trees == 0
     for ours, before in zip(more.ensemble.trees, begun.ensemble.trees, strict=False):
         np.testing.assert_array_equal(ours.values, before.in_levels().values)
     assert (sites.bank.path / "runs" / "more" / "held_out.json").exists()
     folder = RunFolder(sites.bank.path / "runs" / "begun")
-    folder.write_json("meta.json", {**folder.read_json("meta.json"), "seed": [1]})
     sites.bank.run |= {"run_id": "third", "folder": "runs/third"}
-    with pytest.raises(RunFolderError, match="its seed is no number"):
-        train_active(sites.bank.write(), insecure=False, terminal=SILENT)
+    for seed in ([1], -1, True):
+        folder.write_json("meta.json", {**folder.read_json("meta.json"), "seed": seed})
+        with pytest.raises(RunFolderError, match="its seed is no number"):
+            train_active(sites.bank.write(), insecure=False, terminal=SILENT)
+
+
+@pytest.mark.parametrize("answers", ["tests", "cells"])
+def test_a_model_on_the_released_codes_is_followed_on_them(sites: Any, outcomes: Outcomes, answers: str) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run["answers"] = answers
+    train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=3)
+    sites.bank.run["continue_from"] = "runs/begun"
+    found = train_both(sites, outcomes, "more", n_estimators=2)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    begun, more = model_of(sites, "begun"), model_of(sites, "more")
+    assert begun.choice is more.choice is None
+    assert len(more.ensemble.trees) == 5
+    for ours, before in zip(more.ensemble.trees, begun.ensemble.trees, strict=False):
+        np.testing.assert_array_equal(ours.values, before.in_levels().values)
 
 
 @pytest.mark.parametrize(
@@ -147,3 +166,15 @@ def test_records_are_ranked_in_the_groups_of_a_column_of_the_data_file(sites: An
     path = bank.write()
     with pytest.raises(ConfigError, match="need a `group` in the schema; found rank:ndcg and none"):
         prepare_active(read_run(path, ActiveRun), path)
+
+
+def test_the_model_of_own_columns_has_the_rounds_of_both_runs(sites: Any, outcomes: Outcomes) -> None:
+    for site in (sites.bank, sites.shop):
+        site.run["held_out"] = 0.4
+    train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=20, learning_rate=0.05)
+    sites.bank.run["continue_from"] = "runs/begun"
+    found = train_both(sites, outcomes, "more", n_estimators=0)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    folders = (sites.bank.path / "runs" / one for one in ("begun", "more"))
+    begun, more = (json.loads((folder / "held_out.json").read_text()) for folder in folders)
+    assert more["alone"] == begun["alone"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,20 @@ from parties.storage.documents import read_yaml
 def test_a_key_is_the_same_however_it_is_written(tmp_path: Path, again: str) -> None:
     (tmp_path / "a.yaml").write_text(f"epsilon: 0.1\n{again}\n")
     with pytest.raises(ConfigError, match="'epsilon' stands in line 1 and again in line 2"):
+        read_yaml(tmp_path / "a.yaml")
+
+
+@pytest.mark.parametrize("first", ["[x]", "{x: 1}"])
+@pytest.mark.parametrize("each", ["[{}]", "{{<<: [{}]}}", "{{y: [{}]}}"])
+def test_aliases_of_aliases_are_counted(tmp_path: Path, first: str, each: str) -> None:
+    """A few lines would otherwise stand for more values than there is memory."""
+    names = [f"a{i}" for i in range(40)]
+    lines = [f"a0: &a0 {first}", *(f"{b}: &{b} {each.format(f'*{a}, *{a}')}" for a, b in pairwise(names))]
+    (tmp_path / "a.yaml").write_text("\n".join(lines))
+    with pytest.raises(ConfigError, match=r"a.yaml: it holds more than 262,144 values|not YAML"):
+        read_yaml(tmp_path / "a.yaml")
+    (tmp_path / "a.yaml").write_text("a: &a [*a]")
+    with pytest.raises(ConfigError, match="holds more than"):
         read_yaml(tmp_path / "a.yaml")
 
 

@@ -577,6 +577,9 @@ def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
         ("shop", {"ledger": {"path": "schema.yaml/ledger"}}, "schema.yaml is no folder"),
         ("bank", {"label_epsilon": 1, "label_ledger": "data.csv"}, "data.csv has mode"),
         ("bank", {"label_epsilon": 1, "label_ledger": "keys"}, "it is a folder"),
+        ("bank", {"label_epsilon": 1, "label_ledger": "/"}, "label_ledger: / is a folder"),
+        ("bank", {"label_epsilon": 1, "label_ledger": "runs/spring/journal/labels"}, "label_ledger: .* lies in the"),
+        ("shop", {"ledger": {"path": "/"}}, "ledger.path: / is a folder"),
     ],
 )
 def test_places_at_which_nothing_can_be_kept_are_found_before_the_parties_meet(

@@ -55,6 +55,13 @@ def test_categories_keep_their_points_and_a_small_domain_has_what_ifs_too() -> N
         assert len(alternatives_for(mechanism(domain_size=n), MechanismGrid())) > 5
 
 
+def test_cells_of_a_grid_are_no_wider_than_an_ordered_column() -> None:
+    schema = ColumnSchema(name="tier", kind=Kind.ORDERED, categories=("low", "middle", "high"))
+    grid = MechanismGrid(mechanisms=("adj", "global"), thetas=(2, 50), alphas=(2.0,))
+    found = alternatives_for(ColumnMechanism(schema, MechanismSettings(domain_size=3)), grid)
+    assert {settings_of(one.choice).get("theta") for one in found} == {None, 2, 3}
+
+
 def test_a_mechanism_that_would_publish_every_value_is_no_what_if() -> None:
     schema = ColumnSchema(name="visits", lower=0, upper=5, step=1)
     found = alternatives_for(ColumnMechanism(schema, MechanismSettings(domain_size=100)), MechanismGrid())
