@@ -35,8 +35,8 @@ class JointHolder(RowHolder, Protocol):
     def finish_trees(self, trees: Sequence[Tree]) -> None:
         """Add the leaves' values, one tree per output."""
 
-    def tighten(self, factor: float) -> float:
-        """Multiply the bound of numbers' gradients, the unit of everything, from the next tree on; returns by what."""
+    def tighten(self, factor: float) -> None:
+        """Multiply the bound of numbers' gradients, the unit of everything, from the next tree on."""
 
 
 def grow_counted(

@@ -20,9 +20,11 @@ from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth, tree_sizes
-from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows
+from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
+from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
+from opboost.horizontal.recommended.wire_stages import model_steps, told_bounds, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -82,8 +84,9 @@ class RecommendedAmongOwners:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The trees after the first rounds."""
-        return self.plan.stages(self.tree_task.sensitivity, self.sizes[0])
+        """The trees after the first rounds, and between them those that tell numbers' bounds."""
+        stages = self.plan.stages(self.tree_task.sensitivity, self.sizes[0])
+        return wire_stages(stages, is_numbers=self.tree_task.is_numbers)
 
     @property
     def n_trees(self) -> int:
@@ -95,10 +98,11 @@ class RecommendedAmongOwners:
         """Limits of the trees and of the questions about them."""
         task = self.tree_task
         depths = {"counts": counted_depth(self.n_records), "screen": max(SCREEN_DEPTHS.values()), "sums": self.sizes[1]}
+        smallest = LEAST_UNIT * LEAST_FACTOR ** len(told_bounds(self.stages))
         return TreeRules(
             n_trees=self.n_trees,
-            max_depth=max((depths[stage.kind] for stage in self.stages), default=self.sizes[1]),
-            max_value=max(task.rate * (task.max_leaf / LEAST_UNIT if task.is_numbers else task.max_leaf), MAX_SCORE),
+            max_depth=max((depths.get(stage.kind, 0) for stage in self.stages), default=self.sizes[1]),
+            max_value=max(task.rate * (task.max_leaf / smallest if task.is_numbers else task.max_leaf), MAX_SCORE),
             batch_size=task.n_outputs,
             n_histogram_nodes=1,
             n_placements=self.rounds.n_trees,
@@ -133,7 +137,8 @@ class RecommendedAmongOwners:
 
     def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
         """Holder of records in their first cells with exact answers: all of a worker's records, or a part."""
-        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task)
+        bounds = told_bounds(self.stages)
+        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task, bounds)
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
         """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
@@ -146,7 +151,8 @@ class RecommendedAmongOwners:
         for number, stage in enumerate(self.stages):
             n, noise = stage.n_trees * self.tree_task.n_outputs, rng.fork(f"noise {number}")
             shares = self._tree_shares(stage)
-            stages.append((n, NoisyHolder(exact, noises=shares, n_trees=n, rng=noise, is_by_tree=True)))
+            noisy = NoisyHolder(exact, noises=shares, n_trees=n, rng=noise, is_by_tree=True)
+            stages.append((n, ToldBound(exact) if stage.kind == "bound" else noisy))
         return InTurn(exact, stages)
 
     def _first_share(self, kind: Round) -> Noise | None:
@@ -177,7 +183,7 @@ class RecommendedAmongOwners:
         training = TreeTraining(
             columns,
             replace(self.tree_task, max_leaf=self.tree_task.max_leaf / self.rounds.start(first.told).unit),
-            JointClients(holder, self.tree_task.n_outputs),
+            JointClients(holder, self.tree_task.n_outputs, columns.axes),
             uniforms=uniforms_ahead(shape_bits),
             noise_rng=own_noise,
         )
@@ -187,11 +193,8 @@ class RecommendedAmongOwners:
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
         """Make a model of all trees on values, those of the first rounds and of a screen included."""
-        told, begin, steps = trees[: self.rounds.n_trees], self.rounds.n_trees, list[Tree]()
-        for stage in self.stages:
-            end = begin + stage.n_trees * self.tree_task.n_outputs
-            steps += [] if stage.kind == "screen" else trees[begin:end]
-            begin = end
+        told, rest = trees[: self.rounds.n_trees], trees[self.rounds.n_trees :]
+        steps = model_steps(self.stages, rest, self.tree_task.n_outputs)
         return self._ensemble([float(tree.values[0]) for tree in told], steps)
 
     def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:

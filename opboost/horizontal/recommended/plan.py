@@ -62,7 +62,7 @@ _DEPTHS = 2, 6
 _TREES = 30, 600
 
 
-StageKind = Literal["counts", "screen", "sums"]
+StageKind = Literal["counts", "screen", "sums", "bound"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,9 @@ class Stage:
 
     Attributes
     ----------
-    kind : {"counts", "screen", "sums"}
-        Counts of classes; sums of gradients, of the screen's trees, which are no steps of the model, and of boosting's.
+    kind : {"counts", "screen", "sums", "bound"}
+        Counts of classes; sums of gradients, of the screen's trees, which are no steps of the model, and of boosting's;
+        or nothing but a smaller bound, which a coordinator tells owners by a tree of a single leaf.
     n_trees : int
     sensitivity : float
         L2 norm of what a record adds to the sums of a tree.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Collection, Sequence
+from typing import NoReturn, Self
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.first_releases import N_LABEL_CELLS
 from opboost.horizontal.recommended.first_rounds import FirstRounds
+from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.tree_training import TreeTask, scaled_labels
 from opboost.horizontal.rows.client_rows import Later, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointRows
@@ -36,10 +37,14 @@ class RoundRows:
         In their own unit.
     rounds : FirstRounds
     task : TreeTask
+    bounds : collection of int
+        Numbers of the trees after the first rounds whose leaf tells by what the bound of gradients is multiplied.
     """
 
-    def __init__(self, table: BinnedTable, labels: Values, rounds: FirstRounds, task: TreeTask) -> None:
-        self._table, self._labels, self._rounds, self._task = table, labels, rounds, task
+    def __init__(
+        self, table: BinnedTable, labels: Values, rounds: FirstRounds, task: TreeTask, bounds: Collection[int] = ()
+    ) -> None:
+        self._table, self._labels, self._rounds, self._task, self._bounds = table, labels, rounds, task, bounds
         self._kinds = rounds.kinds
         self._number, self._output, self._n_finished = -1, rounds.n_outputs - 1, 0
         self._told: list[float] = []
@@ -99,9 +104,11 @@ class RoundRows:
             self._joint.outputs[self._output].divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
-        """Note what a first round settled, or add the leaves' values of the oldest tree of the batch."""
+        """Note what a first round settled, tighten the bound, or add the leaves' values of the batch's oldest tree."""
         if self._joint is None:
             self._told.append(float(tree.values[0]))
+        elif self._number - len(self._kinds) in self._bounds:
+            self._joint.tighten(float(tree.values[0]))
         else:
             self._joint.outputs[self._n_finished].finish_tree(tree)
         self._n_finished += 1
@@ -187,6 +194,30 @@ class FirstAnswers(ForwardingHolder):
             rng = self._rng.fork(f"first round {self._number} output {self._output}")
             out.reshape(-1)[places] += noise.draw(len(places), rng=rng)
         return out
+
+
+class ToldBound(ForwardingHolder):
+    """Answers nothing: a coordinator tells by what the bound of gradients is multiplied, between 1/2 and 1."""
+
+    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
+        self._refuse()
+
+    def totals(self, nodes: Nodes) -> Sums:
+        self._refuse()
+
+    def divide(self, splits: Splits) -> None:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise AccountError("a bound is told by this tree, and nothing is asked; nothing was released")
+
+    def finish_tree(self, tree: Tree) -> None:
+        if not LEAST_FACTOR <= tree.values[0] <= 1:
+            raise AccountError(
+                f"the bound of gradients is multiplied by {LEAST_FACTOR} to 1; found {tree.values[0]:.6g}. "
+                "Nothing was released"
+            )
+        super().finish_tree(tree)
 
 
 class InTurn:

@@ -262,10 +262,11 @@ class TreeTraining:
         places = tightening_places(n_trees) if task.is_numbers else ()
         for number in range(n_trees):
             if number in places:
-                factor = self._holder.tighten(size.factor())
+                factor = size.factor()
                 unit *= factor
-                for each in (size, self._learnt):
-                    each.rescale(factor)
+                self._holder.tighten(factor)
+                size.rescale(factor)
+                self._learnt.rescale(factor)
             shape, grad, hess = self._released(holder, rule, depth)
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.

@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 from scipy.special import softmax
 
-from opboost.arrays import Nodes, Sums, Values
+from opboost.arrays import HistogramAxes, Nodes, Sums, Values
 from opboost.errors import AccountError
 from opboost.horizontal.rows.client_rows import ClientHolder
 from opboost.horizontal.rows.record_holder import Clipping, WalkingHolder
 from opboost.trees.binning import BinnedTable
+from opboost.trees.complete import tree_of
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -121,12 +122,11 @@ class JointRows:
         for each, tree in zip(self.outputs, trees, strict=True):
             each.finish_tree(tree)
 
-    def tighten(self, factor: float) -> float:
-        """Put labels and scores into another unit: one so many times as large; returns the factor."""
+    def tighten(self, factor: float) -> None:
+        """Put labels and scores into another unit: one so many times as large."""
         self._labels = self._labels / factor
         for each in self.outputs:
             each.rescale(factor)
-        return factor
 
     def finish_tree(self, tree: Tree) -> None:
         raise AccountError("joint rows finish the trees of all outputs together")
@@ -139,10 +139,12 @@ class JointClients:
     ----------
     holder : ClientHolder
     n_outputs : int
+    axes : HistogramAxes
+        Of any of their cells.
     """
 
-    def __init__(self, holder: ClientHolder, n_outputs: int) -> None:
-        self._holder, self._n_outputs = holder, n_outputs
+    def __init__(self, holder: ClientHolder, n_outputs: int, axes: HistogramAxes) -> None:
+        self._holder, self._n_outputs, self._axes = holder, n_outputs, axes
         self._levels: list[Splits] = []
 
     def start_tree(self, output: int) -> None:
@@ -166,9 +168,10 @@ class JointClients:
         for tree in trees:
             self._holder.finish_tree(tree)
 
-    def tighten(self, factor: float) -> float:
-        """Nothing: what owners clip by is agreed before the first tree."""
-        return 1.0
+    def tighten(self, factor: float) -> None:
+        """Tell the factor by a tree of a single leaf."""
+        self._holder.start_tree(0)
+        self._holder.finish_tree(tree_of([], np.array([factor]), self._axes))
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("trees of several outputs have no histograms; nothing was asked")

@@ -16,6 +16,7 @@ from opboost.errors import AccountError
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows
+from opboost.horizontal.recommended.wire_stages import told_bounds
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.additive import Skellam
@@ -59,18 +60,20 @@ class Followed(SummedClients):
         self.trees.append(self.columns.in_values(tree))
 
 
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_screen_is_no_part_of_the_model_that_workers_and_coordinator_have(n_classes: int) -> None:
+@pytest.mark.parametrize("n_classes", [0, 2, 4])
+def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_bounds(n_classes: int) -> None:
     grid = PublicGrid([(0.0, 1.0)] * 41, 16)
     task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=tuple(f"x{i}" for i in range(41)), epsilon=20.0)
     of = recommended_among_owners(task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=(4, 2))
-    assert [stage.kind for stage in of.stages] == ["screen", "sums"]
+    n_bounds = len(told_bounds(of.stages))
+    assert n_bounds == (0 if n_classes else 2)
     X = np.random.default_rng(0).random((900, 41))
-    holders = [of.rows(X[part], np.floor(n_classes * X[part, 7]), rng=seeded(i)) for i, part in enumerate(THIRDS)]
+    y = np.floor(n_classes * X[:, 7]) if n_classes else X[:, 7]
+    holders = [of.rows(X[part], y[part], rng=seeded(i)) for i, part in enumerate(THIRDS)]
     followed = Followed(holders, grid)
     trained = of.train(followed, shape_bits=seeded(7), rng=seeded(8))
     told = of.model(followed.trees)
-    assert len(followed.trees) == of.n_trees == of.rounds.n_trees + (62 + 4) * of.rounds.n_outputs
+    assert len(followed.trees) == of.n_trees == of.rounds.n_trees + (62 + 4) * of.rounds.n_outputs + n_bounds
     assert len(told.trees) == 4 * of.rounds.n_outputs
     for one, other in zip(told.trees, trained.trees, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
@@ -83,11 +86,15 @@ def one_record_rows(of: RecommendedAmongOwners, record: tuple[float, ...], label
     return of.records(np.array([record]), np.array([label]), coins=None)
 
 
-def spent_on_trees(of: RecommendedAmongOwners, rows: RoundRows, stage: Stage) -> float:
+def spent_on_trees(of: RecommendedAmongOwners, rows: RoundRows, stage: Stage, factor: float) -> float:
     """The same for the trees of a stage, which stay without splits; what has no noise may not be moved."""
     total, n_outputs = 0.0, of.rounds.n_outputs
     laws = [law for law in of._tree_shares(stage) if law]
     variances = np.array([law.share(1).variance * of.noise.n_honest for law in laws])
+    if stage.kind == "bound":
+        rows.start_tree(0)
+        rows.finish_tree(tree_of([], np.array([factor]), GRID.axes))
+        return 0.0
     for _ in range(stage.n_trees):
         for output in range(n_outputs):
             rows.start_tree(output)
@@ -99,7 +106,7 @@ def spent_on_trees(of: RecommendedAmongOwners, rows: RoundRows, stage: Stage) ->
     return total
 
 
-def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> float:
+def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float], factor: float = 1.0) -> float:
     """What a record moves in all questions, squared, in variances of the noise: mu^2 of the training."""
     total, rounds, axes = 0.0, of.rounds, GRID.axes
     values = iter(told)
@@ -119,7 +126,7 @@ def spent(of: RecommendedAmongOwners, rows: RoundRows, told: list[float]) -> flo
                 total += float((moved**2).sum()) / rounds.skellam(kind).variance
         for _ in range(rounds.n_outputs):
             rows.finish_tree(tree_of([], np.array([next(values, 0.0)]), axes))
-    return total + sum(spent_on_trees(of, rows, stage) for stage in of.stages)
+    return total + sum(spent_on_trees(of, rows, stage, factor) for stage in of.stages)
 
 
 def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] = lambda rows: rows) -> float:
@@ -133,8 +140,8 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
     else:
         tells = [[-1.0, 1.0, 1.0, 0.0], [0.125, 0.25, 1 / 32, 32.0], [-1.0, 1.0, 1 / 32, -64.0]]
     found = [
-        spent(of, change(one_record_rows(of, record, label)), told)
-        for (record, label), told in itertools.product(records, tells)
+        spent(of, change(one_record_rows(of, record, label)), told, factor)
+        for (record, label), told, factor in itertools.product(records, tells, [1.0, 0.5])
     ]
     return max(found)
 

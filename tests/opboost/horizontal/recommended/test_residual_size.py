@@ -65,5 +65,5 @@ def test_what_is_not_known_keeps_the_bound() -> None:
 
 
 def test_a_bound_is_set_between_trees() -> None:
-    assert tightening_places(100) == {10, 30, 60}
-    assert all(0 < place <= n for n in range(1, 40) for place in tightening_places(n))
+    assert tightening_places(100) == [10, 30, 60]
+    assert all(0 < place < n for n in range(1, 40) for place in tightening_places(n))

@@ -63,7 +63,7 @@ def test_a_smaller_bound_is_the_new_unit_of_what_a_record_adds() -> None:
     table = GRID.place(np.full((4, 3), 0.5))
     rows = JointRows(table, labels, gradients=squared_gradients, clipping=clipping, initial_scores=np.array([0.25]))
     for bound, factor in ((1.0, 1.0), (0.5, 0.5), (0.4, 0.8)):
-        assert rows.tighten(factor) == factor
+        rows.tighten(factor)
         rows.start_tree(0)
         clipped = np.clip(0.25 - labels[0], -bound, bound) / bound
         total = rows.totals(np.array([0], np.int32))[0] / [clipping.grid.grad_scale, clipping.grid.hess_scale]

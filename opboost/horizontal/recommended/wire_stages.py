@@ -1,0 +1,41 @@
+"""The trees after the first rounds as owners see them: boosting is cut where a coordinator tells a smaller bound."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, pairwise
+
+from opboost.horizontal.recommended.plan import Stage
+from opboost.horizontal.recommended.residual_size import tightening_places
+from opboost.trees.tree import Tree
+
+
+def wire_stages(stages: tuple[Stage, ...], *, is_numbers: bool) -> tuple[Stage, ...]:
+    """The stages of a plan, with trees of a single leaf between those of numbers."""
+    if not (is_numbers and stages):
+        return stages
+    *before, sums = stages
+    ends = [0, *tightening_places(sums.n_trees), sums.n_trees]
+    first, *rest = [replace(sums, n_trees=end - begin) for begin, end in pairwise(ends)]
+    told = Stage("bound", 1, 0.0, 0.0)
+    return (*before, first, *chain.from_iterable((told, part) for part in rest))
+
+
+def told_bounds(stages: Sequence[Stage]) -> list[int]:
+    """Numbers of the trees that tell a bound."""
+    begins = accumulate((stage.n_trees for stage in stages), initial=0)
+    return [begin for begin, stage in zip(begins, stages, strict=False) if stage.kind == "bound"]
+
+
+def model_steps(stages: Sequence[Stage], trees: Sequence[Tree], n_outputs: int) -> list[Tree]:
+    """The trees that are steps of the model, in the unit of the first one."""
+    begin, unit, steps = 0, 1.0, list[Tree]()
+    for stage in stages:
+        end = begin + stage.n_trees * n_outputs
+        if stage.kind == "bound":
+            unit *= float(trees[begin].values[0])
+        elif stage.kind != "screen":
+            steps += [tree.scaled(unit) for tree in trees[begin:end]]
+        begin = end
+    return steps
