@@ -87,8 +87,13 @@ class RecommendedAmongOwners:
 
     @property
     def n_trees(self) -> int:
-        """Trees on the wire, those of the first rounds included."""
+        """Trees on the wire, those of the first rounds and of a screen included."""
         return self.rounds.n_trees + sum(stage.n_trees for stage in self.stages) * self.tree_task.n_outputs
+
+    @property
+    def n_model_trees(self) -> int:
+        """Trees that are steps of the model: all but those of the first rounds and of a screen."""
+        return sum(stage.n_trees for stage in self.stages if stage.kind != "screen") * self.tree_task.n_outputs
 
     @property
     def tree_rules(self) -> TreeRules:
