@@ -141,8 +141,8 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
 def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     if isinstance(recipe, InPrivateAmongOwners):
         return recipe.settings.n_rounds * (len(peers_of(run)) + 1)
-    # First rounds are trees on the wire alone.
-    return recipe.n_trees - (recipe.rounds.n_trees if isinstance(recipe, RecommendedAmongOwners) else 0)
+    # First rounds and a screen of columns are trees on the wire alone.
+    return recipe.n_model_trees if isinstance(recipe, RecommendedAmongOwners) else recipe.n_trees
 
 
 def _noises(

@@ -98,10 +98,10 @@ def narrower_bounds(
 
 def range_of_counts(counts: Values, bounds: tuple[float, float], *, n_records: float, std: float) -> NumberRange:
     """The bounds with the deviation of the labels between them, from noisy counts of 16 cells."""
-    edges = np.linspace(*bounds, N_LABEL_CELLS + 1)
-    shares, middles = cell_shares(counts, max(n_records, 1.0), std), (edges[1:] + edges[:-1]) / 2
+    # In halves of the range: squares of the labels' own unit may overflow.
+    shares, middles = cell_shares(counts, max(n_records, 1.0), std), (2 * np.arange(N_LABEL_CELLS) + 1) / N_LABEL_CELLS
     variance = float(shares @ (middles - shares @ middles) ** 2)
-    return NumberRange(*bounds, 2 * variance**0.5 / (bounds[1] - bounds[0]))
+    return NumberRange(*bounds, variance**0.5)
 
 
 def _cheapest_range(shares: Values, *, price: float) -> tuple[int, int]:

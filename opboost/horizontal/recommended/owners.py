@@ -24,7 +24,7 @@ from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
-from opboost.horizontal.recommended.wire_stages import model_steps, told_bounds, wire_stages
+from opboost.horizontal.recommended.wire_stages import STEPS, model_steps, told_bounds, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -90,8 +90,13 @@ class RecommendedAmongOwners:
 
     @property
     def n_trees(self) -> int:
-        """Trees on the wire, those of the first rounds included."""
+        """Trees on the wire, those of the first rounds, of a screen and of told bounds included."""
         return self.rounds.n_trees + sum(stage.n_trees for stage in self.stages) * self.tree_task.n_outputs
+
+    @property
+    def n_model_trees(self) -> int:
+        """Trees that are steps of the model."""
+        return sum(stage.n_trees for stage in self.stages if stage.kind in STEPS) * self.tree_task.n_outputs
 
     @property
     def tree_rules(self) -> TreeRules:

@@ -47,7 +47,11 @@ class ColumnScreen:
 
     def __init__(self, n_columns: int, n_trees: int, *, std: float, hess_std: float, energy: float) -> None:
         self._n_left, self._std, self._hess_std, self._energy = n_trees, std, hess_std, energy
-        self._released: list[list[tuple[Values, Values]]] = [[] for _ in range(n_columns)]
+        # Of each column: its trees, how many sums each has, and by output the totals of g^2, g h and h^2. With totals a
+        # round costs what its columns do, whatever came before; of many columns the last ones have thousands of rounds.
+        self._n_trees, self._n_sums = np.zeros(n_columns), np.ones(n_columns)
+        self._squares = [np.zeros((3, 1))] * n_columns
+        self._totals = np.zeros((2, 1))
         self.kept: NDArray[np.int64] = np.arange(n_columns)
 
     def columns(self) -> Iterator[int]:
@@ -60,33 +64,37 @@ class ColumnScreen:
 
     def learn(self, column: int, grad: Values, hess: Values) -> None:
         """Keep what a tree on a column released, shapes ``(n_outputs, n_leaves)``."""
-        self._released[column].append((grad, hess))
+        self._n_trees[column] += 1
+        self._n_sums[column] = grad.size
+        self._squares[column] = self._squares[column] + np.stack([grad**2, grad * hess, hess**2]).sum(axis=2)
+        self._totals = self._totals + np.stack([grad, hess]).sum(axis=2)
 
     def merits(self) -> Values:
         """Squares of a tree's sums about their mean, less those of noise and chance, shape ``(n_columns,)``."""
-        return np.array([np.mean([merit for merit, _ in trees]) for trees in self._squares()])
+        return self._merits(np.arange(len(self._n_trees)))[0]
 
     def _keep_best(self) -> None:
-        found = [sum(merit / std for merit, std in trees) / math.sqrt(len(trees)) for trees in self._squares()]
-        order = self.kept[np.argsort([-found[column] for column in self.kept], kind="stable")]
+        merits, stds = self._merits(self.kept)
+        found = merits / stds
+        order = np.argsort(-found, kind="stable")
         n_kept = min(max(_LEAST_KEPT, math.ceil(_KEPT_SHARE * len(order))), len(order))
         bound = min(_LEAST_DEVIATIONS, found[order[n_kept - 1]])
-        self.kept = np.array([column for column in order if found[column] >= bound])
+        self.kept = self.kept[order[found[order] >= bound]]
 
-    def _squares(self) -> list[list[tuple[float, float]]]:
-        """Of each column's trees: the merit, and its deviation for a column on which nothing depends."""
+    def _merits(self, columns: NDArray[np.int64]) -> tuple[Values, Values]:
+        """Means over the trees of these columns, and their deviations for columns on which nothing depends.
+
+        Sums of chance have squares that are those of all records together, and each has noise.
+        """
         ratios = self._mean_ratios()
-        variance = self._std**2 + float((ratios**2).mean()) * self._hess_std**2
-        return [[self._merit(grad - ratios * hess, variance) for grad, hess in trees] for trees in self._released]
-
-    def _merit(self, sums: Values, variance: float) -> tuple[float, float]:
-        """Of sums of chance whose squares are those of all records together, and of noise of a variance on each."""
-        of_chance = variance + self._energy / sums.size
-        std = math.sqrt(2 * sums.size) * of_chance
-        return float((sums**2).sum()) - sums.size * of_chance, max(std, _LEAST_STD)
+        about_mean = np.stack([np.ones_like(ratios), -2 * ratios, ratios**2])
+        squares = (np.stack([self._squares[column] for column in columns.tolist()]) * about_mean).sum(axis=(1, 2))
+        n_trees, n_sums = self._n_trees[columns], self._n_sums[columns]
+        of_chance = self._std**2 + float((ratios**2).mean()) * self._hess_std**2 + self._energy / n_sums
+        stds = np.maximum(np.sqrt(2 * n_sums) * of_chance, _LEAST_STD) / np.sqrt(n_trees)
+        return squares / n_trees - n_sums * of_chance, stds
 
     def _mean_ratios(self) -> Values:
-        """What the sum of all gradients is of that of all Hessians, of each output, shape ``(n_outputs, 1)``."""
-        sums = [(grad.sum(axis=1), hess.sum(axis=1)) for trees in self._released for grad, hess in trees]
-        grad, hess = np.sum(sums, axis=0)
-        return np.clip(grad / np.maximum(hess, _LEAST_STD), -1.0, 1.0)[:, None]
+        """What the sum of all gradients is of that of all Hessians, of each output, shape ``(n_outputs,)``."""
+        grad, hess = self._totals
+        return np.clip(grad / np.maximum(hess, _LEAST_STD), -1.0, 1.0)

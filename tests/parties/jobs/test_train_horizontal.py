@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -113,6 +114,21 @@ def test_processes_train_the_recommended_model_of_several_classes(tmp_path: Path
     assert report["n_rounds"] == 1 + 3 + 6
     assert report["questions"] == {"want totals": 3 + 3 * 6, "want histograms": 3}
     assert clinics.read("w0", "metrics.json")["own_rows"]["accuracy"] > 0.3
+
+
+def test_processes_train_the_recommended_model_of_numbers(tmp_path: Path) -> None:
+    """Smaller bounds are told by trees of their own, which no model has."""
+    recommended = {"records": 240, "n_estimators": 6, "max_depth": 2}
+    numbers = {"objective": "reg:squarederror", "label_bounds": [0.0, 1.0]}
+    clinics = Clinics(tmp_path, recipe="recommended", **numbers, recommended=recommended)
+    expected = clinics.simulated(AskedClients)
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _, _ in ends] == [0] * 4, ends
+    for name in ("hub", *NAMES):
+        model = load_model(clinics.folder(name) / "model.json")
+        assert len(model.trees) == 6
+        np.testing.assert_allclose([tree.values.tolist() for tree in model.trees], expected, rtol=1e-14)
+    assert clinics.read("w0", "answers.json")["answered"]["n_trees"] == 4 + 3 + 6 + 3
 
 
 class AskedClients(SummedHolders):

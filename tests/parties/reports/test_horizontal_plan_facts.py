@@ -41,6 +41,17 @@ def test_of_several_classes_the_least_noise_of_a_tree_is_stated_and_first_rounds
     assert plan.n_trees == 3 * (N_COUNTED_TREES + 8)
 
 
+def test_a_screen_of_many_columns_is_no_trees_of_the_model(hospitals: Any) -> None:
+    del hospitals.training["sgbdt"]
+    hospitals.training |= {"epsilon": 20.0, "recommended": {"records": 900, "n_estimators": 8, "max_depth": 2}}
+    hospitals.schema["columns"] |= {f"lab {number}": {"lower": 0, "upper": 1} for number in range(40)}
+    path = hospitals.write("hub")
+    run = read_record_run(path)
+    recipe = recipe_of(run, read_schema(run.table_schema)[0], path)
+    assert recipe.n_trees == recipe.rounds.n_trees + 65 + 8
+    assert record_plan(path).n_trees == 8
+
+
 def test_every_further_share_of_noise_promises_more_and_the_agreed_number_what_was_agreed(hospitals: Any) -> None:
     shares = record_plan(hospitals.write("north")).shares
     assert [one.n_workers for one in shares] == [1, 2, 3]

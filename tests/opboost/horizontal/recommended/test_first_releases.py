@@ -53,6 +53,15 @@ def test_the_range_of_most_numbers_is_found_between_bounds_that_are_far_too_wide
     assert found.upper - found.lower <= max(2.0, width)
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1.0, 1e200])
+def test_the_deviation_is_in_halves_of_the_range_whatever_the_unit_of_the_labels(unit: float) -> None:
+    """Squares in the labels' own unit would vanish or overflow, and an infinite deviation leaves no bound."""
+    labels = np.random.default_rng(0).uniform(-1, 1, 5000)
+    found = number_range(unit * labels, (-unit, unit), mu=1.0, std=0.0, rng=seeded(0))
+    assert (found.lower, found.upper) == (-unit, unit)
+    assert found.deviation == pytest.approx(3**-0.5, rel=0.02)
+
+
 def test_no_numbers_and_no_records_leave_a_range() -> None:
     found = number_range(np.empty(0), (0.0, 2.0), mu=0.1, std=5.0, rng=seeded(0))
     assert 0.0 <= found.lower < found.upper <= 2.0

@@ -74,7 +74,7 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
     trained = of.train(followed, shape_bits=seeded(7), rng=seeded(8))
     told = of.model(followed.trees)
     assert len(followed.trees) == of.n_trees == of.rounds.n_trees + (62 + 4) * of.rounds.n_outputs + n_bounds
-    assert len(told.trees) == 4 * of.rounds.n_outputs
+    assert len(told.trees) == of.n_model_trees == 4 * of.rounds.n_outputs
     for one, other in zip(told.trees, trained.trees, strict=True):
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.columns, other.columns)

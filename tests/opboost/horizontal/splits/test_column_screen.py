@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,17 @@ def test_columns_on_which_labels_depend_are_left_and_looked_at_again(n_columns: 
     assert np.argmax(screen.merits()) == 40
     # Twin: where no column tells anything, those are left that came out best, and two at least.
     assert len(screened(n_columns, {})[0].kept) <= 5
+
+
+def test_a_round_costs_what_its_columns_do() -> None:
+    """Of so many columns the last 1,600 rounds have two each; a look back at all trees takes minutes."""
+    begin = time.process_time()
+    screen = ColumnScreen(20_000, 30_000, std=1.0, hess_std=0.5, energy=0.0)
+    noise = np.random.default_rng(0).standard_normal((30_000, 1, N_LEAVES))
+    for column, sums in zip(screen.columns(), noise, strict=True):
+        screen.learn(column, sums, np.full((1, N_LEAVES), 25.0))
+    assert len(screen.kept) < 10
+    assert time.process_time() - begin < 30
 
 
 def test_all_columns_that_stand_out_are_left() -> None:
