@@ -68,7 +68,7 @@ class RoundRows:
         if output:
             return
         self._number, self._n_finished = self._number + 1, 0
-        if self._number >= len(self._kinds):
+        if self._number >= len(self._kinds) and not self._tells_bound:
             if self._joint is None:
                 start = self._rounds.start(self._told)
                 labels, n_counted = self._rounds.tree_labels(self._labels, start), self._rounds.plan.n_counted
@@ -103,11 +103,15 @@ class RoundRows:
         if self._joint is not None:
             self._joint.outputs[self._output].divide(splits)
 
+    @property
+    def _tells_bound(self) -> bool:
+        return self._number - len(self._kinds) in self._bounds
+
     def finish_tree(self, tree: Tree) -> None:
         """Note what a first round settled, tighten the bound, or add the leaves' values of the batch's oldest tree."""
         if self._joint is None:
             self._told.append(float(tree.values[0]))
-        elif self._number - len(self._kinds) in self._bounds:
+        elif self._tells_bound:
             self._joint.tighten(float(tree.values[0]))
         else:
             self._joint.outputs[self._n_finished].finish_tree(tree)

@@ -15,7 +15,7 @@ import pytest
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
 from opboost.horizontal.recommended.plan import Stage
-from opboost.horizontal.recommended.round_rows import RoundRows
+from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
 from opboost.horizontal.recommended.wire_stages import told_bounds
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -69,7 +69,11 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
     assert n_bounds == (0 if n_classes else 2)
     X = np.random.default_rng(0).random((900, 41))
     y = np.floor(n_classes * X[:, 7]) if n_classes else X[:, 7]
-    holders = [of.rows(X[part], y[part], rng=seeded(i)) for i, part in enumerate(THIRDS)]
+    rows = [of.records(X[part], y[part], coins=None) for part in THIRDS]
+    holders = [
+        of.answering(TableRows(X[part], one), rng=seeded(i))
+        for i, (part, one) in enumerate(zip(THIRDS, rows, strict=True))
+    ]
     followed = Followed(holders, grid)
     trained = of.train(followed, shape_bits=seeded(7), rng=seeded(8))
     told = of.model(followed.trees)
@@ -79,6 +83,13 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
         np.testing.assert_array_equal(one.values, other.values)
         np.testing.assert_array_equal(one.columns, other.columns)
     assert told.base_scores.tolist() == trained.base_scores.tolist()
+    # The scores that gradients were taken at are those of the model, in the last unit.
+    n_first = of.rounds.n_trees
+    start = of.rounds.start([float(tree.values[0]) for tree in followed.trees[:n_first]])
+    unit = math.prod(float(followed.trees[n_first + number].values[0]) for number in told_bounds(of.stages))
+    for part, one in zip(THIRDS, rows, strict=True):
+        scores = np.stack([output.scores for output in one._joint.outputs], axis=1) * start.spread * unit + start.centre
+        np.testing.assert_allclose(scores, told.scores(X[part]).reshape(scores.shape), atol=1e-9)
     assert 7 in np.concatenate([tree.columns for tree in told.trees])
 
 
