@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from opboost import (
     DPBoostClassifier,
@@ -27,6 +26,7 @@ from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.horizontal.public_task import PublicTask
 from opboost.trees.model_file import document_digest, save_model
 from tests.support.ages import BOUNDS, frame
+from tests.support.contract import parametrize_with_checks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
