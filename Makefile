@@ -7,6 +7,9 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
 # Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests fit little: threads of BLAS would mostly wait for each other, by turning round (15 times the CPU time of a calibration).
+test failed faults: export OPENBLAS_NUM_THREADS = 1
+
 .PHONY: demo test failed faults lint docs bench install-hashed hashes sbom clean
 
 demo: .venv/run.stamp .venv/compiled.stamp

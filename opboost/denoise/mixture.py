@@ -11,6 +11,7 @@ import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,7 +119,7 @@ class LatentClasses:
         shares = [np.bincount(s, minlength=n) / len(observed) for n, s in zip(n_states, observed.states.T, strict=True)]
         classes = _start(observed, n_classes, cluster or _k_means, rng)
         laws = [np.tile(law, (n_classes, 1)) for law in margins]
-        model = None
+        known, model = _Moments.of(observed.numbers), None
         for step in range(n_steps):
             counts = _counts(observed, [c.shape[1] for c in channels], n_states, classes)
             n_repeats = 3 if step < 5 else 1
@@ -128,7 +129,7 @@ class LatentClasses:
                     law /= law.sum(axis=1, keepdims=True)
                 laws[s] = law
             exact = [c + prior * share[:, None] for c, share in zip(counts[len(channels) :], shares, strict=True)]
-            means, deviations = _normal_laws(observed.numbers, classes)
+            means, deviations = _normal_laws(known, classes)
             sizes = classes.sum(axis=0, dtype=np.float64) + 1
             model = cls(
                 tuple(channels),
@@ -260,15 +261,28 @@ def _counts(
     return [out[begin:end] for begin, end in itertools.pairwise(begins)]
 
 
-def _normal_laws(numbers: Floats, classes: Floats) -> tuple[Values, Values]:
+class _Moments(NamedTuple):
+    """What the normal laws of numbers are made of, in every step: zeros stand for what is not known."""
+
+    is_known: Floats
+    numbers: Floats
+    squares: Floats
+    overall: Values
+
+    @classmethod
+    def of(cls, numbers: Floats) -> _Moments:
+        is_known = ~np.isnan(numbers)
+        filled = np.where(is_known, numbers, np.float32(0))
+        overall = np.nanvar(numbers, axis=0)[:, None] if numbers.size else np.empty((0, 1))
+        return cls(is_known.astype(np.float32), filled, filled**2, overall)
+
+
+def _normal_laws(known: _Moments, classes: Floats) -> tuple[Values, Values]:
     """Mean and deviation of every number in every class, shape ``(n_numbers, n_classes)`` each."""
-    is_known = ~np.isnan(numbers)
-    filled = np.where(is_known, numbers, np.float32(0))
-    mass = is_known.astype(np.float32).T @ classes + 1e-9
-    means = (filled.T @ classes) / mass
-    squares = np.maximum((filled**2).T @ classes - mass * means**2, 0)
-    overall = np.nanvar(numbers, axis=0)[:, None] if numbers.size else np.empty((0, 1))
-    variances = (squares + _NORMAL_RECORDS * _NORMAL_SHARE * overall) / (mass + _NORMAL_RECORDS)
+    mass = known.is_known.T @ classes + 1e-9
+    means = (known.numbers.T @ classes) / mass
+    squares = np.maximum(known.squares.T @ classes - mass * means**2, 0)
+    variances = (squares + _NORMAL_RECORDS * _NORMAL_SHARE * known.overall) / (mass + _NORMAL_RECORDS)
     return means.astype(np.float64), np.sqrt(variances).astype(np.float64) + 1e-3
 
 

@@ -16,7 +16,7 @@ from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import LocalHolder
 from opboost.trees.losses import GradientGrid, Loss
-from opboost.trees.rows import FollowedTree
+from opboost.trees.rows import FollowedTree, add_trees
 from opboost.trees.tree import Tree
 
 
@@ -130,7 +130,6 @@ class FollowedVersions:
     def up_to_date(self, version: int) -> Scores:
         """Scores of a version, with all trees so far."""
         scores, bins = self.scores[version], self._alternates.versions[version]
-        for output, tree in self._waiting[version]:
-            tree.add_to(scores[output], bins, self._table.bins, self._places)
+        add_trees(scores, bins, self._table.bins, self._places, self._waiting[version])
         self._waiting[version].clear()
         return scores

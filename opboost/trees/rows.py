@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Bins, HistogramAxes, Mask, Nodes, Scores, Sums, Values
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.kernels.division import add_children_to_scores, add_to_scores, divide_nodes, number_rows
-from opboost.trees.kernels.following import follow_tree
+from opboost.trees.kernels.following import follow_trees
 from opboost.trees.kernels.growth import grow_levels
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
 from opboost.trees.kernels.threads import n_threads
@@ -164,57 +164,64 @@ class SortedRows:
 def add_tree(scores: Scores, bins: Bins, axes: HistogramAxes, tree: Tree) -> None:
     """Add the leaves' values of a finished tree in bins to the scores of all rows, shape ``(n_rows,)``."""
     nothing, places = np.empty((0, len(scores)), np.uint8), np.full(axes.n_columns, -1, np.int32)
-    FollowedTree.of(tree, axes).add_to(scores, nothing, bins, places)
+    add_trees(scores[None], nothing, bins, places, [(0, FollowedTree.of(tree, axes))])
+
+
+def add_trees(
+    scores: Scores, bins: Bins, fixed: Bins, places: NDArray[np.int32], trees: Sequence[tuple[int, FollowedTree]]
+) -> None:
+    """Add the leaves' values of trees, each with its output, to the scores; for the arrays see `follow_trees`."""
+    if not trees:
+        return
+    outputs, followed = zip(*trees, strict=True)
+    follow_trees(
+        bins,
+        fixed,
+        places,
+        np.array(outputs),
+        np.cumsum([len(tree.inner) for tree in followed]),
+        np.concatenate([tree.inner for tree in followed]),
+        np.concatenate([tree.sets for tree in followed]),
+        np.cumsum([len(tree.values) for tree in followed]),
+        np.concatenate([tree.values for tree in followed]),
+        scores,
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FollowedTree:
-    """A tree in bins as `follow_tree` walks it: its inner nodes."""
+    """A tree in bins as `follow_trees` walks it.
 
-    nodes: NDArray[np.int32]
-    columns: NDArray[np.int32]
-    cuts: NDArray[np.int32]
-    spans: NDArray[np.int32]
+    Attributes
+    ----------
+    inner : ndarray of int32, shape (n_inner, 6)
+    sets : ndarray of bool, shape (n_sets, most bins)
+    values : ndarray of float64, shape (n_nodes,)
+    """
+
+    inner: NDArray[np.int32]
     sets: Mask
-    lefts: NDArray[np.int32]
-    rights: NDArray[np.int32]
     values: Values
 
     @classmethod
     def of(cls, tree: Tree, axes: HistogramAxes) -> FollowedTree:
         """The walk of a tree whose thresholds are cuts of these axes."""
-        nodes = np.flatnonzero(~tree.is_leaf).astype(np.int32)
+        nodes = (~tree.is_leaf).nonzero()[0]
         columns = tree.columns[nodes]
         cuts, missing_left = tree.thresholds[nodes].astype(np.int32), tree.missing_left[nodes]
         lefts, rights = tree.lefts[nodes], tree.rights[nodes]
         # A cut before all bins of values becomes one behind them, its children exchanged.
         is_before = cuts < 0
-        cuts = np.where(is_before, axes.sizes[columns] - 2, cuts).astype(np.int32)
-        lefts, rights = np.where(is_before, rights, lefts), np.where(is_before, lefts, rights)
+        cuts = np.where(is_before, axes.sizes[columns] - 2, cuts)
         # Behind the cut lie the values' bins that go right, and the missing bin.
-        spans = (axes.sizes[columns] - 1 - cuts - (missing_left ^ is_before)).astype(np.int32)
-        sets = np.zeros((len(nodes), axes.largest) if tree.left_categories else (0, 0), np.bool_)
-        for node, categories in tree.left_categories.items():
+        spans = axes.sizes[columns] - 1 - cuts - (missing_left ^ is_before)
+        inner = np.empty((len(nodes), 6), np.int32)
+        inner[:, 0], inner[:, 1], inner[:, 2], inner[:, 3] = nodes, columns, cuts, spans
+        inner[:, 4], inner[:, 5] = np.where(is_before, rights, lefts), np.where(is_before, lefts, rights)
+        sets = np.zeros((len(tree.left_categories), axes.largest), np.bool_)
+        for goes_left, node in zip(sets, sorted(tree.left_categories), strict=True):
             k = int(np.searchsorted(nodes, node))
-            sets[k, list(categories)] = True
-            sets[k, axes.sizes[columns[k]] - 1] = tree.missing_left[node]
-            spans[k] = -1
-            lefts[k], rights[k] = tree.lefts[node], tree.rights[node]
-        return cls(nodes, columns, cuts, spans, sets, lefts, rights, tree.values)
-
-    def add_to(self, scores: Scores, bins: Bins, fixed: Bins, places: NDArray[np.int32]) -> None:
-        """Add the leaves' values to the scores of rows; the arrays of bins are those of `follow_tree`."""
-        follow_tree(
-            bins,
-            fixed,
-            places,
-            self.nodes,
-            self.columns,
-            self.cuts,
-            self.spans,
-            self.sets,
-            self.lefts,
-            self.rights,
-            self.values,
-            scores,
-        )
+            goes_left[list(tree.left_categories[node])] = True
+            goes_left[axes.sizes[columns[k]] - 1] = tree.missing_left[node]
+            inner[k, 3:] = -1, tree.lefts[node], tree.rights[node]
+        return cls(inner, sets, tree.values)

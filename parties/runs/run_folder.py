@@ -37,6 +37,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -63,7 +64,7 @@ ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 # Has what noise on labels promises, from before the parties agree to train.
 LABELS_FILE = "labels.json"
 
-_FIT = TypeAdapter(FitQuality)
+_FIT, _version = TypeAdapter(FitQuality), cache(version)
 
 
 class RunState(StrEnum):
@@ -95,8 +96,7 @@ class RunFolder:
         RunFolderError
             If the folder holds somebody else's files, or a run of another run file.
         """
-        state = self.state(config, party=party, role=role)
-        has_released = self.has_released
+        state, has_released = self.state(config, party=party, role=role), self.has_released
         if state is RunState.FINISHED:
             return state
         with writing(self.path):
@@ -107,7 +107,7 @@ class RunFolder:
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
                 (self.path / LABELS_FILE).unlink(missing_ok=True)
-        packages = {name: version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
+        packages = {name: _version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
         before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(
             "meta.json",

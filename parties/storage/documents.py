@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 MAX_NAME_BYTES = 200
 MAX_TEXT_BYTES = 2000
 
-# Values of a document, which aliases of aliases multiply without end.
-MAX_VALUES = 1 << 18
+# Values of a document, which aliases of aliases multiply without end; and lists and sections within each other, of
+# which a run file has five.
+MAX_VALUES, MOST_NESTED = 1 << 18, 50
 
 # Types that may stand at one place, as pydantic names them.
 _BRANCHES = {"int", "float", "str", "bool"}
@@ -65,8 +66,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     ------
     ConfigError
         If the file cannot be read, is not YAML, has more values than `MAX_VALUES`, a text that is too long or holds a
-        line break or a control character, or a number in base 60 or 8, or gives a key twice, of which YAML libraries
-        take the last one.
+        line break or a control character, or a number in base 60 or 8, is nested deeper than `MOST_NESTED`, or gives a
+        key twice, of which YAML libraries take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
@@ -165,7 +166,20 @@ class _Refused(Exception):
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses odd numbers, texts that are no names, and repeated keys before merges."""
+    """PyYAML's safe loader, which refuses odd numbers, texts that are no names, deep nests and repeated keys."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        # The time of a bracket grows with how many are open: hundreds of them took a second, up to Python's own limit.
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise _Refused(f"lists and sections are nested more than {MOST_NESTED} deep")
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)

@@ -6,6 +6,7 @@ Constants go through the same code that the run goes through later, and what com
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,12 @@ def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:
         desensitize(mechanism, column, rng=rng.seeded(0))
 
 
+@cache
 def warm_training(loss: Loss) -> None:
-    """Grow two small trees on an own column and one of ranks, one of them in a single call and one level by level."""
+    """Grow two small trees on an own column and one of ranks, one of them in a single call and one level by level.
+
+    Of each loss once in a process, which may train often.
+    """
     steps = np.arange(_N_ROWS)
     columns: list[Column] = [
         OwnColumn("own", steps.astype(np.float64)),

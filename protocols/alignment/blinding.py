@@ -12,6 +12,7 @@ import hmac
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -57,16 +58,14 @@ class Cipher:
     """
 
     def __init__(self, *, n_workers: int | None = None, key: bytes | None = None) -> None:
-        from private_set_intersection.python import Request, client, server
+        from private_set_intersection.python import Request, client
 
         self._make_request = Request
         # The package's objects hold scratch memory, so every thread has its own.
         n_workers = n_workers or min(os.cpu_count() or 1, MAX_THREADS)
-        self.key: bytes = key or client.CreateWithNewKey(True).GetPrivateKeyBytes()
-        root = pow(int.from_bytes(self.key, "big"), -1, CURVE_ORDER).to_bytes(len(self.key), "big")
-        self._clients = [client.CreateFromKey(self.key, True) for _ in range(n_workers)]
-        self._servers = [server.CreateFromKey(self.key, True) for _ in range(n_workers)]
-        self._roots = [server.CreateFromKey(root, True) for _ in range(n_workers)]
+        first = client.CreateFromKey(key, True) if key else client.CreateWithNewKey(True)
+        self.key: bytes = key or first.GetPrivateKeyBytes()
+        self._clients = [first, *(client.CreateFromKey(self.key, True) for _ in range(n_workers - 1))]
         self._pool = ThreadPoolExecutor(n_workers)
 
     def __enter__(self) -> Self:
@@ -74,6 +73,20 @@ class Cipher:
 
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
+
+    # Each object takes 2 ms to make, and nobody needs both.
+    @cached_property
+    def _servers(self) -> list[Any]:
+        return self._made_from(self.key)
+
+    @cached_property
+    def _roots(self) -> list[Any]:
+        return self._made_from(pow(int.from_bytes(self.key, "big"), -1, CURVE_ORDER).to_bytes(len(self.key), "big"))
+
+    def _made_from(self, key: bytes) -> list[Any]:
+        from private_set_intersection.python import server
+
+        return [server.CreateFromKey(key, True) for _ in self._clients]
 
     def blind(self, ids: Sequence[bytes]) -> ByteRows:
         """Blind ids with this key, in their order."""

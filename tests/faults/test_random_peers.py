@@ -8,6 +8,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -501,7 +502,7 @@ def aligned(call: Callable[[], Any]) -> Any:
 @given(data=st.data(), size=counts)
 def test_ids_are_compared_with_whoever_recites(recital: Any, method: SetMethod, data: Any, size: int) -> None:
     terms = AlignmentTerms(run_id="spring", method=method, secret=SECRET)
-    leading, following = SOUND_ALIGNMENTS[method]
+    leading, following = _sound_alignment(method)
     n_ids = 7 if data.draw(st.booleans()) else size
     script = data.draw(scripts(leading))
     channel = recital("shop", script)
@@ -512,6 +513,7 @@ def test_ids_are_compared_with_whoever_recites(recital: Any, method: SetMethod, 
     assert common is None or sorted({*common.positions.tolist()}) == common.positions.tolist() != []
 
 
+@cache
 def _sound_alignment(method: SetMethod) -> tuple[list[Message], list[Message]]:
     """What each side may send the other one: points of the curve, or values, that are nobody's ids."""
     from protocols.alignment.blinding import Cipher
@@ -534,9 +536,6 @@ def _sound_alignment(method: SetMethod) -> tuple[list[Message], list[Message]]:
     share = OrderShare(random=bytes(32))
     leading = [share, *answered, BlindedIds(start=0, rows=np.arange(112, dtype=np.uint8).reshape(7, 16))]
     return leading, [share, *asked, CommonIds(bits=np.array([0b1010_0000], np.uint8))]
-
-
-SOUND_ALIGNMENTS = {method: _sound_alignment(method) for method in get_args(SetMethod)}
 
 
 def test_more_ids_than_a_chunk_are_due_in_order(recital: Any) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
@@ -27,6 +26,7 @@ from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 from tests.support.processes import Command
+from tests.support.yaml_text import yaml_text
 
 SCHEMA = {
     "id": "id",
@@ -99,9 +99,9 @@ class Clinics:
 
     def write(self, name: str) -> Path:
         folder = self.root / name
-        (folder / "schema.yaml").write_text(yaml.safe_dump(self.schema, sort_keys=False))
+        (folder / "schema.yaml").write_text(yaml_text(self.schema))
         training = self.runs[name].get("training", self.training)
-        (folder / "run.yaml").write_text(yaml.safe_dump({**self.runs[name], "training": training}))
+        (folder / "run.yaml").write_text(yaml_text({**self.runs[name], "training": training}, sort_keys=True))
         return folder / "run.yaml"
 
     def start(self, name: str, *options: str) -> Command:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import yaml
 
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 from tests.support.processes import Command
+from tests.support.yaml_text import yaml_text
 
 N_CUSTOMERS = 400
 
@@ -43,8 +43,8 @@ class Site:
         self.table = pd.DataFrame()
 
     def write(self) -> Path:
-        (self.path / "run.yaml").write_text(yaml.safe_dump(self.run))
-        (self.path / "schema.yaml").write_text(yaml.safe_dump(self.schema, sort_keys=False))
+        (self.path / "run.yaml").write_text(yaml_text(self.run, sort_keys=True))
+        (self.path / "schema.yaml").write_text(yaml_text(self.schema))
         self.table.to_csv(self.path / "data.csv", index=False)
         return self.path / "run.yaml"
 

@@ -24,7 +24,7 @@ from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
-from opboost.horizontal.recommended.wire_stages import STEPS, model_steps, told_bounds, wire_stages
+from opboost.horizontal.recommended.wire_stages import STEP_KINDS, model_steps, told_bounds, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -96,7 +96,7 @@ class RecommendedAmongOwners:
     @property
     def n_model_trees(self) -> int:
         """Trees that are steps of the model."""
-        return sum(stage.n_trees for stage in self.stages if stage.kind in STEPS) * self.tree_task.n_outputs
+        return sum(stage.n_trees for stage in self.stages if stage.kind in STEP_KINDS) * self.tree_task.n_outputs
 
     @property
     def tree_rules(self) -> TreeRules:

@@ -11,7 +11,7 @@ from opboost.horizontal.recommended.residual_size import tightening_places
 from opboost.trees.tree import Tree
 
 # Stages whose trees are steps of the model.
-STEPS = ("counts", "sums")
+STEP_KINDS = ("counts", "sums")
 
 
 def wire_stages(stages: tuple[Stage, ...], *, is_numbers: bool) -> tuple[Stage, ...]:
@@ -38,7 +38,7 @@ def model_steps(stages: Sequence[Stage], trees: Sequence[Tree], n_outputs: int) 
         end = begin + stage.n_trees * n_outputs
         if stage.kind == "bound":
             unit *= float(trees[begin].values[0])
-        elif stage.kind in STEPS:
+        elif stage.kind in STEP_KINDS:
             steps += [tree.scaled(unit) for tree in trees[begin:end]]
         begin = end
     return steps

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from opboost import FederatedGBDTClassifier, FederatedGBDTRegressor, load_model
 from opboost.errors import ParameterError
 from opboost.metrics import auc
 from opboost.trees.model_file import document_digest, save_model
+from tests.support.contract import parametrize_with_checks
 from tests.support.incomes import PRIVATE, incomes
 
 pytestmark = pytest.mark.usefixtures("one_thread")

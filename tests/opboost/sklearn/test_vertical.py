@@ -8,11 +8,11 @@ import pytest
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import default_metric
+from tests.support.contract import parametrize_with_checks
 from tests.support.visitors import (
     BOUNDS,
     MODES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import BitSource, secure, seeded
+from opboost.trees.tree import Tree
 from parties.errors import RunFolderError
 from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
 from parties.runs.run_folder import RunFolder
@@ -20,7 +21,11 @@ from parties.storage.twice_kept import write_twice
 from tests.support.chains import owner_of, recipe
 
 OF = recipe(n_rounds=1)
-TREES = run_chain([owner_of(OF, place) for place in range(3)], n_rounds=1, epsilon=OF.epsilon)
+
+
+@cache
+def trees() -> list[Tree]:
+    return run_chain([owner_of(OF, place) for place in range(3)], n_rounds=1, epsilon=OF.epsilon)
 
 
 @pytest.fixture
@@ -40,11 +45,11 @@ def checkpoint(folder: RunFolder) -> ChainCheckpoint:
 
 def test_turns_read_back_to_the_bit(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
     assert (checkpoint.count, checkpoint.read(OF, is_own=bool)) == (0, [])
-    for turn, tree in enumerate(TREES):
+    for turn, tree in enumerate(trees()):
         checkpoint.keep(turn, Turn(tree=tree, is_secure=turn > 0))
     found = ChainCheckpoint(folder).read(OF, is_own=bool)
     assert [one.is_secure for one in found] == [False, True, True]
-    for one, tree in zip(found, TREES, strict=True):
+    for one, tree in zip(found, trees(), strict=True):
         for name in ("columns", "thresholds", "missing_left", "lefts", "rights", "values"):
             np.testing.assert_array_equal(getattr(one.tree, name), getattr(tree, name))
 
@@ -55,7 +60,7 @@ def test_turns_read_back_to_the_bit(checkpoint: ChainCheckpoint, folder: RunFold
 def test_a_tree_that_fits_no_agreement_is_refused(
     checkpoint: ChainCheckpoint, folder: RunFolder, change: dict[str, Any]
 ) -> None:
-    checkpoint.keep(0, Turn(tree=TREES[0], is_secure=True))
+    checkpoint.keep(0, Turn(tree=trees()[0], is_secure=True))
     path = folder.path / "turns" / "0000.json"
     write_twice(path, {**json.loads(path.read_text())[path.name], **change})
     with pytest.raises(RunFolderError, match=r"0000\.json is malformed; choose another run_id\. Nothing was sent"):
@@ -66,7 +71,7 @@ def test_a_damaged_tree_is_read_from_its_copy_or_asked_for_again_if_no_own_one_f
     checkpoint: ChainCheckpoint, folder: RunFolder
 ) -> None:
     """The own one was drawn on the residuals of the lost one, which another owner might give otherwise now."""
-    for turn, tree in enumerate(TREES):
+    for turn, tree in enumerate(trees()):
         checkpoint.keep(turn, Turn(tree=tree, is_secure=True))
     turns = folder.path / "turns"
     (turns / "0001.json").write_text('{"0001.json": {"is_secure": true}, "digest": ""}')
@@ -80,7 +85,7 @@ def test_a_damaged_tree_is_read_from_its_copy_or_asked_for_again_if_no_own_one_f
 
 def test_a_missing_turn_is_not_skipped(checkpoint: ChainCheckpoint) -> None:
     for turn in (0, 2):
-        checkpoint.keep(turn, Turn(tree=TREES[turn], is_secure=True))
+        checkpoint.keep(turn, Turn(tree=trees()[turn], is_secure=True))
     for own in (1, 2):
         with pytest.raises(RunFolderError):
             checkpoint.read(OF, is_own=partial(operator.eq, own))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,10 @@ BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_trees": 2, "has_filt
 # The budget is for two trees of full contributions.
 N_TREES = 12
 
-NOISES: dict[str, LeafNoise] = {
-    "all records in every round": leaf_noise(CLIPPING, initial_share=0, **BUDGET),
-    "sampled records": leaf_noise(CLIPPING, initial_share=0, rate=0.5, **BUDGET),
-    "noise in shares": shared_leaf_noise(CLIPPING, n_honest=2, n_extra_trees=N_TREES - 2, **BUDGET),
+NOISES: dict[str, Callable[[], LeafNoise]] = {
+    "all records in every round": cache(lambda: leaf_noise(CLIPPING, initial_share=0, **BUDGET)),
+    "sampled records": cache(lambda: leaf_noise(CLIPPING, initial_share=0, rate=0.5, **BUDGET)),
+    "noise in shares": cache(lambda: shared_leaf_noise(CLIPPING, n_honest=2, n_extra_trees=N_TREES - 2, **BUDGET)),
 }
 
 ROOT = np.zeros(1, np.int32)
@@ -244,7 +245,7 @@ def attack(make: Callable[[], tuple[WorkerJob, Contributions]], listen: Any, *, 
 
 @pytest.mark.parametrize("name", NOISES)
 def test_no_record_contributes_more_than_its_account(name: str, noting: Any) -> None:
-    noise = NOISES[name]
+    noise = NOISES[name]()
     most = attack(lambda: (job_with(noise), Contributions(noise)), noting, n_examples=30)
     assert most > 0.99
 
@@ -267,7 +268,7 @@ def start_tree_without_paying(self: Any, output: int) -> None:
 def test_the_machine_finds_trees_that_use_gradients_which_were_paid_for_once(
     monkeypatch: pytest.MonkeyPatch, noting: Any
 ) -> None:
-    noise = NOISES["all records in every round"]
+    noise = NOISES["all records in every round"]()
     monkeypatch.setattr(RecordHolder, "start_tree", start_tree_without_paying)
     with pytest.raises(AssertionError):
         attack(lambda: (job_with(noise, UncheckedTurns), Contributions(noise)), noting, n_examples=100)
@@ -275,7 +276,7 @@ def test_the_machine_finds_trees_that_use_gradients_which_were_paid_for_once(
 
 def test_a_holder_with_accounts_refuses_gradients_that_were_paid_for_once() -> None:
     """Also where nothing stands between it and who asks."""
-    holder = job_with(NOISES["sampled records"]).make_rows()
+    holder = job_with(NOISES["sampled records"]()).make_rows()
     holder.start_tree(0)
     with pytest.raises(AccountError, match="pay for the gradients of every tree anew"):
         holder.start_tree(1)
@@ -286,7 +287,7 @@ def spend_twice(found: Contributions, verified: Callable[..., VerifiedRows]) -> 
 
     Whether the new process took part.
     """
-    attacker = Attacker(job_with(NOISES["all records in every round"]), found, verified)
+    attacker = Attacker(job_with(NOISES["all records in every round"]()), found, verified)
     nothing, away = (lambda n_leaves: np.zeros(n_leaves)), (lambda n_leaves: np.ones(n_leaves))
     for _ in range(2):
         attacker.tell(StartTree(output=0))
@@ -317,7 +318,7 @@ class ForgetfulRows(VerifiedRows):
 
 
 def test_a_worker_that_was_started_again_goes_on_with_the_trees_that_it_answered_on_or_not_at_all(noting: Any) -> None:
-    noise = NOISES["all records in every round"]
+    noise = NOISES["all records in every round"]()
     noting(found := Contributions(noise))
     assert not spend_twice(found, VerifiedRows)
     assert (found.spent <= found.budget).all()

@@ -114,6 +114,15 @@ def test_what_yaml_cannot_hold_is_one_sentence(tmp_path: Path, text: str) -> Non
     assert len(str(error.value)) < 300
 
 
+@pytest.mark.parametrize("n", [50, 100_000])
+def test_lists_in_lists_are_refused_before_python_gives_up(tmp_path: Path, n: int) -> None:
+    (tmp_path / "a.yaml").write_text("a: " + "[" * n + "]" * (n % 1000))
+    with pytest.raises(ConfigError, match=r"a\.yaml: lists and sections are nested more than 50 deep$"):
+        read_yaml(tmp_path / "a.yaml")
+    (tmp_path / "a.yaml").write_text("a: " + "[" * 49 + "]" * 49)
+    assert str(read_yaml(tmp_path / "a.yaml")["a"]) == "[" * 49 + "]" * 49
+
+
 @pytest.mark.parametrize(
     "text", ['data: "a\\nb"', 'data: "a\\0b"', 'a: {b: "\\x9b"}', "a: |\n  b\n  c\n", '"a\\tb": 1']
 )
