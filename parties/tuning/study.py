@@ -27,12 +27,12 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
+from parties.runs.earlier_model import Earlier
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
 from parties.vertical.party_a import grow_trees
-from parties.vertical.training_job import Earlier
 from protocols.private_files import private_opener
 
 TUNING_FOLDER, TRIALS = "tuning", "trials.jsonl"
