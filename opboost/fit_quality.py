@@ -140,6 +140,7 @@ def _staged_scores(
             ensemble,
             trees=ensemble.trees[begin * n_outputs : end * n_outputs],
             base_scores=ensemble.base_scores * (end == 0),
+            offsets=ensemble.offsets if end == 0 else (),
         )
         for begin, end in zip([0, *ends], ends, strict=False)
     ]

@@ -34,13 +34,14 @@ from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import ValidationPlan
 from opboost.vertical import OwnColumn
+from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import PassiveJob, PassiveShare, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
 from parties.vertical.release_offer import offered_names
 from parties.vertical.simulation import drawn_from, serve, simulate
-from parties.vertical.training_job import ActiveJob, Earlier
+from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 
 _ACTIVE, _PASSIVE = "active", "passive"
@@ -155,8 +156,7 @@ class SimulatedParties(VerticalParameters):
         self._names = self._positions.names
         self._mechanisms = self._plan(X)
         categorical, lists = self._categorical(), self._encoder.categories
-        seed = seed_of(self.random_state)
-        table = self._encoder.decode(X, self._names)
+        seed, table = seed_of(self.random_state), self._encoder.decode(X, self._names)
         active = ActiveJob(
             party=_ACTIVE,
             run_id="fit",

@@ -91,7 +91,7 @@ def boost_with_xgboost(
         start = _starts(held_out.table, base_scores, held_out.margins, earlier)
         followed = _Rows.of(held_out.table, truth, np.ones(len(truth)), start, loss)
         evals = [(followed.matrix(xgboost, loss, like=matrix), _VALIDATION)]
-    watch = _watch(xgboost, on_round, parameters.n_estimators)
+    watch = _watch(xgboost, on_round, parameters, metrics)
     booster = xgboost.train(
         {
             **training_settings(parameters, constraints, loss, seed),
@@ -110,12 +110,10 @@ def boost_with_xgboost(
         callbacks=[watch],
         verbose_eval=False,
     )
-    trees, history = trees_of_booster(booster, table), History()
-    for scores in zip(*watch.scores.values(), strict=True):
-        history.add(dict(zip(watch.scores, scores, strict=True)), metrics[-1])
+    trees = trees_of_booster(watch.best or booster.save_raw("json"), table)
     if parameters.early_stopping_rounds is not None:
-        trees = trees[: history.best_round * loss.n_outputs]
-    return [*earlier, *trees], history
+        trees = trees[: watch.history.best_round * loss.n_outputs]
+    return [*earlier, *trees], watch.history
 
 
 def check_settings_of_xgboost(parameters: BoostingParameters, loss: Loss) -> None:
@@ -268,16 +266,23 @@ def training_settings(
     return settings
 
 
-def _watch(library: Any, on_round: OnRound, n_rounds: int) -> Any:
-    """XGBoost's form of a callback."""
+def _watch(library: Any, on_round: OnRound, parameters: BoostingParameters, metrics: Sequence[Metric]) -> Any:
+    """XGBoost's form of a callback, which notes the history, and the booster of the best round where it is to stop."""
+    changes_trees = parameters.booster == "dart" and parameters.early_stopping_rounds is not None
 
     class Watch(library.callback.TrainingCallback):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.scores: dict[str, list[float]] = {}
+            self.history = History()
+            self.best: bytearray | None = None
 
         def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
-            self.scores = evals_log.get(_VALIDATION, {})
-            return bool(on_round(RoundReport(epoch + 1, n_rounds, {m: s[-1] for m, s in self.scores.items()})))
+            scores = {name: found[-1] for name, found in evals_log.get(_VALIDATION, {}).items()}
+            if scores:
+                self.history.add(scores, metrics[-1])
+                # Later rounds change the weights of the trees that they leave out.
+                if changes_trees and self.history.best_round == epoch + 1:
+                    self.best = model.save_raw("json")
+            return bool(on_round(RoundReport(epoch + 1, parameters.n_estimators, scores)))
 
     return Watch()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from opboost.errors import ModelFileError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.tree import Tree
 from opboost.trees.xgboost_numbers import conditions_above, singles, thresholds_below
-
-if TYPE_CHECKING:
-    import xgboost
 
 # XGBoost's parent of a root.
 NO_PARENT = 2**31 - 1
@@ -155,9 +152,9 @@ def _array(document: Mapping[str, Any], name: str, dtype: type[np.generic]) -> N
         return raw.astype(dtype)
 
 
-def trees_of_booster(booster: xgboost.Booster, table: BinnedTable) -> list[Tree]:
+def trees_of_booster(saved: bytearray, table: BinnedTable) -> list[Tree]:
     """The trees of a booster that was trained on the bins of a table, in bins, with DART's weights in their values."""
-    grown = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]
+    grown = json.loads(saved)["learner"]["gradient_booster"]
     document = grown.get("gbtree", grown)["model"]["trees"]
     trees = [_in_bins(tree_from_dict(tree, n_features=table.axes.n_columns), table) for tree in document]
     weights = grown.get("weight_drop", [1.0] * len(trees))

@@ -195,11 +195,11 @@ class ActiveRun(_Run):
 
     @model_validator(mode="after")
     def _check_model(self) -> Self:
-        has_rows = self.model.validation_fraction is not None or (self.answers == "cells" and self.held_out)
-        if self.model.early_stopping_rounds is not None and not has_rows:
+        may_choose = self.answers == "cells" and self.held_out and self.label_epsilon is None
+        if self.model.early_stopping_rounds is not None and self.model.validation_fraction is None and not may_choose:
             raise ValueError(
                 "model.early_stopping_rounds needs rows to validate on: model.validation_fraction, or held-out records "
-                "with `answers: cells`"
+                "with `answers: cells` and without `label_epsilon`"
             )
         if self.grows_on_cluster:
             self.model.check_partitions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from concurrent.futures import ProcessPoolExecutor
@@ -17,6 +18,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
+from opboost.fitting.recipe import calmed
 from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.kernels.threads import n_threads
@@ -25,6 +27,8 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
+from parties.runs.earlier_model import Earlier
+from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
@@ -120,7 +124,10 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     folder = run.run_folder / TUNING_FOLDER
     make_folder(folder)
     _cut_torn_line(folder / TRIALS)
-    own = read_space(tuning.space).inside(run.model.parameters())
+    model, left_open = RunFolder(run.run_folder).load_joint_model(), run.model.left_open
+    # As the run's trees grew.
+    parameters = run.model.parameters() if model.choice is None else calmed(run.model.parameters(), left_open)
+    own = read_space(tuning.space).inside(parameters)
     study = _study(folder, metric)
     # A trial that was interrupted has no score, and is begun anew.
     tried = study.get_trials(deepcopy=False, states=(TrialState.WAITING, *_ENDED))
@@ -142,8 +149,9 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
         is_higher_better=metric.is_higher_better,
         parameters=chosen,
         scores=tuple(one.value if one.state == TrialState.COMPLETE else None for one in trials if one.state in _ENDED),
-        own=rows.tested(rows.development.job.parameters, metric),
-        best=rows.tested(replace(rows.development.job.parameters, **chosen), metric, left_open=frozenset()),
+        # Early stopping may have ended the run's own.
+        own=rows.tested(run.model.parameters(), left_open, metric, most_rounds=Earlier.of(model).model.n_rounds),
+        best=rows.tested(replace(run.model.parameters(), **chosen), left_open - chosen.keys(), metric),
     )
     write_json(folder / "best.json", asdict(tuned))
     return tuned
@@ -160,6 +168,11 @@ class _Rows:
 
     @classmethod
     def of(cls, run: ActiveRun, tuning: Tuning) -> _Rows:
+        if run.continue_from is not None:
+            raise ConfigError(
+                f"the model of {run.continue_from}, which this run continues, has seen the records that trials are "
+                "compared on: leave continue_from out of a run to tune. Nothing was trained"
+            )
         kept = read_kept(run, tuning.run_file)
         n_rows, seed = len(kept.job.labels), kept.job.seed or 0
         order = np.random.default_rng(seed).permutation(n_rows)
@@ -168,12 +181,15 @@ class _Rows:
             raise ConfigError(f"{n_rows} records are too few to tune on. Nothing was trained")
         return cls(kept.of_rows(order), kept.of_rows(order[: n_rows - n_tested]), n_tested, seed)
 
-    def tested(self, parameters: BoostingParameters, metric: Metric, left_open: frozenset[str] | None = None) -> float:
+    def tested(
+        self, parameters: BoostingParameters, left_open: frozenset[str], metric: Metric, most_rounds: float = math.inf
+    ) -> float:
         """Score on the records to test on of trees that are grown on all others."""
         is_tested = np.arange(len(self.everything.job.labels)) >= len(self.everything.job.labels) - self.n_tested
         release = self.everything.validated(ValidationPlan(is_tested, (metric,)))
-        job = replace(release.job, parameters=replace(parameters, early_stopping_rounds=None))
-        job = job if left_open is None else replace(job, left_open=left_open)
+        parameters = replace(parameters, early_stopping_rounds=None)
+        job = replace(release.job, parameters=parameters, left_open=left_open)
+        job = replace(job, on_round=lambda report: report.finished >= most_rounds)
         return grow_trees(job, (), release.received, no_progress).history.scores[metric.name][-1]
 
 
@@ -212,8 +228,11 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
                 if trial.should_prune():
                     raise optuna.TrialPruned
 
-        job = replace(release.job, parameters=replace(base, **space.suggest(trial)), on_round=on_round)
-        history = grow_trees(replace(job, left_open=frozenset()), (), release.received, no_progress).history
+        chosen = space.suggest(trial)
+        # What no range holds stays open, as in a run with the parameters that are printed.
+        left_open = release.job.left_open - {*chosen, "n_estimators"}
+        job = replace(release.job, parameters=replace(base, **chosen), left_open=left_open, on_round=on_round)
+        history = grow_trees(job, (), release.received, no_progress).history
         trial.set_user_attr("rounds", history.best_round)
         return history.scores[metric.name][history.best_round - 1]
 

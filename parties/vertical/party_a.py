@@ -58,7 +58,7 @@ def train_jointly(
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
         received = [column for receipt in receipts.values() for column in receipt.released()]
         if job.earlier is not None:
-            job.earlier.check(received)
+            job.earlier.check(received, correct_noise=job.correct_noise)
         cells = None
         if job.held_out is not None and job.by_cells:
             phase.enter("asking about held-out records")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -40,6 +42,9 @@ SETTLES_S = 1.0
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
+# After which a signal comes again whose exception was lost.
+_AGAIN_S = 0.05
+
 
 class StopSignals:
     """Lets SIGTERM and SIGINT raise `Stopped` while it is entered: once, so that closing is not disturbed again."""
@@ -48,12 +53,15 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
         self._is_shielded = False
         self._told: int | None = None
+        self._hook = sys.unraisablehook
 
     def __enter__(self) -> Self:
         self._before = {one: signal.signal(one, self._stop) for one in _STOPPING}
+        sys.unraisablehook = self._come_again
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        sys.unraisablehook = self._hook
         for one, handler in self._before.items():
             signal.signal(one, handler)
         return kind is Stopped
@@ -75,6 +83,17 @@ class StopSignals:
         self._told = number
         if not self._is_shielded:
             raise Stopped(number)
+
+    def _come_again(self, lost: sys.UnraisableHookArgs) -> None:
+        """Send a signal again whose exception nobody got: callbacks from C, as of a compiler's cache, pass none on."""
+        if not isinstance(lost.exc_value, Stopped) or self._told is None:
+            self._hook(lost)
+            return
+        for one in _STOPPING:
+            signal.signal(one, self._stop)
+        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), self._told))
+        again.daemon = True
+        again.start()
 
 
 class RecordsFile:

@@ -26,6 +26,7 @@ from parties.errors import ConfigError, TableError, naming
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.noised_labels import LabelNoise
 from parties.ledger.pricing import exact_pieces
+from parties.runs.earlier_model import Earlier
 from parties.runs.journal import Journal, Records, RowPlaces
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
@@ -46,7 +47,7 @@ from parties.vertical.held_out import (
     own_records,
 )
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.training_job import ActiveJob, Earlier, digest_of_own
+from parties.vertical.training_job import ActiveJob, digest_of_own, earlier_of_run
 from protocols.transport.channel import Channel
 
 
@@ -56,8 +57,7 @@ class PreparedActive:
 
     Attributes
     ----------
-    run : ActiveRun
-    schema : TableSchema
+    run, schema : ActiveRun, TableSchema
     table : PartyTable
         All records of this party, or those that the run file lists.
     digest : str
@@ -244,7 +244,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=Earlier.of_run(run.continue_from, schema, loss, own, n_margins=len(margins)),
+        earlier=earlier_of_run(run, schema, loss, own, n_margins=len(margins)),
     )
 
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -18,17 +17,19 @@ from opboost.errors import ParameterError
 from opboost.fitting.outputs import Engine
 from opboost.fitting.recipe import calmed
 from opboost.schema import TableSchema
-from opboost.split_tests import EarlierModel
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric, ValidationPlan
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
-from parties.config.reading import check_schema_of_model
-from parties.errors import Disagreement
-from parties.runs.joint_model import JointModel, check_categories, release_digests
+from parties.config.model_section import ModelSection
+from parties.config.reading import check_schema_of_model, read_section
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError
+from parties.runs.earlier_model import Earlier
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
+from parties.storage.documents import read_yaml
 from parties.tables.party_table import PartyTable
 from parties.vertical.rank_receiver import Receipt
 from protocols.alignment.id_proof import password_of
@@ -45,72 +46,39 @@ class HeldOutRecords:
     labels: Values
 
 
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """A finished model that training goes on from; digests of its released columns, and lists of own categories."""
+def earlier_of_run(
+    run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int
+) -> Earlier | None:
+    """The model that a run continues, if it continues one and may.
 
-    model: EarlierModel
-    release: Mapping[str, str]
-    categories: Mapping[str, Sequence[str]]
+    Raises
+    ------
+    ConfigError, Disagreement, ParameterError, RunFolderError
+        If the model's columns, objective or validation rows are others than this run's.
+    """
+    if run.continue_from is None:
+        return None
+    folder = RunFolder(run.continue_from)
+    model = folder.load_joint_model()
+    check_schema_of_model(schema, folder.path, model.ensemble)
+    found = Earlier.of(model)
+    found.check_own(loss, own, n_margins=n_margins)
+    _check_validation(run.model, folder)
+    return found
 
-    @classmethod
-    def of_run(
-        cls, folder: Path | None, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int
-    ) -> Earlier | None:
-        """The same of a run folder, if there is one and its model's columns and objective are this run's.
 
-        Raises
-        ------
-        ConfigError, Disagreement, ParameterError, RunFolderError
-        """
-        if folder is None:
-            return None
-        model = RunFolder(folder).load_joint_model()
-        check_schema_of_model(schema, folder, model.ensemble)
-        found = cls.of(model)
-        found.check_own(loss, own, n_margins=n_margins)
-        return found
-
-    @classmethod
-    def of(cls, model: JointModel) -> Earlier:
-        """The same of the active party's share of a model."""
-        return cls(EarlierModel(model.ensemble, model.choice, model.n_own_trees), model.release, model.categories)
-
-    def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int) -> None:
-        """Refuse another objective, or own columns whose categories have other numbers.
-
-        Raises
-        ------
-        Disagreement, ParameterError
-        """
-        ensemble = self.model.ensemble
-        if ensemble.loss != loss and ensemble.loss.name == loss.name:
-            raise ParameterError(
-                f"the model to continue has another number of classes or labels, or other parameters, of the objective "
-                f"{loss.name} than this run. Nothing was trained"
-            )
-        if ensemble.loss != loss or len(ensemble.offsets) != n_margins:
-            raise ParameterError(
-                f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
-                f"this run has {loss.name} with {n_margins}. Nothing was trained"
-            )
-        check_categories(self.categories, {one.name: one.categories for one in own})
-
-    def check(self, received: Sequence[RankColumn]) -> None:
-        """Refuse another release.
-
-        Raises
-        ------
-        Disagreement
-        """
-        ensemble = self.model.ensemble
-        found = release_digests(received)
-        asked = {f"{one.owner}/{one.name}" for one in ensemble.features if one.owner is not None}
-        if changed := sorted(name for name in asked if found.get(name) != self.release.get(name, "")):
-            raise Disagreement(
-                f"the model to continue was trained on another release of {', '.join(changed)}: it needs the same "
-                "records, values and noise. Nothing was trained"
-            )
+def _check_validation(model: ModelSection, continued: RunFolder) -> None:
+    """Refuse validation rows that the trees of a run to continue were grown on."""
+    if model.validation_fraction is None:
+        return
+    before = read_section(ActiveRun, read_yaml(continued.path / "config.yaml")).model
+    is_same = model.seed in (None, continued.read_json("meta.json").get("seed"))
+    if not is_same or model.validation_fraction != before.validation_fraction:
+        found = f"{before.validation_fraction or 'none'}{'' if is_same else ' and another model.seed'}"
+        raise ConfigError(
+            f"model.validation_fraction is {model.validation_fraction:g}, and the run to continue had {found}: its "
+            "trees have seen rows that these would be validated on. Nothing was trained"
+        )
 
 
 class Grower(Protocol):

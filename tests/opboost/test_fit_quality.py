@@ -33,13 +33,13 @@ def trained_on(table, loss, **options):
     return trained, tests, bind(trained, tests)
 
 
-def predictions_of(table, tests, ensemble):
+def predictions_of(table, tests, ensemble, **margins):
     """By way of the owner's answers, as new records are scored."""
     (own, ranked), _ = table
     wanted = tests["shop"]
     is_missing = ranked.ranks[:, None] == ranked.n_ranks
     answers = np.where(is_missing, wanted.missing_left, ranked.ranks[:, None] <= wanted.ranks)
-    return ensemble.predict(feature_matrix(ensemble, {"age": own.values}, {"shop": answers}, N))
+    return ensemble.predict(feature_matrix(ensemble, {"age": own.values, **margins}, {"shop": answers}, N))
 
 
 def test_the_fit_on_training_rows_is_that_of_the_bound_model(table) -> None:
@@ -67,6 +67,17 @@ def test_rows_that_were_held_out_are_looked_at_alone(table) -> None:
     assert found is not None
     assert (found.basis, found.n_rows) == ("validation rows", N // 4)
     assert found.metrics["auc"] == auc(table[1][is_held_out], predicted[is_held_out])
+
+
+def test_a_margin_counts_once_however_many_rounds_there_are(table) -> None:
+    labels, margin = table[1], OwnColumn("start", np.linspace(-1, 2, N))
+    trained, tests, ensemble = trained_on(table, Logistic(), margins=(margin,))
+    found = training_quality(trained, ensemble, labels, None)
+    assert found is not None
+    assert found.curve[0][1] == pytest.approx(log_loss(labels, 1 / (1 + np.exp(-margin.values))), rel=1e-9)
+    predicted = predictions_of(table, tests, ensemble, start=margin.values)
+    assert found.metrics["auc"] == auc(labels, predicted)
+    assert found.curve[-1][1] == pytest.approx(log_loss(labels, predicted), rel=1e-12)
 
 
 def test_numbers_have_residuals_and_no_roc(table) -> None:

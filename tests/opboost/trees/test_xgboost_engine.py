@@ -11,6 +11,7 @@ import pytest
 
 from opboost import OpBoostClassifier
 from opboost.errors import ParameterError
+from opboost.metrics import log_loss
 from opboost.trees import xgboost_engine
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
@@ -73,3 +74,17 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch: pytest.MonkeyPatch) 
 def test_the_native_engine_stays_on_the_processor() -> None:
     with pytest.raises(ParameterError, match="device: cuda goes with engine: xgboost"):
         OpBoostClassifier(device="cuda").fit(np.arange(9.0)[:, None], np.arange(9) > 4)
+
+
+def test_trees_of_dart_that_were_stopped_early_have_the_weights_of_the_best_round() -> None:
+    draw = np.random.default_rng(4)
+    X = draw.normal(size=(400, 3))
+    y = (X[:, 0] + 3 * draw.normal(size=400) > 0).astype(int)
+    dart = {"booster": "dart", "rate_drop": 0.3}
+    model = OpBoostClassifier(engine="xgboost", **dart, n_estimators=40, early_stopping_rounds=5, random_state=1)
+    model.fit(X[:250], y[:250], eval_set=[(X[250:], y[250:])])
+    scores = model.evals_result_["logloss"]
+    assert len(scores) > model.best_iteration_ + 1
+    found = log_loss(y[250:].astype(float), model.predict_proba(X[250:])[:, 1])
+    assert found == pytest.approx(min(scores), abs=1e-5)
+    assert found == pytest.approx(scores[model.best_iteration_], abs=1e-5)

@@ -334,7 +334,9 @@ def test_records_to_release_are_counted_as_far_as_messages_count(tmp_path: Path,
         read(tmp_path, {**ACTIVE, "most_records": found})
 
 
-@pytest.mark.parametrize("rest", [{"answers": "tests"}, {"answers": "cells", "held_out": 0}])
+@pytest.mark.parametrize(
+    "rest", [{"answers": "tests"}, {"answers": "cells", "held_out": 0}, {"answers": "cells", "label_epsilon": 1.0}]
+)
 def test_early_stopping_needs_rows_to_validate_on(tmp_path: Path, rest: dict[str, Any]) -> None:
     with pytest.raises(
         ConfigError, match=r"needs rows to validate on: model\.validation_fraction, or held-out records"

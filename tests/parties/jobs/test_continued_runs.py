@@ -21,6 +21,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
 from parties.vertical.preparation import prepare_active
+from protocols.errors import PeerAborted
 
 Outcomes = Callable[..., dict[str, Any]]
 SILENT = Terminal()
@@ -117,6 +118,55 @@ def test_another_objective_than_that_of_the_model_to_continue_is_refused_before_
     with pytest.raises(ParameterError, match=f"{words}.*Nothing was trained"):
         train_active(sites.bank.write(), insecure=False, terminal=SILENT)
     assert not (sites.bank.path / "runs" / "more").exists()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ({}, {"validation_fraction": 0.3}, "is 0.3, and the run to continue had none: its trees have seen rows"),
+        ({"validation_fraction": 0.2}, {"validation_fraction": 0.3}, "is 0.3, and the run to continue had 0.2: its"),
+        (
+            {"validation_fraction": 0.3, "seed": 1},
+            {"validation_fraction": 0.3, "seed": 2},
+            r"had 0\.3 and another model\.seed: its trees have seen rows",
+        ),
+    ],
+)
+def test_rows_that_the_earlier_trees_have_seen_validate_nothing(
+    sites: Any, outcomes: Outcomes, before: dict[str, Any], after: dict[str, Any], words: str
+) -> None:
+    train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=1, **before)
+    sites.bank.run["model"] |= after
+    sites.bank.run |= {"run_id": "more", "continue_from": "runs/begun"}
+    with pytest.raises(ConfigError, match=f"{words}.*Nothing was trained"):
+        train_active(sites.bank.write(), insecure=False, terminal=SILENT)
+    assert not (sites.bank.path / "runs" / "more").exists()
+
+
+def test_the_same_rows_validate_the_new_trees(sites: Any, outcomes: Outcomes) -> None:
+    train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=2, validation_fraction=0.3)
+    sites.bank.run["continue_from"] = "runs/begun"
+    found = train_both(sites, outcomes, "more", is_corrected=False, n_estimators=2)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    first, later = (
+        json.loads((sites.bank.path / "runs" / run_id / "history.json").read_text())["scores"]["logloss"]
+        for run_id in ("begun", "more")
+    )
+    assert first[0] > first[1] > later[0] > later[1]
+
+
+@pytest.mark.parametrize("change", [{"correct_noise": False}, {"share_codes": False}], ids=str)
+def test_a_model_that_learned_through_the_noise_is_not_followed_on_the_released_codes(
+    sites: Any, outcomes: Outcomes, change: dict[str, Any]
+) -> None:
+    train_both(sites, outcomes, "begun", n_estimators=2)
+    assert model_of(sites, "begun").choice is not None
+    sites.bank.run["continue_from"] = "runs/begun"
+    sites.shop.run |= {key: value for key, value in change.items() if key == "share_codes"}
+    found = train_both(sites, outcomes, "more", is_corrected=change.get("correct_noise", True))
+    assert isinstance(found["bank"], ParameterError)
+    assert "was trained with `correct_noise` on columns whose codes are shared" in str(found["bank"])
+    assert isinstance(found["shop"], PeerAborted)
 
 
 def test_labels_weights_and_margins_come_from_the_data_file(sites: Any, outcomes: Outcomes, tmp_path: Path) -> None:

@@ -7,17 +7,27 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from optuna.storages.journal import JournalFileBackend
 from typer.testing import CliRunner
 
 from opboost.errors import ParameterError
+from opboost.fitting.noised_table import NoiseChoice
+from opboost.fitting.recipe import CALM
+from opboost.trees.boosting import RoundReport
 from parties.cli import app
-from parties.errors import RunFolderError
+from parties.config.reading import read_run
+from parties.config.vertical import ActiveRun
+from parties.errors import ConfigError, RunFolderError
+from parties.runs.run_folder import RunFolder
+from parties.tuning import study
 from parties.tuning.study import Tuned, Tuning, tune_parameters
+from parties.vertical.party_a import grow_trees
 from tests.support.processes import Command
 from tests.support.score_services import until
 
@@ -159,6 +169,47 @@ class _OneByOne:
         done: Future[None] = Future()
         done.set_result(work(*arguments))
         return done
+
+
+def test_trees_grow_as_in_the_run_and_in_one_with_the_printed_parameters(
+    own_journal: None, tuned_bank: Any, run_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What nobody chose is set as suits noise there, and was not in trials; early stopping may have ended the run."""
+    grown: list[Any] = []
+    monkeypatch.setattr(study, "grow_trees", lambda job, *rest: (grown.append(job), grow_trees(job, *rest))[1])
+    space = tmp_path / "space.yaml"
+    space.write_text("subsample: null\n")
+    tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=6, space=space))
+    *trials, own, best = grown
+    assert len(trials) == 2
+    for job in (*trials, best):
+        assert "subsample" in job.left_open
+        assert not job.left_open & {"n_estimators", "learning_rate", "max_depth"}
+    assert own.left_open == read_run(run_file, ActiveRun).model.left_open
+    assert [own.on_round(RoundReport(finished, 9, {})) for finished in (4, 5)] == [False, True]
+
+
+@pytest.mark.parametrize(("choice", "subsample"), [(NoiseChoice.PLAIN, CALM["subsample"]), (None, 1.0)])
+def test_the_first_trial_has_the_parameters_that_the_run_grew_with(
+    own_journal: None,
+    tuned_bank: Any,
+    run_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    choice: NoiseChoice | None,
+    subsample: float,
+) -> None:
+    model = replace(RunFolder(tuned_bank.run_folder).load_joint_model(), choice=choice)
+    monkeypatch.setattr(RunFolder, "load_joint_model", lambda folder: model)
+    tune_parameters(Tuning(run_file=run_file, n_trials=1, rounds=6))
+    assert drawn(tuned_bank)[0]["subsample"] == subsample
+
+
+def test_a_run_that_continues_a_model_is_not_tuned(run_file: Path) -> None:
+    """The earlier trees have seen the records that trials are compared on."""
+    other = run_file.with_name("continued.yaml")
+    other.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | {"continue_from": "runs/spring"}))
+    with pytest.raises(ConfigError, match="has seen the records that trials are compared on"):
+        tune_parameters(Tuning(run_file=other))
 
 
 def test_processes_share_the_journal(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import os
@@ -461,3 +462,16 @@ def test_a_service_answers_by_cells_and_counts_their_bits(
         told = f"answered with {n_bits} bits each, 0 unknown"
         assert f"2 {told}, 1 refused, {2 * n_bits} routed bits" in service.wait_for("session")
         assert f"1 {told}, 0 refused, 0 routed bits" in service.wait_for("session", 2)
+
+
+def test_a_signal_comes_again_where_a_callback_from_c_lost_its_exception() -> None:
+    """Once lost, it was ignored from then on: the service went on until it was killed."""
+    lost, done = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(1)), []
+    hook = sys.unraisablehook
+    with StopSignals():
+        lost()
+        done.append("callback")
+        time.sleep(5)
+        done.append("beyond")
+    assert done == ["callback"]
+    assert sys.unraisablehook is hook
