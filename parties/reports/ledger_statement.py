@@ -210,16 +210,15 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     ConfigError
         If the run file is not a passive party's.
     """
-    budget, steps = Budget(), dict[str, float]()
+    budget = Budget()
     if run_file is not None:
         run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
-        steps = {column.name: column.own_step or 0.0 for column in schema.columns}
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
-        return statement(ledger, budget, steps)
+        return statement(ledger, budget)
 
 
 def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:
@@ -249,13 +248,13 @@ def _passive(run_file: Path) -> PassiveRun:
     return read_run(run_file, PassiveRun)
 
 
-def statement(ledger: Ledger, budget: Budget, steps: Mapping[str, float]) -> Statement:
+def statement(ledger: Ledger, budget: Budget) -> Statement:
     """Sum up a ledger that was verified when it was opened.
 
     Where a column's step, as the schema says it today, spans several of the units that it is charged by, what it has
     spent is per step, as its limit is.
     """
-    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in steps.items()}
+    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in budget.steps.items()}
     epsilon, cell_bits = ledger.balances.worst_record(n_units)
     return Statement(
         path=ledger.path,
@@ -264,19 +263,18 @@ def statement(ledger: Ledger, budget: Budget, steps: Mapping[str, float]) -> Sta
         n_records=ledger.balances.n_records,
         record=Spending(epsilon, budget.per_record),
         record_cell_bits=Spending(cell_bits, budget.cell_bits_per_record),
-        columns=tuple(_columns(ledger, budget, steps, n_units)),
+        columns=tuple(_columns(ledger, budget, n_units)),
     )
 
 
-def _columns(
-    ledger: Ledger, budget: Budget, steps: Mapping[str, float], n_units: Mapping[str, int]
-) -> Iterator[ColumnStatement]:
+def _columns(ledger: Ledger, budget: Budget, n_units: Mapping[str, int]) -> Iterator[ColumnStatement]:
     for name in sorted(ledger.balances.columns | set(budget.columns)):
         unit, n, limit = ledger.balances.units.get(name), n_units.get(name, 1), budget.limit(name)
+        step = budget.steps.get(name, 0.0)
         spent = ledger.balances.worst(name).times(n)
         yield ColumnStatement(
             column=name,
-            unit=unit if n == 1 else Unit(steps[name], f"a step of {steps[name]:g}, {n} units of its account"),
+            unit=unit if n == 1 else Unit(step, f"a step of {step:g}, {n} units of its account"),
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),

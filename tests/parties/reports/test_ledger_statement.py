@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,7 +80,8 @@ def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> No
     schema = ColumnSchema(name="spend", lower=0, upper=100, step=2.5)
     (later,) = planned(mechanisms(schema, epsilon=0.2), record_names(IDS), is_secure=True)
     with Ledger(path) as ledger:
-        plain, found = (statement(ledger, limited, steps) for steps in ({}, {"spend": 2.5, "visits": 1.0}))
+        steps = {"spend": 2.5, "visits": 1.0}
+        plain, found = (statement(ledger, replace(limited, steps=one)) for one in ({}, steps))
         (before, spend), (_, visits) = (
             [next(c for c in one.columns if c.column == name) for one in (plain, found)] for name in ("spend", "visits")
         )
@@ -90,10 +92,10 @@ def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> No
         assert visits in plain.columns
         more = later.cost.loss(3)
         for limits in (Budget(Limit(epsilon=spend.epsilon.spent + more)), Budget(per_record=found.record.spent + more)):
-            ledger.balances.check([later.cost], limits)
+            ledger.balances.check([later.cost], replace(limits, steps=steps))
         for limits in (Budget(Limit(before.epsilon.spent + more)), Budget(per_record=plain.record.spent + more)):
             with pytest.raises(OverBudget):
-                ledger.balances.check([later.cost], limits)
+                ledger.balances.check([later.cost], replace(limits, steps=steps))
 
 
 def test_a_run_files_schema_says_the_steps(sites: Sites) -> None:
