@@ -59,9 +59,12 @@ def print_status(status: Mapping[str, Any]) -> None:
             f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
             f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
         )
-    for column, spent in (status["spent"] or {}).items():
-        limit = "no limit" if spent["limit"] is None else f"{spent['limit']:g}"
-        typer.echo(f"{column}: epsilon {rounded_up(spent['epsilon'], 6)} spent of {limit}")
+    for column, kinds in (status["spent"] or {}).items():
+        for kind, found in kinds.items():
+            # Of an unordered column, nothing is spent but on its categories.
+            if kind == "epsilon" or found["spent"]:
+                limit = "no limit" if found["limit"] is None else f"{found['limit']:g}"
+                typer.echo(f"{column}: {kind} {rounded_up(found['spent'], 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:

@@ -152,11 +152,11 @@ class AccountStatement:
     @property
     def sentence(self) -> str:
         """The sums in words."""
-        n, left = len(self.runs), self.epsilon.remaining
+        n, left = len(self.runs), budget_left(self.epsilon.remaining, self.delta.remaining)
         return (
             f"{n} run{'s have' if n != 1 else ' has'} spent epsilon {rounded_up(self.epsilon.spent)} and delta "
             f"{rounded_up(self.delta.spent)} of every record; "
-            + ("there is no limit." if left is None else f"epsilon {left_over(left)} remains.")
+            + (f"of the budget, {left} is left." if left else "there is no limit.")
         )
 
 
@@ -165,6 +165,12 @@ def left_over(remaining: float) -> str:
     if math.isinf(remaining):
         return "infinite"
     return f"{float(_ROUNDED_DOWN.create_decimal_from_float(remaining + abs(remaining) * 1e-9)):.4g}"
+
+
+def budget_left(epsilon: float | None, delta: float | None) -> str:
+    """What is left of an account's limits, in words; empty where there are none."""
+    left = {"epsilon": epsilon, "delta": delta}
+    return " and ".join(f"{name} {left_over(one)}" for name, one in left.items() if one is not None)
 
 
 def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:

@@ -89,7 +89,12 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
         yield Prose(
             f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
             f"at most {loss(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
-            f"are 0 or 1 with equal chance, it could guess at most {most_percent(leak.share)}."
+            f"are 0 or 1 with equal chance, it could guess at most {most_percent(leak.share)} by this run alone."
+        )
+    if facts.label_leaks:
+        yield Prose(
+            "Bits about the same labels add up: those of other runs, of scouting and of a run that this one continues, "
+            "and those of passive parties that tell each other what they read."
         )
 
 

@@ -21,6 +21,7 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.reports.ledger_statement import (
     DEFAULT_PATH,
+    AccountStatement,
     Spending,
     ledger_path,
     left_over,
@@ -149,6 +150,21 @@ def test_a_worker_sees_its_account_with_its_runs_and_what_remains(tmp_path: Path
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_dict()))
     assert "2 runs have spent epsilon 1" in CliRunner().invoke(app, ["ledger", str(path)]).stdout
     assert "&lt;b&gt;fall" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ((None, None), "there is no limit."),
+        ((2.0, None), "of the budget, epsilon 1.5 is left."),
+        ((None, 1e-5), "of the budget, delta 9e-06 is left."),
+        ((0.25, 1e-6), "of the budget, epsilon 0 and delta 0 is left."),
+    ],
+)
+def test_an_account_tells_what_is_left_of_every_limit(limits: tuple[float | None, float | None], told: str) -> None:
+    epsilon, delta = Spending(0.5, limits[0]), Spending(1e-6, limits[1])
+    found = AccountStatement(path=Path("account"), runs=(), epsilon=epsilon, delta=delta)
+    assert found.sentence.endswith(f"of every record; {told}")
 
 
 def test_a_coordinator_keeps_no_account(tmp_path: Path) -> None:
