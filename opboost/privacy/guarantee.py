@@ -13,7 +13,7 @@ from opboost.errors import ParameterError
 
 # What stands under `not_protected`: always; where records may be answered for from their exact values; and where from
 # draws that nobody keeps.
-SEVERAL_RECORDS = "several records of one person: their losses add up"
+SEVERAL_RECORDS = "several records of one person, and several releases or models of one record: their losses add up"
 ROUTED_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
@@ -260,7 +260,10 @@ def exposed(*, allow_routed: bool, redraws: bool, n_cells: int | None = None) ->
 
 def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
     """The same guarantee with the number of split tests that `ROUTED_ANSWERS` speaks of, where that stands in it."""
-    counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    counted = (
+        f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record, and "
+        "another model asks its own"
+    )
     listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
     return replace(guarantee, not_protected=tuple(listed))
 

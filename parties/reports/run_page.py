@@ -56,7 +56,8 @@ def passive_page(facts: PassiveFacts) -> Page:
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
         f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
-        f"{', the numbers of their cells' if facts.by_cells else ''}."
+        f"{', the numbers of their cells' if facts.by_cells else ''}. What is promised here is this run's; the section "
+        "Ledger adds up what all runs released of a record."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
     of_column = "cells" if facts.by_cells else "thresholds in use"

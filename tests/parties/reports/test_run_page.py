@@ -37,6 +37,8 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "spend" in shop
     assert "spend" not in bank
     assert "exact routing bits for new records and those released for training are answered" in shop
+    assert "What is promised here is this run's; the section Ledger adds up what all runs released" in shop
+    assert "Bits about the same labels add up" in bank
 
 
 def test_each_sides_lead_says_what_its_time_line_tells_of_the_other_side_and_of_the_data(
