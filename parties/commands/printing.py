@@ -142,7 +142,10 @@ def print_statement(found: Statement | AccountStatement) -> None:
     """Print a ledger statement, or that of a worker's account."""
     if isinstance(found, AccountStatement):
         typer.echo(f"{found.path}: verified. {found.sentence}")
-        rows = tuple((one.run, one.coordinator, f"{one.epsilon:g}", f"{one.delta:g}") for one in found.runs)
+        rows = tuple(
+            (one.run, one.coordinator, *(rounded_up(cost, 6) for cost in (one.epsilon, one.delta)))
+            for one in found.runs
+        )
         _print_grid(FigureGrid("Charged runs", ("run", "coordinator", "epsilon", "delta"), rows))
         return
     typer.echo(f"{found.path}: {spent_words(found)}")

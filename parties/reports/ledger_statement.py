@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,8 @@ class Statement:
     record_cell_bits : Spending
         Bits of published cells over all columns of the record with most of them.
     columns : tuple of ColumnStatement
+    knows_limits : bool
+        Whether limits are those of a run file; without one none is known.
     """
 
     path: Path
@@ -106,6 +108,7 @@ class Statement:
     record: Spending
     record_cell_bits: Spending
     columns: tuple[ColumnStatement, ...]
+    knows_limits: bool = True
 
     @property
     def n_spared(self) -> int:
@@ -224,7 +227,7 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
             budget = run.ledger.budget.budget(schema)
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
-        return statement(ledger, budget)
+        return replace(statement(ledger, budget), knows_limits=run_file is not None)
 
 
 def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:

@@ -189,11 +189,12 @@ def ledger_section(statement: Statement | None, *, is_over: bool = False) -> Pag
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
     bits = statement.record_cell_bits
+    bits_left = _remaining(bits, statement)
     return (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
         f"{statement.n_records:,} records, the one that spent most has spent {loss(statement.record.spent)} over all "
-        f"columns; remaining: {_remaining(statement.record)}."
-        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        f"columns; remaining: {_remaining(statement.record, statement)}."
+        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {bits_left}."
         * (bits.spent > 0 or bits.limit is not None)
         + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
@@ -217,7 +218,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
             (
                 one.column,
                 one.unit.words if one.unit is not None else "-",
-                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k]))),
+                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k], statement))),
                 *(
                     f"{n:,}"
                     for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
@@ -228,5 +229,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
     )
 
 
-def _remaining(spending: Spending) -> str:
-    return "no limit" if spending.remaining is None else left_over(spending.remaining)
+def _remaining(spending: Spending, statement: Statement) -> str:
+    if spending.remaining is None:
+        return "no limit" if statement.knows_limits else "unknown without a run file"
+    return left_over(spending.remaining)
