@@ -260,10 +260,8 @@ def exposed(*, allow_routed: bool, redraws: bool, n_cells: int | None = None) ->
 
 def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
     """The same guarantee with the number of split tests that `ROUTED_ANSWERS` speaks of, where that stands in it."""
-    counted = (
-        f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record, and "
-        "another model asks its own"
-    )
+    counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    counted += ", and another model asks its own"
     listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
     return replace(guarantee, not_protected=tuple(listed))
 
@@ -272,9 +270,8 @@ def rounded_up(loss: float, digits: int = 4) -> str:
     """A loss in so many digits, rounded up; a billionth more than a number that has them counts as that number."""
     if not 0 < loss < math.inf:
         return f"{loss:g}"
-    return (
-        f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))):.{digits}g}"
-    )
+    found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))
+    return f"{float(found):.{digits}g}"
 
 
 def html_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
