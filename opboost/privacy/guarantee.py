@@ -27,8 +27,8 @@ FRESH_ANSWERS = (
 CELL_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: which unordered category a record has, and in "
     "which of at most {n_cells} cells of each other column it lies, or that it is missing, is answered exactly, "
-    "without differential privacy; however often it is asked, nothing more, but for what runs with other cells or with "
-    "split tests answer; cuts that were kept from an earlier run tell of its records what its guarantee allows"
+    "without differential privacy; however often it is asked, nothing more while a value stays, but for what runs with "
+    "other cells or split tests answer; cuts kept from an earlier run tell of its records what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.

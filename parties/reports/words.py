@@ -9,6 +9,12 @@ from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, exposed, round
 from parties.reports.ledger_statement import Spending, Statement, left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
+# What A learns of changed values.
+_LEAKAGE_OF_CHANGES = (
+    "whether a record or a column was changed since it was released before, unless B keeps its first draws; exact "
+    "answers are about values as they are when A asks, so that two of them can show a change"
+)
+
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
     ("gradient leakage", "none: gradients, Hessians and leaf values never leave A", "none: no gradient of B exists"),
@@ -31,8 +37,8 @@ _LEAKAGE = (
     ),
     (
         "changes of values",
-        "none",
-        "whether a record or a column was changed since it was released before, unless B keeps its first draws",
+        "that something of A's was changed between two runs, labels too: trees then split on other ranks",
+        _LEAKAGE_OF_CHANGES,
     ),
     (
         "who is in the data",
@@ -45,6 +51,7 @@ _LEAKAGE = (
 
 # Where records are answered by cells of an agreed grid.
 _LEAKAGE_BY_CELLS = {
+    "changes of values": ("none", _LEAKAGE_OF_CHANGES),
     "model-statistics leakage": (
         "none: B answers with cells of a grid that is made of its release, before training; nothing comes back to it",
         "A sees the trees whole; the grid's thresholds in B's units only if B shares them",
