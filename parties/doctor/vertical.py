@@ -90,7 +90,7 @@ def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
         sentence = (
             "`answers` is not set: passive parties learn which thresholds trees use, which depends on labels, and the "
             "active party an exact bit per test of a scored record; with `answers: cells` on all sides they learn "
-            "nothing of labels, and it learns one cell per column"
+            "nothing of labels but who has one, and it learns one cell per column"
         )
         checks.add("answers", Status.WARNING, sentence)
     for check, sentence in run_warnings(run) if isinstance(run, PassiveRun) else ():

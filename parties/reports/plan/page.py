@@ -213,7 +213,8 @@ def words_section(plan: Plan) -> PageSection:
         else "The first draw of every record and column stays, even if the value is changed (`changed_values: keep`)."
     )
     labels = (
-        f"{plan.party} learns nothing of the labels: the cells are made of the release, before training."
+        f"{plan.party} learns nothing of the labels, but for which records have one where {plan.peer} drops the "
+        "others: the cells are made of the release, before training."
         if plan.n_cells is not None
         else f"{plan.party} learns which of its ranks trees split on, which depends on the labels of {plan.peer}; "
         "`answers: cells` on both sides tells it nothing, and bounds what it tells of a record."
