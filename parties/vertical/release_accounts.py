@@ -95,7 +95,8 @@ def knows(ledger: Ledger, occasion: Occasion) -> bool:
 def released_otherwise(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, is_secure: bool) -> list[str]:
     """Columns that were released under other settings before: the losses of a new release add to those."""
     own = {mechanism.schema.name: unpriced(mechanism, is_secure=is_secure).family for mechanism in mechanisms}
-    others = {name for family, name in ledger.families.items() if own.get(name) != family}
+    # Charges of an earlier version have no family.
+    others = {name for family, name in ledger.families.items() if family not in ("", own.get(name))}
     return [name for name in own if name in others]
 
 
