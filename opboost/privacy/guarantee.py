@@ -13,7 +13,7 @@ from opboost.errors import ParameterError
 
 # What stands under `not_protected`: always; where records may be answered for from their exact values; and where from
 # draws that nobody keeps.
-SEVERAL_RECORDS = "several records of one person: their losses add up"
+SEVERAL_RECORDS = "several records of one person, and several releases or models of one record: their losses add up"
 ROUTED_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: every split test is answered exactly, one bit "
     "per test and record, without differential privacy"
@@ -27,8 +27,8 @@ FRESH_ANSWERS = (
 CELL_ANSWERS = (
     "records that are scored in mode routed, held-out ones among them: which unordered category a record has, and in "
     "which of at most {n_cells} cells of each other column it lies, or that it is missing, is answered exactly, "
-    "without differential privacy; however often it is asked, nothing more, but for what runs with other cells or with "
-    "split tests answer; cuts that were kept from an earlier run tell of its records what its guarantee allows"
+    "without differential privacy; however often it is asked, nothing more while a value stays, but for what runs with "
+    "other cells or split tests answer; cuts kept from an earlier run tell of its records what its guarantee allows"
 )
 
 # And where what was drawn is kept, and drawn anew if the exact value is another one.
@@ -261,6 +261,7 @@ def exposed(*, allow_routed: bool, redraws: bool, n_cells: int | None = None) ->
 def with_tests(guarantee: Guarantee, n_tests: int) -> Guarantee:
     """The same guarantee with the number of split tests that `ROUTED_ANSWERS` speaks of, where that stands in it."""
     counted = f"{ROUTED_ANSWERS}; the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    counted += ", and another model asks its own"
     listed = (counted if one == ROUTED_ANSWERS else one for one in guarantee.not_protected)
     return replace(guarantee, not_protected=tuple(listed))
 
@@ -269,9 +270,8 @@ def rounded_up(loss: float, digits: int = 4) -> str:
     """A loss in so many digits, rounded up; a billionth more than a number that has them counts as that number."""
     if not 0 < loss < math.inf:
         return f"{loss:g}"
-    return (
-        f"{float(Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))):.{digits}g}"
-    )
+    found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal_from_float(loss * (1 - 1e-9))
+    return f"{float(found):.{digits}g}"
 
 
 def html_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

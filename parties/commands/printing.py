@@ -59,9 +59,12 @@ def print_status(status: Mapping[str, Any]) -> None:
             f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
             f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
         )
-    for column, spent in (status["spent"] or {}).items():
-        limit = "no limit" if spent["limit"] is None else f"{spent['limit']:g}"
-        typer.echo(f"{column}: epsilon {rounded_up(spent['epsilon'], 6)} spent of {limit}")
+    for column, kinds in (status["spent"] or {}).items():
+        for kind, found in kinds.items():
+            # Of an unordered column, nothing is spent but on its categories.
+            if kind == "epsilon" or found["spent"]:
+                limit = "no limit" if found["limit"] is None else f"{found['limit']:g}"
+                typer.echo(f"{column}: {kind} {rounded_up(found['spent'], 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:
@@ -139,7 +142,10 @@ def print_statement(found: Statement | AccountStatement) -> None:
     """Print a ledger statement, or that of a worker's account."""
     if isinstance(found, AccountStatement):
         typer.echo(f"{found.path}: verified. {found.sentence}")
-        rows = tuple((one.run, one.coordinator, f"{one.epsilon:g}", f"{one.delta:g}") for one in found.runs)
+        rows = tuple(
+            (one.run, one.coordinator, *(rounded_up(cost, 6) for cost in (one.epsilon, one.delta)))
+            for one in found.runs
+        )
         _print_grid(FigureGrid("Charged runs", ("run", "coordinator", "epsilon", "delta"), rows))
         return
     typer.echo(f"{found.path}: {spent_words(found)}")

@@ -74,7 +74,8 @@ class BudgetSection(LimitSection):
             names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
             raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
         columns = {name: own.limit() for name, own in self.columns.items()}
-        return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record)
+        steps = {column.name: column.own_step or 0.0 for column in schema.columns}
+        return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record, steps)
 
 
 class LedgerSection(Section):

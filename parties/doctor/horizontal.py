@@ -31,7 +31,7 @@ from parties.horizontal.row_partitions import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
-from parties.reports.ledger_statement import left_over
+from parties.reports.ledger_statement import budget_left
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import check_place
 
@@ -112,9 +112,10 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
             checks.add("budget", Status.PROBLEM, str(error))
             return
         position = ledger_position(path, budget, charge)
-        left = position.remaining[0]
-        room = "no limit" if left is None else f"{left_over(left)} of the budget is left after it"
-        told = "was charged before" if position.is_charged else f"costs epsilon {rounded_up(charge.epsilon)}"
+        left = budget_left(*position.remaining)
+        room = f"{left} of the budget is left after it" if left else "no limit"
+        cost = f"costs epsilon {rounded_up(charge.epsilon)} and delta {rounded_up(charge.delta)}"
+        told = "was charged before" if position.is_charged else cost
         begun = f"{position.n_runs} runs so far" if path.exists() else "will be begun"
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
 

@@ -25,14 +25,14 @@ from parties.ledger.budget import Balances, Budget
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.reports.sentences import column_warnings, run_warnings
+from parties.reports.sentences import column_warnings, earlier_warning, run_warnings
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.agreed_grid import coarse_grids, other_grids
 from parties.vertical.party_b import PassiveJob
-from parties.vertical.release_accounts import account_of
+from parties.vertical.release_accounts import account_of, released_otherwise
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 
@@ -90,7 +90,7 @@ def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
         sentence = (
             "`answers` is not set: passive parties learn which thresholds trees use, which depends on labels, and the "
             "active party an exact bit per test of a scored record; with `answers: cells` on all sides they learn "
-            "nothing of labels, and it learns one cell per column"
+            "nothing of labels but who has one, and it learns one cell per column"
         )
         checks.add("answers", Status.WARNING, sentence)
     for check, sentence in run_warnings(run) if isinstance(run, PassiveRun) else ():
@@ -147,6 +147,8 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
             with account_of(run, prepared.schema, Task.TRAIN) as account:
                 ledger = account.ledger
                 ledger.verify()
+                if names := released_otherwise(ledger, prepared.mechanisms, is_secure=run.bits.is_secure):
+                    note(Status.WARNING, earlier_warning(names))
                 _check_grids(run, prepared, ledger, checks)
                 if prepared.job().id_digest is None:
                     _check_before_alignment(ledger, releases, budget, checks)

@@ -162,10 +162,14 @@ def _measured(log: RunLog, path: Path | None, run: PartyRun | None) -> Iterator[
             return
         from parties.reports.ledger_statement import read_statement
 
-        for column in read_statement(path, None).columns:
-            for kind in ("epsilon", "category_epsilon", "cell_bits"):
-                if (amount := getattr(column, kind).remaining) is not None:
-                    yield column.column, kind, amount
+        found = read_statement(path, None)
+        # Limits over all columns of a record have no column's name.
+        left = [("", "per_record", found.record), ("", "cell_bits_per_record", found.record_cell_bits)]
+        kinds = ("epsilon", "category_epsilon", "cell_bits")
+        left += [(column.column, kind, getattr(column, kind)) for column in found.columns for kind in kinds]
+        for column, kind, spending in left:
+            if (amount := spending.remaining) is not None:
+                yield column, kind, amount
 
     with serving_metrics(run.metrics.listen, left) as metrics:
         log.observe = metrics.observe

@@ -94,7 +94,9 @@ class _Budget(Collector):
                 self._found = []
             self._read_at = time.monotonic()
         family = GaugeMetricFamily(
-            "opboost_budget_left", "What a column's worst record may still spend.", labels=("column", "kind")
+            "opboost_budget_left",
+            "What is left of a column's limit or, without a column, of a record's, to the record that spent most.",
+            labels=("column", "kind"),
         )
         for column, kind, amount in self._found:
             family.add_metric((column, kind), amount)

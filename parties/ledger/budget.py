@@ -69,12 +69,16 @@ class Budget:
         For the sum of both kinds of epsilon over all columns of one record.
     cell_bits_per_record : float or None
         For the bits of published cells over all columns of one record.
+    steps : mapping of str to float
+        The columns' own steps, as the schema says them today: limits are per step, also of columns that a release adds
+        nothing to.
     """
 
     default: Limit = Limit()
     columns: Mapping[str, Limit] = field(default_factory=dict)
     per_record: float | None = None
     cell_bits_per_record: float | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
 
     def limit(self, column: str) -> Limit:
         """What may be spent of this column.
@@ -177,8 +181,8 @@ class Balances:
         LedgerError
             If a cost is not a number.
         """
-        n_units = {cost.column: self.units_in_step(cost.column, cost.step) for cost in costs}
-        charges = [self._charge_per_step(cost) for cost in costs]
+        n_units = {column: self.units_in_step(column, step) for column, step in budget.steps.items()}
+        charges = [self._charge_per_step(cost, budget.steps.get(cost.column, 0.0)) for cost in costs]
         excess = [line for charge in charges for line in self._column_excess(charge, budget, n_units)]
         limits = (budget.per_record, budget.cell_bits_per_record)
         if any(limit is not None for limit in limits):
@@ -193,12 +197,13 @@ class Balances:
         unit = self.units.get(column)
         return points_within(step, unit.size) if unit is not None and step else 1
 
-    def _charge_per_step(self, cost: Cost) -> Charge:
+    def _charge_per_step(self, cost: Cost, step: float) -> Charge:
         """What a release costs per step of the column today, if that is larger than the column's unit."""
         charge = self.charge_of(cost)
-        if self.units_in_step(cost.column, cost.step) == 1 or not cost.point:
+        unit = self.units.get(cost.column, cost.unit)
+        if not cost.point or unit is None or points_within(step, unit.size) == 1:
             return charge
-        return replace(charge, spent=charge.spent._replace(epsilon=cost.loss(points_within(cost.step, cost.point))))
+        return replace(charge, spent=charge.spent._replace(epsilon=cost.loss(points_within(step, cost.point))))
 
     def _worst_after(self, charges: Sequence[Charge], n_units: Mapping[str, int]) -> tuple[float, float]:
         """What the record that would have paid most over all columns would have paid; see `worst_record`."""
@@ -219,7 +224,7 @@ class Balances:
         limits = (limit.epsilon, limit.category_epsilon, limit.cell_bits)
         if not any(more and most is not None for more, most in zip(charge.spent, limits, strict=True)):
             return []
-        spent = self._most_spent(charge.column, windows(charge.records)).times(n_units[charge.column])
+        spent = self._most_spent(charge.column, windows(charge.records)).times(n_units.get(charge.column, 1))
         whats = (
             f"column {charge.column!r} per unit",
             f"categories of column {charge.column!r}",

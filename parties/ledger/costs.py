@@ -65,8 +65,6 @@ class Cost:
         Width of one point in the column's own unit; 0 where there is none.
     unit : Unit or None
         What the column is to be charged by if this is its first release; None where there is no distance.
-    step : float
-        The column's own step, as the schema says today; 0 where none is known.
     records : KeySet
         Keys of the records, ascending. Two records that share a key by accident are charged for each other.
     """
@@ -77,7 +75,6 @@ class Cost:
     cells: Cells | None = None
     point: float
     unit: Unit | None
-    step: float = 0.0
     records: KeySet
 
 

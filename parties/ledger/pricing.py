@@ -44,7 +44,6 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
         cells=Cells(promise.n_cells, promise.narrowest_cell) if promise.n_cells > 1 else None,
         point=mechanism.point,
         unit=None if is_category else Unit(mechanism.unit, mechanism.unit_in_words),
-        step=mechanism.schema.own_step or 0.0,
         records=np.empty(0, NAME),
     )
     # A step says how a promise is stated, and changes no draw.

@@ -56,7 +56,7 @@ class Ledger:
         self.old_contents: dict[int, str] = {}
         self.is_migrated = False
         self._contents: dict[int, dict[str, str]] = {}
-        self._families: dict[str, str] = {}
+        self.families: dict[str, str] = {}
         self._tests: dict[tuple[str, str], set[ResolvedTest]] = {}
         self.grids: dict[GridKey, list[float]] = {}
         self._trained: dict[tuple[str, bool], set[str]] = {}
@@ -161,7 +161,7 @@ class Ledger:
     def n_tests(self, column: str) -> int:
         """How many tests on a column were resolved in all runs, each peer's counted by itself."""
         peers = {peer for peer, _ in self._tests}
-        return sum(self._families.get(test[0]) == column for peer in peers for test in self.tests(peer))
+        return sum(self.families.get(test[0]) == column for peer in peers for test in self.tests(peer))
 
     @property
     def n_stored(self) -> int:
@@ -213,7 +213,7 @@ class Ledger:
         """Take a verified line into the sums."""
         match line["kind"]:
             case "charge":
-                self._families[line.get("family", "")] = line["column"]
+                self.families[line.get("family", "")] = line["column"]
                 self._count_charge(line)
                 self.n_releases[line["column"]] += 1
                 self._count_answered(line)
@@ -265,7 +265,7 @@ class Ledger:
             "reuses": self.n_reuses,
             "answered": self.n_answered,
             "peers": sorted(self.peers),
-            "families": self._families,
+            "families": self.families,
             "contents": [list(self._contents), list(self._contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
             "is_migrated": self.is_migrated,
@@ -278,7 +278,7 @@ class Ledger:
         """The inverse of `_sums`; the records are verified as ever."""
         self.balances.take_up(sums["balances"], self._records)
         self.n_releases, self.n_reuses = Counter(sums["releases"]), Counter(sums["reuses"])
-        self.n_answered, self._families = Counter(sums["answered"]), sums["families"]
+        self.n_answered, self.families = Counter(sums["answered"]), sums["families"]
         self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self._contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))

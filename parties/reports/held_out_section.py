@@ -40,7 +40,8 @@ def uplift_grid(found: Uplift, party: str) -> FigureGrid:
     if found.low is not None and found.high is not None:
         rows.append(("uplift, 95 % bootstrap interval", f"{number(found.low)} to {number(found.high)}"))
     caption = (
-        f"{metric_name(found.metric)} of {found.n_rows:,} held-out records, which were neither released nor trained on"
+        f"{metric_name(found.metric)} of {found.n_rows:,} held-out records, which were neither released nor "
+        "trained on in this run"
     )
     if found.n_chose:
         caption += f"; {found.n_chose:,} others chose between models, and are not scored"

@@ -30,6 +30,8 @@ from parties.errors import PartyError
 from parties.horizontal.traffic_estimate import EstimatedTraffic, estimate_traffic
 from parties.progress import Progress, no_progress
 from parties.reports.horizontal_facts import RecordTerms, record_terms, releases_of
+from parties.reports.sentences import HAS_RELEASED
+from parties.runs.run_folder import RunFolder
 
 # Multiples of the agreed budget at which the noise is shown, where no budgets were asked for.
 NOISE_MULTIPLES = (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -86,6 +88,8 @@ class RecordPlan(RecordTerms):
         Empty unless there is noise in shares.
     traffic : EstimatedTraffic or None
         None in a chain.
+    warnings : tuple of str
+        What a plan leaves out.
     """
 
     party: str
@@ -97,6 +101,7 @@ class RecordPlan(RecordTerms):
     noises: tuple[NoiseAt, ...] = ()
     shares: tuple[SharesAt, ...] = ()
     traffic: EstimatedTraffic | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progress = no_progress) -> RecordPlan:
@@ -127,6 +132,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         n_columns=len(schema.names),
         n_trees=_n_trees(run, recipe),
         n_records=n_records,
+        warnings=(HAS_RELEASED,) * RunFolder(run.run_folder).has_released,
     )
     if isinstance(recipe, InPrivateAmongOwners) or not isinstance(run.training, TrainingSection):
         return plan

@@ -23,7 +23,7 @@ def record_plan_page(plan: RecordPlan) -> Page:
         holds = f"It tells how many rows {plan.party} has and what its ledger holds: it is for {plan.party} alone."
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} takes part in",
-        lead=f"Computed at {plan.party} before the run; nothing was charged or sent. {holds}",
+        lead=f"Computed at {plan.party} from its run file; nothing was charged or sent for it. {holds}",
         sections=(
             PageSection("In plain words", tuple(_plain_blocks(plan))),
             observers_section(plan.observers, plan.account.guarantee),
@@ -47,6 +47,7 @@ def _plain_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     others = f"{', '.join(plan.peers)}"
     yield Prose(f"{plan.party} {kind} in run {plan.run_id} with {others}{rows}. {_size(plan)}")
     yield from promise_blocks(promise)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.", is_strong=True) for warning in plan.warnings)
 
 
 def _size(plan: RecordPlan) -> str:

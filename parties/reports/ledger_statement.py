@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,8 @@ class Statement:
     record_cell_bits : Spending
         Bits of published cells over all columns of the record with most of them.
     columns : tuple of ColumnStatement
+    knows_limits : bool
+        Whether limits are those of a run file; without one none is known.
     """
 
     path: Path
@@ -106,6 +108,7 @@ class Statement:
     record: Spending
     record_cell_bits: Spending
     columns: tuple[ColumnStatement, ...]
+    knows_limits: bool = True
 
     @property
     def n_spared(self) -> int:
@@ -152,11 +155,11 @@ class AccountStatement:
     @property
     def sentence(self) -> str:
         """The sums in words."""
-        n, left = len(self.runs), self.epsilon.remaining
+        n, left = len(self.runs), budget_left(self.epsilon.remaining, self.delta.remaining)
         return (
             f"{n} run{'s have' if n != 1 else ' has'} spent epsilon {rounded_up(self.epsilon.spent)} and delta "
             f"{rounded_up(self.delta.spent)} of every record; "
-            + ("there is no limit." if left is None else f"epsilon {left_over(left)} remains.")
+            + (f"of the budget, {left} is left." if left else "there is no limit.")
         )
 
 
@@ -165,6 +168,12 @@ def left_over(remaining: float) -> str:
     if math.isinf(remaining):
         return "infinite"
     return f"{float(_ROUNDED_DOWN.create_decimal_from_float(remaining + abs(remaining) * 1e-9)):.4g}"
+
+
+def budget_left(epsilon: float | None, delta: float | None) -> str:
+    """What is left of an account's limits, in words; empty where there are none."""
+    left = {"epsilon": epsilon, "delta": delta}
+    return " and ".join(f"{name} {left_over(one)}" for name, one in left.items() if one is not None)
 
 
 def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:
@@ -210,16 +219,15 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     ConfigError
         If the run file is not a passive party's.
     """
-    budget, steps = Budget(), dict[str, float]()
+    budget = Budget()
     if run_file is not None:
         run = _passive(run_file)
         schema, _ = read_schema(run.table_schema)
-        steps = {column.name: column.own_step or 0.0 for column in schema.columns}
         with naming(run_file):
             budget = run.ledger.budget.budget(schema)
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
-        return statement(ledger, budget, steps)
+        return replace(statement(ledger, budget), knows_limits=run_file is not None)
 
 
 def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:
@@ -251,13 +259,13 @@ def _passive(run_file: Path) -> PassiveRun:
     return read_run(run_file, PassiveRun)
 
 
-def statement(ledger: Ledger, budget: Budget, steps: Mapping[str, float]) -> Statement:
+def statement(ledger: Ledger, budget: Budget) -> Statement:
     """Sum up a ledger that was verified when it was opened.
 
     Where a column's step, as the schema says it today, spans several of the units that it is charged by, what it has
     spent is per step, as its limit is.
     """
-    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in steps.items()}
+    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in budget.steps.items()}
     epsilon, cell_bits = ledger.balances.worst_record(n_units)
     return Statement(
         path=ledger.path,
@@ -266,19 +274,18 @@ def statement(ledger: Ledger, budget: Budget, steps: Mapping[str, float]) -> Sta
         n_records=ledger.balances.n_records,
         record=Spending(epsilon, budget.per_record),
         record_cell_bits=Spending(cell_bits, budget.cell_bits_per_record),
-        columns=tuple(_columns(ledger, budget, steps, n_units)),
+        columns=tuple(_columns(ledger, budget, n_units)),
     )
 
 
-def _columns(
-    ledger: Ledger, budget: Budget, steps: Mapping[str, float], n_units: Mapping[str, int]
-) -> Iterator[ColumnStatement]:
+def _columns(ledger: Ledger, budget: Budget, n_units: Mapping[str, int]) -> Iterator[ColumnStatement]:
     for name in sorted(ledger.balances.columns | set(budget.columns)):
         unit, n, limit = ledger.balances.units.get(name), n_units.get(name, 1), budget.limit(name)
+        step = budget.steps.get(name, 0.0)
         spent = ledger.balances.worst(name).times(n)
         yield ColumnStatement(
             column=name,
-            unit=unit if n == 1 else Unit(steps[name], f"a step of {steps[name]:g}, {n} units of its account"),
+            unit=unit if n == 1 else Unit(step, f"a step of {step:g}, {n} units of its account"),
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),

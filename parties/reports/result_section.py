@@ -65,7 +65,11 @@ def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) 
         return None
     told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
     # Records that were asked for later may be of any kind, and in mode desensitized they are released.
-    held_out = " Held-out ones were neither released nor trained on." if f"held out: {party} alone" in scores else ""
+    held_out = (
+        " Held-out ones were neither released nor trained on in this run."
+        if f"held out: {party} alone" in scores
+        else ""
+    )
     return Figure(
         ranking(list(scores), list(scores.values()), x=Axis(label=metric_name(metric)), alt=f"Scores: {told}"),
         f"{metric_name(metric)} of records, by how they were scored.{held_out}",

@@ -134,6 +134,8 @@ class RunHistory:
         Everything that left, in order; over all attempts at this run, and predictions; but for what `n_dropped` counts.
     n_trained : int
         How many of these left before the run was finished.
+    is_cut : bool
+        Whether lines of the training are gone from the log, and others may be.
     n_dropped : int
         Messages of services, sent and received, of which the log keeps no line each any more.
     predictions : tuple of PredictionJob
@@ -153,6 +155,7 @@ class RunHistory:
     steps: tuple[Step, ...]
     outgoing: tuple[OutgoingMessage, ...]
     n_trained: int
+    is_cut: bool
     n_dropped: int
     predictions: tuple[PredictionJob, ...]
 
@@ -186,6 +189,7 @@ def run_history(
         If the run is not finished, or its folder is damaged.
     """
     meta, lines = meta_of(folder), log_lines(folder)
+    sent = [line for line in lines[: _end_of_training(lines)] if line["event"] == "sent"]
     return RunHistory(
         party=run.party,
         run_id=run.run_id,
@@ -200,7 +204,8 @@ def run_history(
         randomness=randomness,
         steps=tuple(_step(line, run) for line in lines if "message" in line),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
-        n_trained=_sent_in_training(lines),
+        n_trained=len(sent),
+        is_cut=_end_of_training(lines) is None or sum(line["bytes"] for line in sent) < meta.sent_bytes,
         n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
     )
@@ -268,10 +273,9 @@ def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) 
     return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)
 
 
-def _sent_in_training(lines: Sequence[Mapping[str, Any]]) -> int:
-    """Number of messages before the last line that says that the run is finished."""
-    end = max((place for place, line in enumerate(lines) if line["event"] == "finished"), default=len(lines))
-    return sum(line["event"] == "sent" for line in lines[:end])
+def _end_of_training(lines: Sequence[Mapping[str, Any]]) -> int | None:
+    """Place of the last line that says that the run is finished; None if it is gone."""
+    return max((place for place, line in enumerate(lines) if line["event"] == "finished"), default=None)
 
 
 def _prediction(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> PredictionJob:

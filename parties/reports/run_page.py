@@ -56,7 +56,8 @@ def passive_page(facts: PassiveFacts) -> Page:
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
         f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
-        f"{', the numbers of their cells' if facts.by_cells else ''}."
+        f"{', the numbers of their cells' if facts.by_cells else ''}. What is promised here is this run's; the section "
+        "Ledger adds up what all runs released of a record."
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
     of_column = "cells" if facts.by_cells else "thresholds in use"
@@ -84,12 +85,23 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, guarantee in facts.guarantees.items():
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
+    if len(found := tuple(facts.guarantees.values())) > 1:
+        near, any_two = loss(sum(one.epsilon for one in found)), loss(sum(one.domain_loss for one in found))
+        yield Prose(
+            f"All of this is about the same people, and {facts.history.party} has it all: losses add up, to {near} "
+            f"between neighbouring records and to {any_two} between any two."
+        )
     yield Prose(_label_words(facts))
     for peer, leak in facts.label_leaks.items():
         yield Prose(
             f"{peer} offered {leak.n_columns} columns and resolved {leak.n_tests} tests on them. Their choice tells it "
             f"at most {loss(leak.bits)} bits about the labels of {facts.history.n_records:,} records: of labels that "
-            f"are 0 or 1 with equal chance, it could guess at most {most_percent(leak.share)}."
+            f"are 0 or 1 with equal chance, it could guess at most {most_percent(leak.share)} by this run alone."
+        )
+    if facts.label_leaks:
+        yield Prose(
+            "Bits about the same labels add up: those of other runs, of scouting and of a run that this one continues, "
+            "and those of passive parties that tell each other what they read."
         )
 
 
@@ -160,15 +172,17 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
 def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
+    at_least = "at least " * bool(history.n_dropped or history.is_cut)
     told = (
-        f"Since the run was finished, {'at least ' * bool(history.n_dropped)}{len(later)} messages with "
+        f"Since the run was finished, {at_least}{len(later)} messages with "
         f"{size(sum(one.bytes for one in later))} left "
         f"{history.party}."
     )
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
     if answered:
         bits = sum(one.n_routed_bits or 0 for one in history.predictions)
-        told += f" It answered for {sum(answered):,} records, with {bits:,} exact routing bits."
+        at_least = "at least " * history.is_cut
+        told += f" It answered for {at_least}{sum(answered):,} records, with {bits:,} exact routing bits."
     yield Prose(told)
     rows = tuple((one.time, one.message) for one in history.predictions)
     if len(rows) > MOST_MESSAGES:
@@ -189,13 +203,16 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
     listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
     blocks: list[PageBlock] = [
         Prose(
-            f"{'What' if history.n_dropped else 'Everything that'} left {history.party} in this run and in predictions "
-            f"since, by size and digest: {len(listed)} messages. The digests are those of the bytes before encryption; "
-            "nothing of the content is kept."
+            f"{'What' if history.n_dropped or history.is_cut else 'Everything that'} left {history.party} in this run "
+            f"and in predictions since, by size and digest: {len(listed)} messages. The digests are those of the bytes "
+            "before encryption; nothing of the content is kept."
         ),
         FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
     ]
+    if history.is_cut:
+        told = "Parts of the log are gone: messages, steps and uses of the model that stood there are in no list here."
+        blocks.append(Prose(told, is_strong=True))
     if history.n_dropped:
         dropped = f"{history.n_dropped:,} more messages of services, sent and received, are not listed any more"
         blocks.append(

@@ -42,7 +42,7 @@ class RunStatus:
         Time, step, done and total of what is under way.
     peers : dict of str to PeerTraffic
     spent : dict or None
-        Of a passive party: by column, spent epsilon per unit and its limit, over all runs.
+        Of a passive party: by column and kind of budget, what was spent over all runs, and the limit.
     """
 
     run_id: str
@@ -109,6 +109,6 @@ def _traffic(lines: list[dict[str, Any]], peer: str) -> PeerTraffic:
 
 def _spent(path: Path) -> dict[str, Any]:
     return {
-        column.column: {"epsilon": column.epsilon.spent, "limit": column.epsilon.limit}
+        column.column: {kind: plain(getattr(column, kind)) for kind in ("epsilon", "category_epsilon", "cell_bits")}
         for column in read_statement(path, None).columns
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from opboost.desensitize import ColumnMechanism
@@ -30,6 +30,12 @@ MOST_GUESS_RATIO = 2.0
 # Words of a verdict: how many times as often a guess may be right with the release as without, and in what share of all
 # cases more. A guess that is helped more than the last line allows is protected by nothing.
 GRADES = (("strong", 1.2, 0.05), ("fair", MOST_GUESS_RATIO, 0.25), ("weak", 10.0, 0.5), ("none", math.inf, 1.0))
+
+
+# Of a run that was broken off, or is planned again.
+HAS_RELEASED = (
+    "this run has released already: what left then is in its log and in the ledger, whatever run file and data say now"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +237,14 @@ def run_warnings(run: PassiveRun) -> Iterator[tuple[str, str]]:
             "records that were released for training are answered exactly too (`allow_routed: {training_records: "
             "true}`), which takes off the noise that they were released with",
         )
+
+
+def earlier_warning(names: Sequence[str]) -> str:
+    """Sentence on columns that were released under other settings before."""
+    return (
+        f"{', '.join(names)}: earlier runs released values under other settings. Whoever has both releases learns more "
+        "of a record than is said here of one; `opboost ledger` has what they come to together"
+    )
 
 
 def _in_100(share: float) -> str:

@@ -9,6 +9,12 @@ from opboost.privacy.guarantee import ColumnGuarantee, Guarantee, exposed, round
 from parties.reports.ledger_statement import Spending, Statement, left_over
 from parties.reports.page import FigureGrid, PageBlock, PageSection, Prose
 
+# What A learns of changed values.
+_LEAKAGE_OF_CHANGES = (
+    "whether a record or a column was changed since it was released before, unless B keeps its first draws; exact "
+    "answers are about values as they are when A asks, so that two of them can show a change"
+)
+
 # What each side learns in a vertical run, in the words under which such leaks are known.
 _LEAKAGE = (
     ("gradient leakage", "none: gradients, Hessians and leaf values never leave A", "none: no gradient of B exists"),
@@ -31,8 +37,8 @@ _LEAKAGE = (
     ),
     (
         "changes of values",
-        "none",
-        "whether a record or a column was changed since it was released before, unless B keeps its first draws",
+        "that something of A's was changed between two runs, labels too: trees then split on other ranks",
+        _LEAKAGE_OF_CHANGES,
     ),
     (
         "who is in the data",
@@ -45,6 +51,7 @@ _LEAKAGE = (
 
 # Where records are answered by cells of an agreed grid.
 _LEAKAGE_BY_CELLS = {
+    "changes of values": ("none", _LEAKAGE_OF_CHANGES),
     "model-statistics leakage": (
         "none: B answers with cells of a grid that is made of its release, before training; nothing comes back to it",
         "A sees the trees whole; the grid's thresholds in B's units only if B shares them",
@@ -189,11 +196,12 @@ def ledger_section(statement: Statement | None, *, is_over: bool = False) -> Pag
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
     bits = statement.record_cell_bits
+    bits_left = _remaining(bits, statement)
     return (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
         f"{statement.n_records:,} records, the one that spent most has spent {loss(statement.record.spent)} over all "
-        f"columns; remaining: {_remaining(statement.record)}."
-        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {_remaining(bits)}."
+        f"columns; remaining: {_remaining(statement.record, statement)}."
+        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {bits_left}."
         * (bits.spent > 0 or bits.limit is not None)
         + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
@@ -217,7 +225,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
             (
                 one.column,
                 one.unit.words if one.unit is not None else "-",
-                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k]))),
+                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k], statement))),
                 *(
                     f"{n:,}"
                     for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
@@ -228,5 +236,7 @@ def spent_grid(statement: Statement) -> FigureGrid:
     )
 
 
-def _remaining(spending: Spending) -> str:
-    return "no limit" if spending.remaining is None else left_over(spending.remaining)
+def _remaining(spending: Spending, statement: Statement) -> str:
+    if spending.remaining is None:
+        return "no limit" if statement.knows_limits else "unknown without a run file"
+    return left_over(spending.remaining)

@@ -18,6 +18,7 @@ from parties.errors import LedgerError
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import Run, here
 from parties.ledger.ledger_lines import Occasion
+from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -89,6 +90,14 @@ def knows(ledger: Ledger, occasion: Occasion) -> bool:
     """Whether a ledger has anything that a run released to its peer for training."""
     of_run = {"run_id": occasion.run_id, "task": Task.TRAIN.value, "peer": occasion.peer}.items()
     return any(of_run <= ledger.line(number).items() for number in range(1, ledger.n_lines + 1))
+
+
+def released_otherwise(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, is_secure: bool) -> list[str]:
+    """Columns that were released under other settings before: the losses of a new release add to those."""
+    own = {mechanism.schema.name: unpriced(mechanism, is_secure=is_secure).family for mechanism in mechanisms}
+    # Charges of an earlier version have no family.
+    others = {name for family, name in ledger.families.items() if family not in ("", own.get(name))}
+    return [name for name in own if name in others]
 
 
 def check_knows(ledger: Ledger, occasion: Occasion) -> None:

@@ -6,23 +6,35 @@ facts describe the party's data (histograms, counts), so they stay with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import least_epsilon
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
+from parties.ledger.release_ledger import Ledger
 from parties.progress import Progress, no_progress
 from parties.reports.ledger_statement import Statement, known_statement
 from parties.reports.plan.candidates import Candidate, PlannedColumn, analyse_all
 from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
-from parties.reports.sentences import cell_sentence, column_sentence, column_warnings, everyday_difference, run_warnings
+from parties.reports.sentences import (
+    HAS_RELEASED,
+    cell_sentence,
+    column_sentence,
+    column_warnings,
+    earlier_warning,
+    everyday_difference,
+    run_warnings,
+)
+from parties.runs.run_folder import RunFolder
 from parties.vertical.held_out import n_held_out
 from parties.vertical.preparation import prepare_passive
+from parties.vertical.release_accounts import released_otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +131,7 @@ class Plan:
     redraws : bool
         Whether a value that was changed since it was released is drawn anew.
     warnings : tuple of str
-        What is weak about the run file, beside its columns.
+        What is weak about the run file, beside its columns, and what was released before.
     """
 
     party: str
@@ -179,8 +191,19 @@ def plan_of(
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
-        warnings=tuple(sentence for _, sentence in run_warnings(run)),
+        warnings=(*_warnings_of_ledger(run, prepared.mechanisms), *(sentence for _, sentence in run_warnings(run))),
     )
+
+
+def _warnings_of_ledger(run: PassiveRun, mechanisms: Sequence[ColumnMechanism]) -> Iterator[str]:
+    """What a plan leaves out: this run's own release, and those of other runs under other settings."""
+    if RunFolder(run.run_folder).has_released:
+        yield HAS_RELEASED
+    if not run.ledger.path.exists():
+        return
+    with Ledger(run.ledger.path, create=False) as ledger:
+        if names := released_otherwise(ledger, mechanisms, is_secure=run.bits.is_secure):
+            yield earlier_warning(names)
 
 
 def _column_plan(

@@ -23,8 +23,8 @@ def plan_page(plan: Plan) -> Page:
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} would release",
         lead=(
-            f"Computed at {plan.party} from its own file and schema; nothing was drawn, charged or sent. This page "
-            f"shows distributions of the data: it is for {plan.party} alone."
+            f"Computed at {plan.party} from its own file and schema; nothing was drawn, charged or sent for it. This "
+            f"page shows distributions of the data: it is for {plan.party} alone."
         ),
         sections=(
             signature_section(plan),
@@ -59,7 +59,7 @@ def _signed_blocks(plan: Plan, columns: Sequence[ColumnPlan]) -> Iterator[PageBl
     advice = (
         f"Recommended: do not sign yet; change {n_bad} of {len(rows)} columns as said below."
         if n_bad
-        else "Recommended: nothing speaks against signing."
+        else f"Recommended: nothing speaks against signing{' but what stands below this' * bool(plan.warnings)}."
     )
     yield Prose(f"The worst column is {rows[0].column}. {_told(plan, columns[0])} {advice}", is_strong=True)
     yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in plan.warnings)
@@ -213,7 +213,8 @@ def words_section(plan: Plan) -> PageSection:
         else "The first draw of every record and column stays, even if the value is changed (`changed_values: keep`)."
     )
     labels = (
-        f"{plan.party} learns nothing of the labels: the cells are made of the release, before training."
+        f"{plan.party} learns nothing of the labels, but for which records have one where {plan.peer} drops the "
+        "others: the cells are made of the release, before training."
         if plan.n_cells is not None
         else f"{plan.party} learns which of its ranks trees split on, which depends on the labels of {plan.peer}; "
         "`answers: cells` on both sides tells it nothing, and bounds what it tells of a record."

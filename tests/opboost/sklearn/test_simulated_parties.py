@@ -110,7 +110,8 @@ def test_routed_answers_stand_with_their_number_under_what_is_not_protected(pred
     told = [words for words in model.guarantee_.not_protected if words.startswith(ROUTED_ANSWERS)]
     n_tests = len(model._share.router.tests.sources)
     assert n_tests > 1
-    expected = [f"the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"]
+    counted = f"the model has {n_tests} tests on these columns, so {n_tests} exact bits per record"
+    expected = [f"{counted}, and another model asks its own"]
     assert [words.rpartition("; ")[2] for words in told] == (expected if prediction == "routed" else [])
     assert not [words for words in model.guarantee_.not_protected if "was changed" in words]
 

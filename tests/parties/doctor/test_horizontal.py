@@ -44,6 +44,15 @@ def test_a_run_over_the_budget_is_a_problem_before_it_begins(clinics: Clinics) -
     assert examined(clinics, "w0")["budget"].status is Status.PROBLEM
 
 
+def test_what_is_left_is_told_of_every_limit(clinics: Clinics) -> None:
+    del clinics.runs["w0"]["seed"]
+    clinics.runs["w0"]["ledger"] = {"delta": 0.01}
+    left = examined(clinics, "w0")["ledger"].sentence
+    assert "of the budget is left after it" in left
+    assert ", delta 0.00" in left
+    assert "no limit" not in left
+
+
 def test_a_taken_address_is_a_problem(clinics: Clinics) -> None:
     import socket
 

@@ -292,3 +292,6 @@ def test_a_ledger_may_be_read_without_a_run_file_and_then_shows_no_limits(sites:
     result = CliRunner().invoke(app, ["ledger", "--path", str(ledger_of(sites.shop)), "--format", "json"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["record"] == {"spent": pytest.approx(18.0), "limit": None, "remaining": None}
+    told = CliRunner().invoke(app, ["ledger", "--path", str(ledger_of(sites.shop))]).stdout
+    assert "remaining: unknown without a run file." in told
+    assert "no limit" not in told

@@ -39,7 +39,7 @@ def test_a_service_counts_messages_records_bits_durations_and_errors_and_tells_t
     sites: Any, tmp_path: Path, outcomes: Callable[..., dict[str, Any]]
 ) -> None:
     at = {"bank": place(), "shop": place()}
-    sites.shop.run |= {"metrics": {"listen": at["shop"]}, "ledger": {"budget": {"epsilon": 12}}}
+    sites.shop.run |= {"metrics": {"listen": at["shop"]}, "ledger": {"budget": {"epsilon": 12, "per_record": 19}}}
     seen: dict[str, float] = {}
 
     def look(step: str, done: int, total: int) -> None:
@@ -74,6 +74,8 @@ def test_a_service_counts_messages_records_bits_durations_and_errors_and_tells_t
         left = {name: value for name, value in now.items() if "budget_left" in name and 'kind="epsilon"' in name}
         by_column = {re.findall(r'column="(\w+)"', name)[0]: value for name, value in left.items()}
         assert by_column == pytest.approx({"spend": 7, "visits": 2})
+        # And 3 on whether a cell is empty.
+        assert now['opboost_budget_left{column="",kind="per_record"}'] == pytest.approx(1)
     finally:
         service.send_signal(15)
         assert finish(service, seconds=WAIT_S)[0][0] == 0

@@ -35,7 +35,6 @@ def cost(
     cells: int = 0,
     step: float = 1.0,
     unit: float | None = None,
-    own: float = 0.0,
     to: Any = None,
 ) -> Cost:
     """A release that loses `epsilon` for every point, each `step` wide; its column's unit is a point, or `unit`."""
@@ -46,7 +45,6 @@ def cost(
         cells=Cells(cells, 2) if cells else None,
         point=step,
         unit=Unit(unit or step, "one point") if step else None,
-        step=own,
         records=keys(1, 2, 3) if to is None else to,
     )
 
@@ -171,20 +169,36 @@ def test_the_unit_is_the_columns_own_step_whatever_the_first_release_was() -> No
 )
 def test_a_limit_holds_per_step_of_today_although_the_column_was_charged_by_smaller_ones(loss: Any) -> None:
     """Two values 2.5 apart: what the first release loses over three units, and the second one over three points."""
-    first, second = (replace(cost(own=own), loss=loss) for own in (1.0, 2.5))
-    balances = charged(first)
+    one, before, today = replace(cost(), loss=loss), {"spend": 1.0}, {"spend": 2.5}
+    balances = charged(one)
     spent = 3 * loss(1) + loss(3)
     for budget in (Budget(Limit(spent)), Budget(per_record=spent)):
-        balances.check([second], budget)
+        balances.check([one], replace(budget, steps=today))
     for budget in (Budget(Limit(0.999 * spent)), Budget(per_record=0.999 * spent)):
         with pytest.raises(OverBudget, match=rf"would have spent {spent:g} of"):
-            balances.check([second], budget)
-        balances.check([first], budget)
-    add(balances, second)
+            balances.check([one], replace(budget, steps=today))
+        balances.check([one], replace(budget, steps=before))
+    add(balances, one)
     assert balances.worst("spend").epsilon == pytest.approx(2 * loss(1))
     # A smaller step, and columns without one, are limited per unit as ever.
-    for one in (cost(own=0.5), cost(step=2.5)):
-        balances.check([one], Budget(Limit(0.3), per_record=0.3))
+    for steps, more in (({"spend": 0.5}, cost()), ({}, cost(step=2.5))):
+        balances.check([more], Budget(Limit(0.3), per_record=0.3, steps=steps))
+
+
+def test_a_first_release_is_limited_per_step_of_today_although_its_run_knew_a_smaller_one() -> None:
+    """As of new records whose values a finished run desensitizes."""
+    for limits in (Budget(Limit(0.25)), Budget(per_record=0.25)):
+        Balances().check([cost()], limits)
+        with pytest.raises(OverBudget, match=r"would have spent 0\.3 of 0\.25"):
+            Balances().check([cost()], replace(limits, steps={"spend": 2.5}))
+
+
+def test_a_record_pays_per_step_of_today_for_columns_that_a_release_adds_nothing_to() -> None:
+    balances, age = charged(cost()), cost("age")
+    for steps, spent in (({}, 0.2), ({"spend": 1.0}, 0.2), ({"spend": 2.5}, 0.4)):
+        balances.check([age], Budget(per_record=spent, steps=steps))
+        with pytest.raises(OverBudget, match=rf"a record over all its columns would have spent {spent:g} of"):
+            balances.check([age], Budget(per_record=0.999 * spent, steps=steps))
 
 
 @pytest.mark.parametrize("broken", [math.nan, -0.1])

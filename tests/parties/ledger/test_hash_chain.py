@@ -71,7 +71,7 @@ def state(ledger: Ledger) -> tuple[Any, ...]:
         dict(ledger.n_reuses),
         ledger.peers,
         ledger._contents,
-        ledger._families,
+        ledger.families,
         ledger.n_answered,
     )
 

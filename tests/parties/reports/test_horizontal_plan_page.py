@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from parties.config.record_runs import read_record_run
 from parties.reports.horizontal_plan_facts import RecordPlan, record_plan
 from parties.reports.horizontal_plan_page import record_plan_page
 from parties.reports.page import to_markdown
+from parties.reports.sentences import HAS_RELEASED
 
 
 @pytest.fixture
@@ -20,6 +22,18 @@ def plan(hospitals: Any) -> RecordPlan:
 def test_a_coordinators_plan_may_be_shown_and_a_workers_is_its_own(plan: RecordPlan, hospitals: Any) -> None:
     assert "may be shown to everybody" in record_plan_page(plan).lead
     assert "it is for north alone" in record_plan_page(record_plan(hospitals.write("north"))).lead
+
+
+def test_a_worker_that_has_answered_already_is_told_so(hospitals: Any) -> None:
+    path = hospitals.write("north")
+    folder = read_record_run(path).run_folder
+    assert record_plan(path).warnings == ()
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text('{"released": true}')
+    plan = record_plan(path)
+    assert plan.warnings == (HAS_RELEASED,)
+    assert HAS_RELEASED[1:] in to_markdown(record_plan_page(plan))
+    assert "nothing was charged or sent for it" in record_plan_page(plan).lead
 
 
 def test_the_promise_is_in_odds_and_the_agreed_budget_is_marked(plan: RecordPlan) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.reports.ledger_statement import (
     DEFAULT_PATH,
+    AccountStatement,
     Spending,
     ledger_path,
     left_over,
@@ -79,7 +81,8 @@ def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> No
     schema = ColumnSchema(name="spend", lower=0, upper=100, step=2.5)
     (later,) = planned(mechanisms(schema, epsilon=0.2), record_names(IDS), is_secure=True)
     with Ledger(path) as ledger:
-        plain, found = (statement(ledger, limited, steps) for steps in ({}, {"spend": 2.5, "visits": 1.0}))
+        steps = {"spend": 2.5, "visits": 1.0}
+        plain, found = (statement(ledger, replace(limited, steps=one)) for one in ({}, steps))
         (before, spend), (_, visits) = (
             [next(c for c in one.columns if c.column == name) for one in (plain, found)] for name in ("spend", "visits")
         )
@@ -90,10 +93,10 @@ def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> No
         assert visits in plain.columns
         more = later.cost.loss(3)
         for limits in (Budget(Limit(epsilon=spend.epsilon.spent + more)), Budget(per_record=found.record.spent + more)):
-            ledger.balances.check([later.cost], limits)
+            ledger.balances.check([later.cost], replace(limits, steps=steps))
         for limits in (Budget(Limit(before.epsilon.spent + more)), Budget(per_record=plain.record.spent + more)):
             with pytest.raises(OverBudget):
-                ledger.balances.check([later.cost], limits)
+                ledger.balances.check([later.cost], replace(limits, steps=steps))
 
 
 def test_a_run_files_schema_says_the_steps(sites: Sites) -> None:
@@ -147,6 +150,21 @@ def test_a_worker_sees_its_account_with_its_runs_and_what_remains(tmp_path: Path
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_dict()))
     assert "2 runs have spent epsilon 1" in CliRunner().invoke(app, ["ledger", str(path)]).stdout
     assert "&lt;b&gt;fall" in found._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("limits", "told"),
+    [
+        ((None, None), "there is no limit."),
+        ((2.0, None), "of the budget, epsilon 1.5 is left."),
+        ((None, 1e-5), "of the budget, delta 9e-06 is left."),
+        ((0.25, 1e-6), "of the budget, epsilon 0 and delta 0 is left."),
+    ],
+)
+def test_an_account_tells_what_is_left_of_every_limit(limits: tuple[float | None, float | None], told: str) -> None:
+    epsilon, delta = Spending(0.5, limits[0]), Spending(1e-6, limits[1])
+    found = AccountStatement(path=Path("account"), runs=(), epsilon=epsilon, delta=delta)
+    assert found.sentence.endswith(f"of every record; {told}")
 
 
 def test_a_coordinator_keeps_no_account(tmp_path: Path) -> None:

@@ -46,6 +46,19 @@ def test_messages_before_and_after_the_end_of_training_are_told_apart(run: Activ
     assert (found.n_records, found.sent_bytes, found.randomness) == (3, 18, "a seed")
 
 
+def test_a_list_that_lacks_parts_of_the_log_does_not_say_that_it_has_everything(run: ActiveRun) -> None:
+    """Logs may be removed at any time; the run folder keeps how many bytes left in training."""
+    done = {**AT, "event": "finished", "message": "finished"}
+    used = {**AT, "event": "answered", "message": "answered", "records": 5, "answered": 5, "routed_bits": 10}
+    for lines, is_cut in (((SENT, SENT, done, used), False), ((SENT, done, used), True), ((SENT, SENT, used), True)):
+        found = history(run, *lines)
+        assert found.is_cut is is_cut
+        text = " ".join(str(section) for section in history_sections(found))
+        assert ("Everything that left" in text) is not is_cut
+        assert ("Parts of the log are gone" in text) is is_cut
+        assert ("It answered for at least 5 records" in text) is is_cut
+
+
 def test_messages_of_a_service_whose_lines_are_gone_are_counted(run: ActiveRun) -> None:
     done = {**AT, "event": "finished", "message": "finished"}
     parts = [{**AT, "event": "messages", "message": "a part", "messages": n, "sha256": "ab"} for n in (5, 3)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from parties.reports.run_page import (
     importance_blocks,
     passive_page,
 )
+from parties.reports.words import loss
 from tests.support.promises import COLUMN
 
 
@@ -37,6 +39,18 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "spend" in shop
     assert "spend" not in bank
     assert "exact routing bits for new records and those released for training are answered" in shop
+    assert "What is promised here is this run's; the section Ledger adds up what all runs released" in shop
+    assert "Bits about the same labels add up" in bank
+
+
+def test_what_several_parties_release_about_the_same_people_is_added_up(
+    facts: tuple[ActiveFacts, PassiveFacts],
+) -> None:
+    (promise,) = facts[0].guarantees.values()
+    both = replace(facts[0], guarantees={"shop": promise, "mill": replace(promise, domain_loss=math.inf)})
+    told = f"losses add up, to {loss(2 * promise.epsilon)} between neighbouring records and to infinite between any two"
+    assert told in to_markdown(active_page(both))
+    assert "has it all" not in to_markdown(active_page(facts[0]))
 
 
 def test_each_sides_lead_says_what_its_time_line_tells_of_the_other_side_and_of_the_data(

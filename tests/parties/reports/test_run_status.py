@@ -46,21 +46,28 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
     assert after.phase is not None
     assert after.phase["event"] == "finished"
     assert after.peers["bank"].sent_bytes > 0
-    assert after.spent == {
-        "spend": {"epsilon": pytest.approx(5), "limit": None},
-        "visits": {"epsilon": pytest.approx(10), "limit": None},
-    }
+    assert after.spent == {"spend": kinds(5, 0), "visits": kinds(10, 3)}
     main_ends(["status", str(shop), "--format", "json"])
     assert json.loads(capsys.readouterr().out) == after.to_dict()
     main_ends(["status", str(shop)])
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "run spring of shop (passive): finished"
-    assert "visits: epsilon 10 spent of no limit" in shown
+    assert [line for line in shown if "no limit" in line] == [
+        "spend: epsilon 5 spent of no limit",
+        "visits: epsilon 10 spent of no limit",
+        "visits: category_epsilon 3 spent of no limit",
+    ]
 
     (sites.bank.run_folder / "meta.json").write_text(
         json.dumps({**json.loads((sites.bank.run_folder / "meta.json").read_text()), "finished": None})
     )
     assert run_status(bank).state == "interrupted"
+
+
+def kinds(epsilon: float, category_epsilon: float) -> dict[str, Any]:
+    """What was spent of a column, of which no cells were published and nothing is limited."""
+    spent = {"epsilon": pytest.approx(epsilon), "category_epsilon": category_epsilon, "cell_bits": 0.0}
+    return {kind: {"spent": amount, "limit": None} for kind, amount in spent.items()}
 
 
 def main_ends(arguments: list[str]) -> None:

@@ -122,3 +122,16 @@ def test_leaks_are_told_of_both_sides() -> None:
     assert isinstance(grid, FigureGrid)
     assert all(all(row) for row in grid.rows)
     assert len({row[0] for row in grid.rows}) == len(grid.rows)
+
+
+def test_a_change_of_labels_shows_in_the_ranks_that_are_split_on_and_not_in_cells() -> None:
+    told = []
+    for by_cells in (False, True):
+        (grid,) = leakage_section(by_cells=by_cells).blocks
+        assert isinstance(grid, FigureGrid)
+        told += [row[1:] for row in grid.rows if row[0] == "changes of values"]
+    (of_a, of_b), (of_a_by_cells, of_b_by_cells) = told
+    assert "labels too: trees then split on other ranks" in of_a
+    assert of_a_by_cells == "none"
+    assert of_b == of_b_by_cells
+    assert "two of them can show a change" in of_b

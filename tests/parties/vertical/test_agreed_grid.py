@@ -126,7 +126,7 @@ def test_cuts_on_other_points_add_to_what_is_told_and_are_counted_although_their
     second = thresholds_of(codes, book, 16)
     assert len(set(first[:-1]) & set(second[:-1])) > 3
     ledger.charge([planned_of(coarse)], {}, book.occasion, Budget())
-    (told,) = statement(ledger, Budget(), {}).columns
+    (told,) = statement(ledger, Budget()).columns
     assert told.n_cuts == len(first) + len(second) - 2
 
 

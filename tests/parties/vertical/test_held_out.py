@@ -542,9 +542,11 @@ def test_the_report_and_the_command_begin_with_the_held_out_scores(
     headings = [text.split("</h2>")[0] for text in page.split("<h2>")[1:]]
     assert headings[0] == "Result"
     assert "Quality: training rows" in headings
-    assert "which were neither released nor trained on" in page
+    assert "which were neither released nor trained on in this run" in page
     assert "shop offered 2 columns and resolved" in page
     assert "with equal chance, it could guess at most" in page
+    assert "by this run alone" in page
+    assert "Bits about the same labels add up: those of other runs" in page
     assert json.loads((folder.path / "report.json").read_text())["uplift"]["n_held_out"] == len(chosen_ids(sites))
     print_trained(Format.TEXT, folder, "opboost predict run.yaml")
     told = capsys.readouterr().out

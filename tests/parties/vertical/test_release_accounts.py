@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import LedgerError
+from parties.errors import LedgerError, OverBudget
 from parties.ledger.release_ledger import Ledger
+from parties.reports.ledger_statement import read_statement
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.vertical.preparation import prepare_passive
@@ -38,7 +40,9 @@ class Shop:
         table = prepared.named()
         with closing(RunLog(self.folder.path)) as log, account_of(self.run, self.schema, Task.TRAIN) as account:
             release_once(account, prepared.table.ids, self.folder, log)(prepared.mechanisms, table)
-        return [np.array(block[f"{c}.codes"]).tolist() for block in table.blocks for c in range(2)]
+        return [
+            np.array(block[f"{c}.codes"]).tolist() for block in table.blocks for c in range(len(prepared.mechanisms))
+        ]
 
     def logged(self) -> list[tuple[int, int]]:
         lines = [json.loads(line) for line in (self.folder.path / "log.jsonl").read_text().splitlines()]
@@ -54,6 +58,26 @@ def test_a_table_is_drawn_once_and_sent_again_to_the_bit(shop: Shop) -> None:
     assert shop.release() == shop.release()
     assert shop.logged() == [(2, 0), (0, 2)]
     assert shop.folder.has_released
+
+
+def test_a_record_may_not_spend_more_per_step_of_today_than_its_limit_over_two_runs(sites: Sites) -> None:
+    """Of a column that was charged by points, and costs nothing again, a step of today spans eight."""
+    sites.shop.run["desensitize"]["leave_out"] = ["visits"]
+    Shop(sites).release()
+    (spend,) = read_statement(sites.shop.write(), None).columns
+    del sites.shop.run["desensitize"]["leave_out"]
+    sites.shop.schema["columns"]["spend"]["step"] = 7.5 * spend.unit.size if spend.unit is not None else 0
+    sites.shop.run |= {"run_id": "autumn", "ledger": {"budget": {"per_record": 1.0}}}
+    with pytest.raises(OverBudget) as refusal:
+        Shop(sites).release()
+    wanted = float(re.findall(r"a record over all its columns would have spent ([\d.]+) of", str(refusal.value))[0])
+    sites.shop.run["ledger"]["budget"]["per_record"] = wanted - 7 * spend.epsilon.spent
+    with pytest.raises(OverBudget, match="a record over all its columns"):
+        Shop(sites).release()
+    sites.shop.run["ledger"]["budget"]["per_record"] = wanted
+    Shop(sites).release()
+    record = read_statement(sites.shop.write(), None).record
+    assert (record.spent, record.remaining) == (pytest.approx(wanted), pytest.approx(0, abs=1e-6))
 
 
 def test_a_run_that_has_released_draws_nothing_anew(shop: Shop, tmp_path: Path) -> None:

@@ -48,8 +48,8 @@ def ask(
     columns = [column("a", 10), column("b", 10)]
     found = resolved.resolve(wanted, columns, MECHANISMS, is_secure=True, most=4, agreed=agreed, peer=peer)
     assert found.thresholds.tolist() == [rank + 0.5 for rank in wanted.ranks.tolist()]
-    if "a" not in ledger._families.values():
-        ledger._families.update({test[0]: "a" for test in ledger.tests(peer)})
+    if "a" not in ledger.families.values():
+        ledger.families.update({test[0]: "a" for test in ledger.tests(peer)})
     return ledger.n_tests("a")
 
 

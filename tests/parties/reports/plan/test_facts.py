@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,10 @@ from opboost.schema import ColumnSchema
 from parties.cli import app
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
+from parties.doctor.vertical import examine
 from parties.reports.plan.choices import MechanismGrid, alternatives_for, settings_of
 from parties.reports.plan.facts import plan_of
+from parties.reports.sentences import HAS_RELEASED
 from parties.reports.writing import report_of
 
 # Where other mechanisms do not matter: the chosen one, and baselines.
@@ -37,6 +41,13 @@ def shop(make_sites: Any, tmp_path: Path) -> Any:
     """A shop whose columns are mapped to few points, so that tables are small."""
     found = make_sites(tmp_path).shop
     found.run["desensitize"] = {"epsilon": 0.5, "domain_size": 100, "theta": 10}
+    return found
+
+
+def copy_of(site: Any, to: Path) -> Any:
+    """A copy of a party's folder, with whatever it has run."""
+    found = copy.deepcopy(site)
+    found.path = Path(shutil.copytree(site.path, to / site.party))
     return found
 
 
@@ -260,3 +271,25 @@ def test_a_changed_setting_changes_the_promise(shop: Any) -> None:
     assert after.guarantee.epsilon < before.guarantee.epsilon
     assert after.columns[0].sentence != before.columns[0].sentence
     assert replace(after, columns=()) != replace(before, columns=())
+
+
+def test_a_plan_and_the_doctor_say_that_earlier_releases_add_to_it(finished: Any, tmp_path: Path) -> None:
+    """The same settings draw nothing anew; another budget of one column does, beside what is known of it."""
+    site = copy_of(finished.shop, tmp_path)
+    site.run["run_id"] = "autumn"
+    plan = plan_of(site.write(), ALONE, wanted_order=())
+    assert not [one for one in plan.warnings if "earlier runs" in one or "released already" in one]
+    site.run["desensitize"] = {**site.run["desensitize"], "columns": {"spend": {"epsilon": 0.25}}}
+    (told,) = [one for one in plan_of(site.write(), ALONE, wanted_order=()).warnings if "earlier runs" in one]
+    assert told.startswith("spend: earlier runs released values under other settings")
+    assert told in report_of(site.write()).warnings
+    assert told in [one.sentence for one in examine(site.write(), wait_s=0.1) if one.check == "ledger"]
+
+
+def test_a_plan_of_a_run_that_has_released_says_so(finished: Any, tmp_path: Path) -> None:
+    """As of one that was broken off afterwards."""
+    site = copy_of(finished.shop, tmp_path)
+    meta = site.run_folder / "meta.json"
+    meta.write_text(json.dumps({**json.loads(meta.read_text()), "finished": None}))
+    assert HAS_RELEASED in plan_of(site.write(), ALONE, wanted_order=()).warnings
+    assert HAS_RELEASED[1:] in report_of(site.write()).text("md")

@@ -71,7 +71,9 @@ def test_what_is_recommended_keeps_the_points_where_it_can(plan: Plan) -> None:
 
 
 def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:
-    assert "nothing speaks against signing" in signed(with_verdicts(plan, (0.2, 0.1), (0.1, 0.1)))
+    fair = with_verdicts(plan, (0.2, 0.1), (0.1, 0.1))
+    assert "nothing speaks against signing." in signed(replace(fair, warnings=()))
+    assert "nothing speaks against signing but what stands below this." in signed(replace(fair, warnings=("one",)))
 
 
 def test_what_is_signed_uses_no_word_of_the_trade(plan: Plan) -> None:
