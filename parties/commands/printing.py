@@ -59,12 +59,11 @@ def print_status(status: Mapping[str, Any]) -> None:
             f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
             f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
         )
-    for column, kinds in (status["spent"] or {}).items():
-        for kind, found in kinds.items():
-            # Of an unordered column, nothing is spent but on its categories.
-            if kind == "epsilon" or found["spent"]:
-                limit = "no limit" if found["limit"] is None else f"{found['limit']:g}"
-                typer.echo(f"{column}: {kind} {rounded_up(found['spent'], 6)} spent of {limit}")
+    for column, found in (status["spent"] or {}).items():
+        others = {kind: one for kind, one in found.items() if isinstance(one, dict) and one["spent"]}
+        for kind, one in {"epsilon": {"spent": found["epsilon"], "limit": found["limit"]}, **others}.items():
+            limit = "no limit" if one["limit"] is None else f"{one['limit']:g}"
+            typer.echo(f"{column}: {kind} {rounded_up(one['spent'], 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:

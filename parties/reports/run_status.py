@@ -42,7 +42,7 @@ class RunStatus:
         Time, step, done and total of what is under way.
     peers : dict of str to PeerTraffic
     spent : dict or None
-        Of a passive party: by column and kind of budget, what was spent over all runs, and the limit.
+        Of a passive party: by column, spent epsilon per unit and its limit over all runs, and those of other budgets.
     """
 
     run_id: str
@@ -109,6 +109,10 @@ def _traffic(lines: list[dict[str, Any]], peer: str) -> PeerTraffic:
 
 def _spent(path: Path) -> dict[str, Any]:
     return {
-        column.column: {kind: plain(getattr(column, kind)) for kind in ("epsilon", "category_epsilon", "cell_bits")}
+        column.column: {
+            "epsilon": column.epsilon.spent,
+            "limit": column.epsilon.limit,
+            **{kind: plain(getattr(column, kind)) for kind in ("category_epsilon", "cell_bits")},
+        }
         for column in read_statement(path, None).columns
     }

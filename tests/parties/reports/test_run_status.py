@@ -66,8 +66,9 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
 
 def kinds(epsilon: float, category_epsilon: float) -> dict[str, Any]:
     """What was spent of a column, of which no cells were published and nothing is limited."""
-    spent = {"epsilon": pytest.approx(epsilon), "category_epsilon": category_epsilon, "cell_bits": 0.0}
-    return {kind: {"spent": amount, "limit": None} for kind, amount in spent.items()}
+    others = {"category_epsilon": category_epsilon, "cell_bits": 0.0}
+    spent = {kind: {"spent": amount, "limit": None} for kind, amount in others.items()}
+    return {"epsilon": pytest.approx(epsilon), "limit": None, **spent}
 
 
 def main_ends(arguments: list[str]) -> None:
