@@ -160,13 +160,13 @@ def _measured(log: RunLog, path: Path | None, run: PartyRun | None) -> Iterator[
     def left() -> Iterator[tuple[str, str, float]]:
         if run.role != "passive":
             return
+        from parties.ledger.costs import Spent
         from parties.reports.ledger_statement import read_statement
 
         found = read_statement(path, None)
         # Limits over all columns of a record have no column's name.
         left = [("", "per_record", found.record), ("", "cell_bits_per_record", found.record_cell_bits)]
-        kinds = ("epsilon", "category_epsilon", "cell_bits")
-        left += [(column.column, kind, getattr(column, kind)) for column in found.columns for kind in kinds]
+        left += [(column.column, kind, getattr(column, kind)) for column in found.columns for kind in Spent._fields]
         for column, kind, spending in left:
             if (amount := spending.remaining) is not None:
                 yield column, kind, amount

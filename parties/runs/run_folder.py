@@ -30,15 +30,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -52,11 +49,11 @@ from opboost.trees.model_file import document_digest, load_model, save_model
 from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
+from parties.runs.installed_versions import installed_versions
 from parties.runs.joint_model import JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
-from protocols.messages.message import PROTOCOL_VERSION
 from protocols.private_files import private_folder
 
 ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
@@ -64,7 +61,7 @@ ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 # Has what noise on labels promises, from before the parties agree to train.
 LABELS_FILE = "labels.json"
 
-_FIT, _version = TypeAdapter(FitQuality), cache(version)
+_FIT = TypeAdapter(FitQuality)
 
 
 class RunState(StrEnum):
@@ -96,7 +93,8 @@ class RunFolder:
         RunFolderError
             If the folder holds somebody else's files, or a run of another run file.
         """
-        state, has_released = self.state(config, party=party, role=role), self.has_released
+        state = self.state(config, party=party, role=role)
+        has_released = self.has_released
         if state is RunState.FINISHED:
             return state
         with writing(self.path):
@@ -107,7 +105,6 @@ class RunFolder:
             if state is RunState.NEW:
                 shutil.rmtree(self.path / FOLDER, ignore_errors=True)
                 (self.path / LABELS_FILE).unlink(missing_ok=True)
-        packages = {name: _version(name) for name in ("opboost", "numpy", "pandas", "numba", "pyzmq", "msgpack")}
         before = self.read_json("meta.json") if state is RunState.UNFINISHED else {}
         self.write_json(
             "meta.json",
@@ -119,9 +116,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
-                "protocol_version": PROTOCOL_VERSION,
-                "python": platform.python_version(),
-                "packages": packages,
+                **installed_versions(),
             },
         )
         # After the note of the start, without which a folder that holds anything counts as somebody else's.
@@ -246,7 +241,8 @@ class RunFolder:
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
         self._require_model()
-        choice, n_own = map(self._if_there("noise.json").get, ("choice", "own_trees"))
+        of_noise = self._if_there("noise.json")
+        choice, n_own = of_noise.get("choice"), of_noise.get("own_trees")
         return JointModel(
             ensemble=load_model(self.path / "model.json"),
             guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},

@@ -142,8 +142,7 @@ class RecommendedAmongOwners:
 
     def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
         """Holder of records in their first cells with exact answers: all of a worker's records, or a part."""
-        bounds = told_bounds(self.stages)
-        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task, bounds)
+        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task, told_bounds(self.stages))
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
         """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
@@ -155,9 +154,10 @@ class RecommendedAmongOwners:
         stages: list[tuple[int, RowHolder]] = [(self.rounds.n_trees, first)]
         for number, stage in enumerate(self.stages):
             n, noise = stage.n_trees * self.tree_task.n_outputs, rng.fork(f"noise {number}")
-            shares = self._tree_shares(stage)
-            noisy = NoisyHolder(exact, noises=shares, n_trees=n, rng=noise, is_by_tree=True)
-            stages.append((n, ToldBound(exact) if stage.kind == "bound" else noisy))
+            holder: RowHolder = ToldBound(exact)
+            if stage.kind != "bound":
+                holder = NoisyHolder(exact, noises=self._tree_shares(stage), n_trees=n, rng=noise, is_by_tree=True)
+            stages.append((n, holder))
         return InTurn(exact, stages)
 
     def _first_share(self, kind: Round) -> Noise | None:

@@ -86,7 +86,7 @@ class TreeTask:
     max_leaf : float
         Bound of a leaf's value before the learning rate.
     deviation : float
-        Of numbers' labels, about, in units of their gradients' bound.
+        Of numbers' labels, about, in units of their gradients' bound; 0 for classes.
     """
 
     n_outputs: int
@@ -95,7 +95,7 @@ class TreeTask:
     sensitivity: float
     rate: float = _RATE
     max_leaf: float = _MAX_LEAF
-    deviation: float = 1 / _GRADIENT_DEVIATIONS
+    deviation: float = 0.0
 
     @classmethod
     def of_classes(cls, n_classes: int) -> TreeTask:
@@ -270,11 +270,10 @@ class TreeTraining:
             shape, grad, hess = self._released(holder, rule, depth)
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.
-            least_hess = np.maximum(hess, 0.0)
+            hess = np.maximum(hess, 0.0)
             rate, largest = task.rate * min(1.0, 2 * (1 - number / n_trees)), task.max_leaf / unit
-            moves = -rate * np.clip(grad / (least_hess + strength), -largest, largest)
-            bias = rate * std**2 * float((1 / (least_hess + strength)).sum())
-            size.learn(moves, grad, least_hess, std=std, bias=bias)
+            moves = -rate * np.clip(grad / (hess + strength), -largest, largest)
+            size.learn(moves, grad, hess, std=std, bias=rate * std**2 * float((1 / (hess + strength)).sum()))
             grown = [shape.with_leaf_values(own) for own in moves]
             self._holder.finish_trees(grown)
             self.trees.extend(self._columns.in_values(tree, scale=unit) for tree in grown)
