@@ -121,13 +121,15 @@ def _compared(
         # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
         at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
         won = 1.0 - float(errors[at] / max(errors[0], 1e-12))
-        is_doubted = choice is NoiseChoice.PLAIN and is_open > _OPEN_FOR_PLAIN
+        if choice is NoiseChoice.PLAIN and is_open > _OPEN_FOR_PLAIN:
+            won, at = won / _PLAIN_LEAD, at if won > 0 else 0
         error = float(errors[at if shares[at] >= LEAST_BLEND else 0])
-        return won / _PLAIN_LEAD if is_doubted else won, error, Blend(choice, float(shares[at]), goes_on, own_depth)
+        return won, error, Blend(choice, float(shares[at]), goes_on, own_depth)
 
-    _, error, blend = max((best(*one) for one in _candidates(is_open, starts)), key=itemgetter(0))
-    if blend.share < LEAST_BLEND:
-        _, error, blend = max((best(NoiseChoice.PLAIN, goes_on) for goes_on in starts), key=itemgetter(0))
+    # What would be left out wins nothing, and held-out rows may see a little harm of what serves better than that.
+    found = [best(*one) for one in _candidates(is_open, starts)]
+    found = [one for one in found if one[2].share >= LEAST_BLEND]
+    _, error, blend = max(found or [best(NoiseChoice.PLAIN, goes_on) for goes_on in starts], key=itemgetter(0))
     return error, blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE, own_depth=own_depth)
 
 

@@ -75,3 +75,32 @@ def test_the_depth_is_taken_with_which_the_whole_is_better(better: int, monkeypa
     nothing: Any = SimpleNamespace(has_own=True, own_depths=(4, 8))
     rows, rng = (nothing, np.zeros(3), np.zeros(3), nothing, None, nothing), np.random.default_rng(0)
     assert choice.choose(*rows, rng=rng) == blends[better]
+
+
+class Harmed:
+    """A trial on whose rows draws do a little harm, trees that go on much, and trees on released codes none.
+
+    A score's parts are how far each of these three has its whole share.
+    """
+
+    recipe = SimpleNamespace(constraints=SimpleNamespace(monotone=np.zeros(1)))
+    own_depth, base_scores = 4, 0.0
+    scored = SimpleNamespace(targets=np.zeros(5000))
+
+    def margins(self) -> None:
+        return None
+
+    def scores(self, choice: NoiseChoice, *goes_on: object) -> np.ndarray:
+        return np.eye(3)[1 if goes_on else 2 if choice is NoiseChoice.PLAIN else 0]
+
+    def errors(self, scores: np.ndarray) -> np.ndarray:
+        return np.array([1 + scores @ [0.0005, 0.02, -0.002]])
+
+
+def test_a_candidate_that_would_be_left_out_takes_no_place_from_one_with_a_share() -> None:
+    """Adult at .02: draws are worth .008 of AUC on exact codes, and held-out rows see .02 percent of harm."""
+    trial: Any = Harmed()
+    _, blend = choice._compared([trial], [np.zeros(3)], lambda of: [trial.scores(of)], 0.85, (False, True))
+    assert blend.choice is NoiseChoice.CORRECTED
+    assert not blend.goes_on
+    assert blend.share == pytest.approx(1.0, abs=0.11)
