@@ -202,7 +202,8 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
             is_strong=True,
         )
         for one in promise.weaker:
-            yield Prose(f"Against {one.against}, the odds are at most {odds(one.epsilon)}.", is_strong=True)
+            told = "nothing is promised" if math.isinf(one.epsilon) else f"the odds are at most {odds(one.epsilon)}"
+            yield Prose(f"Against {one.against}, {told}.", is_strong=True)
     if why := uncertified(promise):
         yield Prose(f"Not certified: {why}.", is_strong=True)
 

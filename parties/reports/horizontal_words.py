@@ -88,12 +88,15 @@ def _besides_itself(training: TrainingSection, promise: RecordGuarantee) -> str:
     """Caveat of the guarantee against a worker, which can subtract its own share of the noise."""
     if training.honest is None:
         return ""
+    is_whole = training.honest == 1
+    others = "1 worker" if is_whole else f"{training.honest} workers"
     said = (
-        f", as long as {training.honest} workers besides it in every sum add their share of the noise: it knows its "
-        "own, and can take it out of what it sees"
+        f", as long as {others} besides it in every sum {'adds its' if is_whole else 'add their'} share of the noise: "
+        "it knows its own, and can take it out of what it sees"
     )
     if promise.weaker:
-        said += f". Where it is one of the {training.honest}, epsilon is {loss(promise.weaker[0].epsilon)}"
+        said += f". Where it is {'the only one that does' if is_whole else f'one of the {training.honest}'}, "
+        said += f"epsilon is {loss(promise.weaker[0].epsilon)}"
     left = training.threshold - 1
     if left < training.honest:
         said += f". Where only {training.threshold} workers are left in a sum, that leaves {left} against each of them"
@@ -176,8 +179,10 @@ def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -
         return ""
     sees = "sees the sums of one worker alone"
     if run.training.honest is not None:
-        worst = max((one.epsilon for one in promise.weaker), default=promise.epsilon)
-        sees += f", with one share of the noise: epsilon against it is {loss(worst)}, and not {loss(promise.epsilon)}"
+        sees += ", with one share of the noise"
+        # The first one is for a worker; one share may be all of the noise.
+        for one in promise.weaker[1:]:
+            sees += f": epsilon against it is {loss(one.epsilon)}, and not {loss(promise.epsilon)}"
     return (
         "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
         f"{sees}"

@@ -24,7 +24,7 @@ from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.rank_sender import MORE_EVERY
 from parties.vertical.release_offer import offer_digest, rank_type
-from parties.vertical.shared_codes import n_offered, releases_of
+from parties.vertical.shared_codes import check_ranks, n_offered, releases_of
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import Held, MoreRanks, Offer, OfferedColumn, RankChunk
@@ -158,6 +158,7 @@ class Receipt:
             raise UnexpectedMessage(
                 f"{self.peer} sent a guarantee of {n_promised} columns of ranks with {len(offer.columns)} offered ones"
             )
+        check_ranks(offer, self.guarantee, peer=self.peer)
         self._releases = releases_of(offer, self.guarantee, peer=self.peer)
         if self.offer is None:
             self._keep_offer(offer)

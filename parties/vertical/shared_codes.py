@@ -63,6 +63,23 @@ def _packed(mechanism: OrderPreservingMap | RandomisedResponse, table: RankTable
     return np.packbits(occurs).tobytes()
 
 
+def check_ranks(offer: Offer, guarantee: Guarantee, *, peer: str) -> None:
+    """Refuse a column of more ranks than its guarantee has values: split tests would tell more of labels than it says.
+
+    Raises
+    ------
+    UnexpectedMessage
+    """
+    promised = (one for one in guarantee.columns for _ in range(n_offered(one)))
+    for index, (column, promise) in enumerate(zip(offer.columns, promised, strict=True)):
+        most = 2 if "n_categories" in promise.parameters else promise.parameters.get("domain_size", 0)
+        if not column.n_ranks <= most:
+            raise UnexpectedMessage(
+                f"{peer} offers {column.n_ranks} ranks in column {index}, and its guarantee is for {most:g} values. "
+                "Nothing was asked"
+            )
+
+
 def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[ColumnRelease | None, ...]:
     """For every offered column the channel that it went through; None where no codes are shared, or none can be used.
 

@@ -14,7 +14,7 @@ COLUMN = ColumnGuarantee(
     unit="",
     domain_loss=1.0,
     missing_epsilon=0.0,
-    parameters={"epsilon": 0.1},
+    parameters={"epsilon": 0.1, "domain_size": 100.0},
 )
 
 

@@ -119,7 +119,9 @@ def _in_part(release: Release, part: float) -> SkellamRounds:
 def weaker_promises(
     noise: LeafNoise | QueryAccount, *, delta: float, are_owners_known: bool
 ) -> tuple[WeakerPromise, ...]:
-    """Parties against whom noise in shares has a weaker guarantee; none if one share is all of the noise.
+    """Parties against whom noise in shares has a weaker guarantee.
+
+    Where one share is all of the noise, a worker that alone adds one knows all of it.
 
     Parameters
     ----------
@@ -128,10 +130,11 @@ def weaker_promises(
     are_owners_known : bool
         Whether owners have each other's public keys, so that nobody can make up owners.
     """
-    if isinstance(noise, QueryAccount) or noise.n_honest < 2 or not noise.releases:
+    if isinstance(noise, QueryAccount) or not noise.n_honest or not noise.releases:
         return ()
-    shares_left = {"a worker that takes part, which knows its own share of the noise": noise.n_honest - 1}
-    if not are_owners_known:
+    is_whole, worker = noise.n_honest == 1, "a worker that takes part, which knows its own share of the noise"
+    shares_left = {f"{worker}, where no other worker adds a share" if is_whole else worker: noise.n_honest - 1}
+    if not (are_owners_known or is_whole):
         shares_left["a coordinator that makes up the other workers, whose public keys no worker knows"] = 1
     return tuple(
         WeakerPromise(against=whom, epsilon=epsilon_of_shares(noise, n_shares, delta=delta))

@@ -38,6 +38,23 @@ def test_noise_in_shares_holds_against_the_coordinator_as_long_as_enough_workers
     assert "epsilon" in found["whoever reads the model"].promise
 
 
+def test_where_one_share_is_all_of_the_noise_a_worker_may_know_all_of_it(tmp_path: Path) -> None:
+    found = seen(tmp_path, honest=1)
+    assert "as long as 1 worker besides it in every sum adds its share" in found["other workers"].promise
+    assert "Where it is the only one that does, epsilon is infinite" in found["other workers"].promise
+    (tmp_path / "unknown").mkdir()
+    clinics = Clinics(tmp_path / "unknown", honest=1, known_workers=False)
+    for name in clinics.runs:
+        clinics.runs[name].pop("peers", None)
+    promise, run = clinics.recipe().guarantee(is_secure=True), read_run(clinics.write("w0"), WorkerRun)
+    assert "epsilon is inf" in str(promise)
+    assert promise.to_dict()["weaker"][0]["epsilon"] == "inf"
+    # A coordinator that makes up the others is not such a worker.
+    assert "infinite" not in unknown_workers(run, promise)
+    hub = observers_of(run.training, promise)[0].promise
+    assert "infinite" not in hub
+
+
 def test_an_aggregator_is_trusted_with_exact_sums_and_the_page_says_so(tmp_path: Path) -> None:
     found = seen(tmp_path, noise="aggregator", honest=None)
     assert found["the coordinator"].promise.startswith("no differential privacy")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from opboost.desensitize import ColumnMechanism
+from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import compose
+from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.tables.blocks import Block
 from parties.vertical.rank_receiver import Receipt
@@ -107,6 +111,32 @@ def test_offers_that_do_not_fit_are_refused() -> None:
     other.names = ("c0",)
     with pytest.raises(UnexpectedMessage, match="that are not the 1 of its greeting"):
         other.take(offer())
+
+
+@pytest.mark.parametrize(("column", "changed"), [(0, {"domain_size": 3.0}), (0, {}), (1, {"domain_size": 1.5})])
+@pytest.mark.parametrize("share_codes", [False, True])
+def test_ranks_beyond_what_the_guarantee_says_are_refused(column: int, changed: Any, share_codes: bool) -> None:
+    """What split tests tell of labels is reported by the guarantee's numbers of points."""
+    promised = [one.guarantee() for one in MECHANISMS]
+    parameters = {name: value for name, value in promised[column].parameters.items() if name != "domain_size"}
+    promised[column] = replace(promised[column], parameters=parameters | changed)
+    said = compose(tuple(promised), is_secure=True)
+    found = make_offer(MECHANISMS, COLUMNS, said, opaque_names=True, share_codes=share_codes)
+    with pytest.raises(UnexpectedMessage, match=rf"offers {COLUMNS[column].table.n_ranks} ranks in column {column}, "):
+        Receipt("shop", 5).take(found)
+
+
+def test_a_category_has_two_ranks_at_most() -> None:
+    colour = ColumnMechanism(
+        ColumnSchema(name="colour", kind=Kind.UNORDERED, categories=("red", "blue")), MechanismSettings()
+    )
+    columns = list(rank_columns(ReleasedTable((colour,), ({"0.codes": np.array([0, 1, -1, 0, 1])},))))
+    said = compose((colour.guarantee(),), is_secure=True)
+    honest = make_offer((colour,), columns, said, opaque_names=True)
+    assert not Receipt("shop", 5).take(honest)
+    wide = honest.columns[0].model_copy(update={"n_ranks": 4}), honest.columns[1]
+    with pytest.raises(UnexpectedMessage, match="offers 4 ranks in column 0, and its guarantee is for 2 values"):
+        Receipt("shop", 5).take(honest.model_copy(update={"columns": wide}))
 
 
 def test_another_release_is_never_mixed_with_the_beginning_of_the_first(tmp_path: Path) -> None:

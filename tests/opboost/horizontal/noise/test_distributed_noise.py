@@ -158,7 +158,7 @@ def test_every_round_in_which_owners_answer_is_in_the_account() -> None:
         shared_leaf_noise(CLIPPING, epsilon=1.0, delta=DELTA, n_trees=20, n_honest=2, n_extra_trees=30)
 
 
-def test_weaker_promises_name_whom_they_hold_against_and_there_are_none_where_one_share_is_all() -> None:
+def test_weaker_promises_name_whom_they_hold_against() -> None:
     noise = shared_leaf_noise(CLIPPING, epsilon=1.0, delta=DELTA, n_trees=20, n_honest=2)
     (worker,) = weaker_promises(noise, are_owners_known=True, delta=DELTA)
     assert "takes part" in worker.against
@@ -166,7 +166,14 @@ def test_weaker_promises_name_whom_they_hold_against_and_there_are_none_where_on
     assert both[0] == worker
     assert "makes up" in both[1].against
     assert [one.epsilon for one in both] == [epsilon_of_shares(noise, 1, delta=DELTA)] * 2
-    whole = shared_leaf_noise(CLIPPING, epsilon=1.0, delta=DELTA, n_trees=20, n_honest=1)
-    assert weaker_promises(whole, are_owners_known=False, delta=DELTA) == ()
     nothing = leaf_noise(CLIPPING, epsilon=1.0, delta=DELTA, n_trees=20)
     assert weaker_promises(nothing, are_owners_known=False, delta=DELTA) == ()
+
+
+@pytest.mark.parametrize("are_owners_known", [True, False])
+def test_a_worker_whose_share_is_all_of_the_noise_knows_all_of_it(are_owners_known: bool) -> None:
+    whole = shared_leaf_noise(CLIPPING, epsilon=1.0, delta=DELTA, n_trees=20, n_honest=1)
+    # Whoever makes up the other workers sees one share, which is the whole noise.
+    (worker,) = weaker_promises(whole, are_owners_known=are_owners_known, delta=DELTA)
+    assert "no other worker adds a share" in worker.against
+    assert worker.epsilon == epsilon_of_shares(whole, 0, delta=DELTA) == math.inf
