@@ -135,6 +135,8 @@ class EarlierModel:
                 wanted, missing_left[node] = feature.rank, feature.missing_left
                 is_last = feature.rank == column.n_ranks - 1
             elif isinstance(column, RankColumn) and column.cuts is not None and not is_last:
+                if not 0 <= wanted < len(column.cuts):
+                    raise _other_columns(feature.name)
                 wanted = column.cuts[int(wanted)]
             cut = len(cuts[c]) if is_last else int(np.searchsorted(cuts[c], wanted))
             if not is_last and (cut == len(cuts[c]) or cuts[c][cut] != wanted):

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
+from parties.runs.installed_versions import check_same_version, package_version
 from parties.storage.sqlite import connect, reporting
 from protocols.messages.horizontal import Commitments, Reveals
 
@@ -68,10 +69,18 @@ class RoundJournal:
             database.close()
 
     def bits(self) -> BitSource:
-        """The coordinator's own bits: the same in every process of the run."""
+        """The coordinator's own bits: the same in every process of the run.
+
+        Raises
+        ------
+        RunFolderError
+            If another version of the package has drawn from them.
+        """
         if (key := self._fact("key")) is None:
             key = secure().words(4).tobytes()
+            self._keep("version", package_version().encode())
             self._keep("key", key)
+        check_same_version((self._fact("version") or b"").decode(errors="replace"), self._path)
         return BitSource(key, is_secure=True)
 
     @property

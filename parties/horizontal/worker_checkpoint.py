@@ -4,7 +4,7 @@
 file                content
 ==================  ====================================================================================
 ``answers.json``    a digest of the rows, what was answered for (`Answered`); while the run is on, the key of coins and
-                    noise, from which a new process draws the same
+                    noise, from which a new process of the same version of the package draws the same
 ``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, how often it did, and the
                     key of these bytes, kept before it is committed to any
 ==================  ====================================================================================
@@ -24,6 +24,7 @@ from pydantic import Field, TypeAdapter
 from opboost.rng import BitSource, secure
 from parties.errors import RunFolderError
 from parties.horizontal.answered_questions import Answered
+from parties.runs.installed_versions import check_same_version, package_version
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import is_kept, read_either, write_twice
 
@@ -38,6 +39,7 @@ class _Answers:
     table: str
     answered: Answered
     key: _KeyWord
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,8 @@ class WorkerCheckpoint:
     Raises
     ------
     RunFolderError
-        If neither copy of a file can be read, or the run was over and the model is gone, as the key of its noise is.
+        If neither copy of a file can be read, if another version of the package has drawn from the key, or if the run
+        was over and the model is gone, as the key of its noise is.
     """
 
     def __init__(self, folder: RunFolder, *, charge: Callable[[], None] = lambda: None) -> None:
@@ -84,6 +87,8 @@ class WorkerCheckpoint:
                     f"{folder.path} holds a run that was over, and its model.json is missing; bring it back or choose "
                     "another run_id. Nothing was sent"
                 )
+            if not folder.has_model:
+                check_same_version(before.version, self._path)
             self._rows, self.answered = before.table, before.answered
             self._key = bytes.fromhex(before.key) or self._key
 
@@ -133,7 +138,7 @@ class WorkerCheckpoint:
         self._write(self.answered, key="")
 
     def _write(self, answered: Answered, *, key: str) -> None:
-        write_twice(self._path, asdict(_Answers(self._rows, answered, key)))
+        write_twice(self._path, asdict(_Answers(self._rows, answered, key, package_version())))
 
     def drawings(self) -> dict[str, Any]:
         """The digest of the drawing that `note_drawing` kept, empty if there was none, and how many there were.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.errors import DataError
-from opboost.split_tests import PRESENT, bind, feature_matrix, list_tests
+from opboost.errors import DataError, ParameterError
+from opboost.split_tests import PRESENT, EarlierModel, bind, feature_matrix, list_tests
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.vertical import OwnColumn, RankColumn
 from tests.support.owned_columns import (
@@ -116,6 +118,18 @@ def test_own_cuts_lie_midway_between_values() -> None:
     values = np.repeat([1.0, 4.0], N_ROWS // 2)
     ensemble = bind(train_on([OwnColumn("x", values)], values, SquaredError(), n_estimators=1), {})
     assert ensemble.trees[0].thresholds[0] == 2.5
+
+
+@pytest.mark.parametrize("cell", [-1.0, 2.0, 255.0, -PRESENT])
+def test_trees_on_cells_that_the_grid_does_not_have_are_not_continued(cell: float) -> None:
+    ranks = np.arange(N_ROWS, dtype=np.uint8) % 9
+    columns, cuts = [RankColumn("shop", 0, "c", ranks, 9, cuts=np.array([2, 5]))], [np.array([2.0, 5.0])]
+    model = bind(train_on(columns, (ranks > 2).astype(float), SquaredError(), n_estimators=1), {})
+    (tree,), (in_bins,) = model.trees, EarlierModel(model).in_bins(columns, cuts)
+    assert tree.thresholds[0] == in_bins.thresholds[0] == 0.0
+    other = replace(tree, thresholds=np.where(tree.is_leaf, 0.0, cell))
+    with pytest.raises(ParameterError, match="cuts column 'c' where these records have no cut"):
+        EarlierModel(replace(model, trees=(other,))).in_bins(columns, cuts)
 
 
 @pytest.mark.parametrize(

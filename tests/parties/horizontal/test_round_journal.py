@@ -43,6 +43,16 @@ def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
         journal.close()
 
 
+def test_bits_of_another_version_are_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trees would be told anew, with other noise on the same sums."""
+    with closing(RoundJournal(tmp_path / "rounds.sqlite")) as first:
+        first.bits()
+    monkeypatch.setattr("parties.runs.installed_versions.package_version", lambda: "9.9")
+    words = r"began under version .*; version 9\.9 may draw .* Nothing was sent"
+    with closing(RoundJournal(tmp_path / "rounds.sqlite")) as again, pytest.raises(RunFolderError, match=words):
+        again.bits()
+
+
 def test_no_two_journals_have_the_same_bits() -> None:
     assert RoundJournal().bits().words(4).tolist() != RoundJournal().bits().words(4).tolist()
 

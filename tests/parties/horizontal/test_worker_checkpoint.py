@@ -11,6 +11,7 @@ from parties.errors import OverBudget, RunFolderError
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.worker_checkpoint import MAX_DRAWINGS, WorkerCheckpoint
 from parties.runs.run_folder import RunFolder
+from parties.storage.twice_kept import write_twice
 
 
 @pytest.fixture
@@ -70,6 +71,24 @@ def test_other_rows_are_refused(folder: RunFolder) -> None:
     checkpoint.note_answer(Answered(n_trees=1, history="x"))
     with pytest.raises(RunFolderError, match=r"beginning of a run on other rows.* Nothing was sent"):
         WorkerCheckpoint(folder).check_rows("others")
+
+
+def test_answers_of_another_version_are_not_given_again(folder: RunFolder) -> None:
+    """Its noise may come from other streams of the same key, and two draws on one sum are two releases."""
+    checkpoint = WorkerCheckpoint(folder)
+    checkpoint.check_rows("rows")
+    checkpoint.note_answer(Answered(n_trees=1, history="x"))
+    kept = folder.read_json("answers.json")["answers.json"]
+    write_twice(folder.path / "answers.json", {**kept, "version": "0.0.9"})
+    with pytest.raises(RunFolderError, match=r"under version 0\.0\.9 of opboost; .* other noise.* Nothing was sent"):
+        WorkerCheckpoint(folder)
+    # Whoever has the model answers nothing any more; files of before versions were noted are taken as they are.
+    folder.write_json("model.json", {})
+    assert WorkerCheckpoint(folder).answered.n_trees == 1
+    (folder.path / "model.json").unlink()
+    del kept["version"]
+    write_twice(folder.path / "answers.json", kept)
+    assert WorkerCheckpoint(folder).bits().words(4).tolist() == checkpoint.bits().words(4).tolist()
 
 
 DAMAGED = [{}, {"table": "rows", "key": "xyz"}, {"table": "rows", "key": "", "answered": 1}]
