@@ -133,8 +133,8 @@ def _id_bytes(part: Path, out: Rows, id_columns: Sequence[str]) -> bytes:
 
 
 def _write_without(part: Path, out: Rows, target: Path) -> int:
-    frame = read_stored(part)
-    left = frame.drop(index=frame.index[out])
+    # By place: what pandas has noted in the file as its rows' index may repeat.
+    left = read_stored(part).reset_index(drop=True).drop(index=out)
     with replacing(target) as unfinished:
         left.to_parquet(unfinished, index=False)
     return len(left)
