@@ -198,7 +198,10 @@ class _Grower:
         own, lengths = prepared.own, prepared.found.rows
         with working_folder(run.dask.folder) as folder:
             if self.out:
-                paths, lengths = partitions_without(own.paths, self.out, folder / "own", client=prepared.client)
+                names = [*(column.name for column in own.columns), own.label]
+                paths, lengths = partitions_without(
+                    own.paths, self.out, folder / "own", names=names, client=prepared.client
+                )
                 own = replace(own, paths=paths)
             released = [
                 cut_into_partitions(

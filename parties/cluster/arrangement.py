@@ -27,7 +27,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.cells import read_cells
-from parties.tables.labels import read_labels
+from parties.tables.labels import are_labelled
 from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable
@@ -116,10 +116,7 @@ def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> 
 def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Index, Mask]:
     """The ids of a file, and which of its records stay where those without a label are to be left out."""
     ids = read_ids(read_stored(part, list(dict.fromkeys(schema.id_columns))), schema.id_columns, part)
-    if not (needs_label and schema.format.drops_unlabelled and schema.label is not None):
-        return ids, np.ones(len(ids), np.bool_)
-    cells = read_cells(read_stored(part, [schema.label]), schema, part)
-    return ids, np.isfinite(read_labels(part, cells[schema.label], schema.label, may_miss=True))
+    return ids, are_labelled(part, schema) if needs_label else np.ones(len(ids), np.bool_)
 
 
 def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n_each: int) -> list[int]:

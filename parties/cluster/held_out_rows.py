@@ -70,12 +70,17 @@ def digest_without(found: Partitions, out: Sequence[Rows], id_columns: Sequence[
 
 
 def partitions_without(
-    paths: Sequence[Path], out: Sequence[Rows], folder: Path, *, client: Client
+    paths: Sequence[Path], out: Sequence[Rows], folder: Path, *, names: Sequence[str], client: Client
 ) -> tuple[tuple[Path, ...], tuple[int, ...]]:
-    """Write Parquet partitions without some rows, and say how many each has; one of which nothing is left is not."""
+    """Write columns of Parquet partitions without some rows, and say how many each has; one that is left empty is not.
+
+    Other columns are not looked at: the schema may ignore some of a kind that is refused.
+    """
     make_folder(folder)
     targets = [folder / f"{number:06d}.parquet" for number in range(len(paths))]
-    left: list[int] = client.gather(client.map(_write_without, list(paths), list(out), targets, pure=False))
+    left: list[int] = client.gather(
+        client.map(partial(_write_without, names=tuple(names)), list(paths), list(out), targets, pure=False)
+    )
     kept = [(target, n) for target, n in zip(targets, left, strict=True) if n]
     return tuple(target for target, _ in kept), tuple(n for _, n in kept)
 
@@ -132,9 +137,10 @@ def _id_bytes(part: Path, out: Rows, id_columns: Sequence[str]) -> bytes:
     return b"".join(encoded_ids(ids_of(part, id_columns).delete(out)))
 
 
-def _write_without(part: Path, out: Rows, target: Path) -> int:
-    frame = read_stored(part)
-    left = frame.drop(index=frame.index[out])
+def _write_without(part: Path, out: Rows, target: Path, names: Sequence[str]) -> int:
+    frame = read_stored(part, names)
+    # By place: what pandas has noted in the file as its rows' index may repeat.
+    left = frame.iloc[np.delete(np.arange(len(frame)), out)]
     with replacing(target) as unfinished:
         left.to_parquet(unfinished, index=False)
     return len(left)

@@ -69,7 +69,7 @@ class PartsOnDask:
     ) -> None:
         self._client = client
         self._files = files
-        check_ids(self._had(client.map(PartFile.names, files, pure=False)), files)
+        check_ids(self._had(client.map(PartFile.names, files, pure=False)))
         of_parts = [None] * len(files) if coins is None else list(coins)
         self._states: list[Future[HeldPart]] = client.map(partial(_read, recipe), files, of_parts, pure=False)
         self._digests: list[str] = self._had(client.map(_digest, self._states, pure=False))

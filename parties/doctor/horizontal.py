@@ -92,7 +92,7 @@ def _check_partitions(run: WorkerRun | OwnerRun, checks: Checklist) -> None:
     files = part_files(run.data, run.table_schema, n_classes=run.training.n_classes)
     for file in files:
         file.read()
-    check_ids([file.names() for file in files], files)
+    check_ids([file.names() for file in files])
     n_rows = sum(file.n_rows for file in files)
     checks.add("data", Status.OK, f"{n_rows} rows in {len(files)} partitions, each record in one of them")
 

@@ -31,7 +31,8 @@ from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import record_names
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.key_sets import Names
-from parties.tables.parquet_files import read_stored, stored_length, stored_names
+from parties.tables.labels import are_labelled
+from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
 
@@ -48,6 +49,7 @@ class PartFile:
     stamp : tuple of int
         Tells whether the file is still the one that the run began with.
     n_rows : int
+        Without those that training leaves out because they have no label.
     """
 
     path: Path
@@ -70,7 +72,7 @@ class PartFile:
         return rows
 
     def names(self) -> Names:
-        """Digests of the partition's record ids; errors as of `read`."""
+        """Digests of the ids of all records in the partition's file; errors as of `read`."""
         self._check_unchanged()
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
@@ -91,7 +93,7 @@ def one_table(data: Path | Sequence[Path]) -> Path | None:
 
 
 def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: int) -> list[PartFile]:
-    """The partitions that a run file names, in the order of their names; those without rows are left out.
+    """The partitions that a run file names, in the order of their names; those without rows to train on are left out.
 
     Parameters
     ----------
@@ -112,9 +114,11 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
         if path.suffix != ".parquet":
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
         check_columns(path, stored_names(path), schema, ignore, needs_label=True)
-        files.append(PartFile(path, table_schema, n_classes, stamp_of(path), stored_length(path)))
+        stamp, n_rows = stamp_of(path), int(are_labelled(path, schema).sum())
+        files.append(PartFile(path, table_schema, n_classes, stamp, n_rows))
     if not any(file.n_rows for file in files):
-        raise TableError(f"{len(files)} partitions have no rows. Nothing was sent")
+        which = " with a label" if schema.format.drops_unlabelled else ""
+        raise TableError(f"{len(files)} partitions have no rows{which}. Nothing was sent")
     return [file for file in files if file.n_rows]
 
 
@@ -128,14 +132,14 @@ def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     return paths
 
 
-def check_ids(names: Sequence[Names], files: Sequence[PartFile]) -> None:
+def check_ids(names: Sequence[Names]) -> None:
     """Refuse partitions in which an id comes twice: that record would contribute twice.
 
     Raises
     ------
     TableError
     """
-    n_ids, n_rows = len(np.unique(np.concatenate(names))), sum(file.n_rows for file in files)
+    n_ids, n_rows = len(np.unique(np.concatenate(names))), sum(map(len, names))
     if n_ids < n_rows:
         raise TableError(
             f"the partitions have {n_rows} rows and {n_ids} different ids; every record must be in one row. "
@@ -216,7 +220,7 @@ class PartsHere:
     """Partitions in this process, read one after the other."""
 
     def __init__(self, files: Sequence[PartFile], recipe: SummedRecipe, *, coins: BitSource | None) -> None:
-        check_ids([file.names() for file in files], files)
+        check_ids([file.names() for file in files])
         self._parts = [HeldPart.read(file, recipe, coins=coins) for file in files]
 
     @property

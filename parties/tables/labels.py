@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from opboost.arrays import Values
+from opboost.arrays import Mask, Values
 from opboost.preprocess import holds_numbers
 from opboost.schema import TableSchema
 from opboost.vertical import LEAST_WEIGHT, MAX_WEIGHT
 from parties.errors import TableError
+from parties.tables.cells import read_cells
+from parties.tables.parquet_files import read_stored, stored_length
 
 
 def read_weights(path: Path, column: pd.Series, name: str) -> Values:
@@ -36,6 +38,14 @@ def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = Fa
     if n_bad:
         raise TableError(f"{path}: {what} column {name!r} is missing, infinite or not a number in {n_bad} rows")
     return labels
+
+
+def are_labelled(path: Path, schema: TableSchema) -> Mask:
+    """Which rows of a Parquet file take part in training: all, but where those without a label are left out."""
+    if not schema.format.drops_unlabelled or schema.label is None:
+        return np.ones(stored_length(path), np.bool_)
+    cells = read_cells(read_stored(path, [schema.label]), schema, path)
+    return np.isfinite(read_labels(path, cells[schema.label], schema.label, may_miss=True))
 
 
 def read_groups(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:

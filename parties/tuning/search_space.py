@@ -40,6 +40,9 @@ class SearchSpace(Section):
         for name, (low, high) in self.ranges.items():
             if low > high or (name in _BY_FACTORS and low == 0):
                 raise ValueError(f"{name} must be a range from low to high, of a factor greater than 0")
+            if name == "max_leaves" and low < 2:
+                # 0 means another way to grow, and no tree has a split and 1 leaf: a trial of it would end the tuning.
+                raise ValueError(f"max_leaves must be a range from at least 2; found {low:g}")
             for end in (low, high):
                 try:
                     given: dict[str, Any] = {name: int(end) if name in _COUNTS else end}

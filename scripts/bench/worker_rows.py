@@ -65,7 +65,7 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
     recipe = make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
     start = time.perf_counter()
     with cluster(DaskSection(workers=2)) if kind == "dask" else nullcontext() as client:
-        files = part_files(folder / "parts", folder / "schema.yaml", objective="binary:logistic")
+        files = part_files(folder / "parts", folder / "schema.yaml", n_classes=2)
         if kind == "table":
             rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
             holder = recipe.rows(rows.values, rows.labels, rng=seeded(2))

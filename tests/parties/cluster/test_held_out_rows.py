@@ -33,13 +33,16 @@ def test_rows_of_a_table_are_those_of_its_partitions(lengths: list[int], data: s
 
 
 @pytest.mark.parametrize("rows", [[], [0, 4], [0, 1, 2], [6]])
-def test_what_is_held_out_and_what_is_left_are_the_whole(tmp_path: Path, rows: list[int]) -> None:
+@pytest.mark.parametrize("keeps_index", [False, True])
+def test_what_is_held_out_and_what_is_left_are_the_whole(tmp_path: Path, rows: list[int], keeps_index: bool) -> None:
     paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
     for path, part in zip(paths, (DATA.iloc[:3], DATA.iloc[3:]), strict=True):
-        part.to_parquet(path, index=False)
+        # An index as of tables that were put together, whose entries repeat.
+        notes = [["nested"]] * len(part)  # which a schema may ignore
+        part.assign(notes=notes).set_axis([0, 1, *[0] * (len(part) - 2)]).to_parquet(path, index=keeps_index)
     found = validate_partitions(paths, SCHEMA, (), tmp_path, client=CLIENT)
     out = by_partition(np.array(rows, np.int64), found.rows)
-    left, n_left = partitions_without(paths, out, tmp_path / "left", client=CLIENT)
+    left, n_left = partitions_without(paths, out, tmp_path / "left", names=("id", "age", "y"), client=CLIENT)
     kept = DATA.drop(index=rows)
     assert [one for path in left for one in pd.read_parquet(path)["id"]] == kept["id"].tolist()
     assert sum(n_left) == len(kept)

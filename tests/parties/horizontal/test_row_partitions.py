@@ -84,6 +84,27 @@ def test_sampled_records_take_the_coins_of_one_table(tmp_path: Path) -> None:
     assert trees_of(recipe, parted(recipe, other)) != in_one_table(recipe, tmp_path)
 
 
+def test_records_without_a_label_are_left_out_of_partitions_as_of_one_table(tmp_path: Path, client: Client) -> None:
+    write_rows(tmp_path)
+    schema = tmp_path / "schema.yaml"
+    schema.write_text(schema.read_text() + "missing_label: drop\n")
+    for path in (tmp_path / "all.parquet", *(tmp_path / "parts").iterdir()):
+        frame = pd.read_parquet(path)
+        number = frame["id"].str[1:].astype(int)
+        # Also the only record of the third partition.
+        frame.assign(y=frame["y"].astype(float).mask(number.isin([0, 7, 8, 180, 239]))).to_parquet(path)
+    found, recipe = files(tmp_path), recipe_of(tmp_path, SAMPLED)
+    assert [file.n_rows for file in found] == [177, 58]
+    wanted = in_one_table(recipe, tmp_path)
+    assert trees_of(recipe, parted(recipe, PartsHere(found, recipe, coins=seeded(2).fork("coins")))) == wanted
+    divided = seeded(2).fork_divided("coins", [file.n_rows for file in found])
+    assert trees_of(recipe, parted(recipe, PartsOnDask(found, recipe, coins=divided, client=client))) == wanted
+    for path in (tmp_path / "parts").iterdir():
+        pd.read_parquet(path).assign(y=float("nan")).to_parquet(path)
+    with pytest.raises(TableError, match="5 partitions have no rows with a label"):
+        files(tmp_path)
+
+
 def test_a_partition_that_is_left_out_is_missed(tmp_path: Path) -> None:
     write_rows(tmp_path)
     recipe = recipe_of(tmp_path, TRAININGS["hist"])
@@ -208,6 +229,6 @@ def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatc
         np.frombuffer(b"".join(b"same" * 2 + one.ljust(16, b"\0")[8:] for one in part.tolist()), "S16")
         for part in names
     ]
-    check_ids(halves, found)
+    check_ids(halves)
     with pytest.raises(TableError, match="different ids"):
-        check_ids([np.frombuffer(b"same" * 4 * len(part), "S16") for part in names], found)
+        check_ids([np.frombuffer(b"same" * 4 * len(part), "S16") for part in names])

@@ -33,6 +33,7 @@ def test_the_runs_own_parameters_are_a_trial_where_the_ranges_hold_them() -> Non
         ("max_depth: [8, 2]", "range from low to high"),
         ("learning_rate: [0, 1]", "of a factor greater than 0"),
         ("subsample: [0.5, 2]", "subsample must be a number"),
+        ("max_leaves: [0, 31]", "max_leaves must be a range from at least 2; found 0"),
         ("eta: [0.1, 0.2]", "eta"),
     ],
 )
