@@ -219,12 +219,7 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     ConfigError
         If the run file is not a passive party's.
     """
-    budget = Budget()
-    if run_file is not None:
-        run = _passive(run_file)
-        schema, _ = read_schema(run.table_schema)
-        with naming(run_file):
-            budget = run.ledger.budget.budget(schema)
+    budget = Budget() if run_file is None else _budget(run_file, _passive(run_file))
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
         return replace(statement(ledger, budget), knows_limits=run_file is not None)
@@ -236,7 +231,17 @@ def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -
         return None
     occasion = Occasion(run_id=run.run_id, task=Task.TRAIN.value, peer=run.active.name)
     with Ledger(run.ledger.path, create=False) as ledger:
-        return None if is_over and not knows(ledger, occasion) else read_statement(run_file, None)
+        if is_over and not knows(ledger, occasion):
+            return None
+        ledger.verify()
+        return statement(ledger, _budget(run_file, run))
+
+
+def _budget(run_file: Path, run: PassiveRun) -> Budget:
+    """A run file's limits, in the steps of its schema."""
+    schema, _ = read_schema(run.table_schema)
+    with naming(run_file):
+        return run.ledger.budget.budget(schema)
 
 
 def ledger_path(run_file: Path | None, path: Path | None) -> Path:
