@@ -24,6 +24,7 @@ from opboost.metrics import metrics_of
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
+from opboost.sklearn.fit_rows import FitRows
 from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.starting_scores import margins_of, named_margins, with_groups
@@ -87,28 +88,22 @@ class SimulatedParties(VerticalParameters):
         )
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         loss, labels = self._learn_labels(targets)
-        is_used = weights > 0
-        if not is_used.any():
-            raise DataError("all sample weights are zero; there is nothing to learn from")
+        trained = FitRows(matrix, labels, weights, margins_of(base_margin, len(matrix), loss)).weighing()
         if len(eval_set) > 1:
             raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
-        margins = margins_of(base_margin, len(matrix), loss)
-        parts = [(matrix[is_used], labels[is_used], weights[is_used], margins[is_used])]
         nothing = (None,) * len(eval_set)
-        given = eval_qid or nothing, base_margin_eval_set or nothing
-        for (table, truth), groups, margin in zip(eval_set, *given, strict=True):
-            pair = self._encoded(table), with_groups(truth, groups, self.objective)
-            rows, truth = validate_data(
-                self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False, multi_output=True
-            )
-            parts.append((rows, self._numbered(truth), np.ones(len(rows)), margins_of(margin, len(rows), loss)))
-        if len({one[3].shape[1] for one in parts}) > 1:
-            raise ParameterError("give base_margin and base_margin_eval_set, or neither")
-        matrix, labels, weights, margins = (np.concatenate(each) for each in zip(*parts, strict=True))
-        is_added = np.arange(len(matrix)) >= is_used.sum()
-        plan = ValidationPlan(is_added, metrics_of(self.eval_metric, loss)) if eval_set else None
-        self._fit(matrix, labels, weights, margins, loss, plan, after_round)
+        given = zip(eval_set, eval_qid or nothing, base_margin_eval_set or nothing, strict=True)
+        scored = [self._scored_rows(*pair, groups, margin, loss) for pair, groups, margin in given]
+        self._fit(trained, scored, loss, after_round)
         return self
+
+    def _scored_rows(self, X: Any, y: Any, groups: Any, margin: ArrayLike | None, loss: Loss) -> FitRows:
+        """Validation rows, as those that are trained on were read."""
+        pair = self._encoded(X), with_groups(y, groups, self.objective)
+        rows, truth = validate_data(
+            self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False, multi_output=True
+        )
+        return FitRows(rows, self._numbered(truth), np.ones(len(rows)), margins_of(margin, len(rows), loss))
 
     @abstractmethod
     def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
@@ -137,38 +132,42 @@ class SimulatedParties(VerticalParameters):
         promise = compose(columns, is_secure=is_secure, not_protected=told)
         return with_tests(promise, self._share.router.tests.n_tests)
 
-    def _fit(
-        self,
-        X: Values,
-        labels: Values,
-        weights: Values,
-        margins: Values,
-        loss: Loss,
-        plan: ValidationPlan | None,
-        on_round: OnRound,
-    ) -> None:
+    def _fit(self, trained: FitRows, scored: Sequence[FitRows], loss: Loss, on_round: OnRound) -> None:
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
         check_choice("answers", self.answers, "tests", "cells")
         check_choice("missing", self.missing, "refuse", "category")
         check_choice("engine", self.engine, "native", "xgboost")
-        parameters = BoostingParameters(**self._parameters_of(BoostingParameters))
+        rows = FitRows.joined([trained, *scored])
         self._positions = ColumnPositions(column_names(self))
         self._names = self._positions.names
-        self._mechanisms = self._plan(X)
+        self._mechanisms = self._plan(rows.features)
+        is_added, seed = np.arange(len(rows.labels)) >= len(trained.labels), seed_of(self.random_state)
+        plan = ValidationPlan(is_added, metrics_of(self.eval_metric, loss)) if scored else None
+        active, passive = self._active_job(rows, loss, plan, seed, on_round), self._passive_job(rows.features, seed)
+        shares: list[PassiveShare] = []
+        self.model_: JointModel = self._run(
+            lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
+        )
+        self.noise_choice_ = self.model_.choice and self.model_.choice.value
+        self._share, self._prediction_seed = shares[0] if shares else None, seed
+
+    def _active_job(
+        self, rows: FitRows, loss: Loss, plan: ValidationPlan | None, seed: int | None, on_round: OnRound
+    ) -> ActiveJob:
         categorical, lists = self._categorical(), self._encoder.categories
-        seed, table = seed_of(self.random_state), self._encoder.decode(X, self._names)
-        active = ActiveJob(
+        own = self._own(rows.features).items()
+        return ActiveJob(
             party=_ACTIVE,
             run_id="fit",
             id_digest="",
-            own=tuple(OwnColumn(n, each, n in categorical, lists.get(n, ())) for n, each in self._own(X).items()),
-            labels=labels,
-            weights=weights,
+            own=tuple(OwnColumn(name, each, name in categorical, lists.get(name, ())) for name, each in own),
+            labels=rows.labels,
+            weights=rows.weights,
             loss=loss,
-            parameters=parameters,
+            parameters=BoostingParameters(**self._parameters_of(BoostingParameters)),
             constraints=self._positions.constraints(self.monotone_constraints, self.interaction_constraints),
             validation=plan,
-            margins=tuple(OwnColumn(name, one) for name, one in named_margins(margins).items()),
+            margins=tuple(OwnColumn(name, one) for name, one in named_margins(rows.margins).items()),
             earlier=self._earlier(),
             engine=self.engine,
             # Trees on noised codes are the right predictor of noised codes.
@@ -179,25 +178,22 @@ class SimulatedParties(VerticalParameters):
             on_round=on_round,
             column_order=tuple(self._inputs),
         )
-        passive = PassiveJob(
+
+    def _passive_job(self, X: Values, seed: int | None) -> PassiveJob:
+        table, bits = self._encoder.decode(X, self._names), bit_source(seed)
+        return PassiveJob(
             party=_PASSIVE,
             run_id="fit",
             id_digest="",
             features=table[[mechanism.schema.name for mechanism in self._mechanisms]],
             mechanisms=self._mechanisms,
-            rng=(bits := bit_source(seed)),
+            rng=bits,
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
             n_cells=self.cells if self.answers == "cells" else None,
             allow_routed=self.prediction == "routed",
         )
-        shares: list[PassiveShare] = []
-        self.model_: JointModel = self._run(
-            lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))
-        )
-        self.noise_choice_ = self.model_.choice and self.model_.choice.value
-        self._share, self._prediction_seed = shares[0] if shares else None, seed
 
     def _earlier(self) -> Earlier | None:
         """The model that `continue_from` names, an estimator of this kind."""

@@ -71,7 +71,8 @@ def ledger(
     """
     from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import read_role
-    from parties.reports.ledger_statement import AccountStatement, Statement, ledger_path, read_account, read_statement
+    from parties.reports.account_statement import AccountStatement, read_account
+    from parties.reports.ledger_statement import Statement, ledger_path, read_statement
 
     if migrate:
         from parties.jobs.migrate_ledger import migrate_ledger

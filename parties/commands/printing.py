@@ -14,8 +14,9 @@ from rich.table import Table
 from opboost.privacy.guarantee import rounded_up
 from opboost.uplift import ColumnUse
 from parties.doctor.check_result import Finding, Status
+from parties.reports.account_statement import AccountStatement
 from parties.reports.held_out_section import UNKNOWN, load_uplift, uplift_grid
-from parties.reports.ledger_statement import AccountStatement, Statement
+from parties.reports.ledger_statement import Statement
 from parties.reports.page import FigureGrid, Page
 from parties.reports.words import spent_grid, spent_words
 from parties.runs.run_folder import RunFolder

@@ -30,8 +30,8 @@ from parties.errors import OverBudget
 from parties.horizontal.row_partitions import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
+from parties.reports.account_statement import budget_left
 from parties.reports.horizontal_words import unknown_workers
-from parties.reports.ledger_statement import budget_left
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import check_place
 

@@ -12,11 +12,10 @@ from typing import Any
 from opboost.privacy.guarantee import html_table, rounded_up
 from parties.config.reading import read_role, read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import ConfigError, LedgerError, naming
+from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
 from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
-from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
 from parties.vertical.release_accounts import knows
@@ -117,50 +116,14 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        columns = [_document(one) for one in self.columns]
-        return {**_document(self), "path": str(self.path), "columns": columns}
+        columns = [as_document(one) for one in self.columns]
+        return {**as_document(self), "path": str(self.path), "columns": columns}
 
     def _repr_html_(self) -> str:
         spent = rounded_up(self.record.spent)
         sentence = f"The worst of {self.n_records} records has spent {spent} over all columns."
         rows = [(one.column, rounded_up(one.epsilon.spent), one.n_records, one.n_releases) for one in self.columns]
         return html_table(sentence, ("column", "spent per unit", "records", "draws"), rows)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountStatement:
-    """Statement of a worker's account, or of that of an owner in a chain, verified.
-
-    Attributes
-    ----------
-    path : Path
-    runs : tuple of RunCharge
-    epsilon, delta : Spending
-        Sums over the runs.
-    """
-
-    path: Path
-    runs: tuple[RunCharge, ...]
-    epsilon: Spending
-    delta: Spending
-
-    def to_dict(self) -> dict[str, Any]:
-        """Statement as plain values for JSON, as that of a ledger."""
-        return {**_document(self), "path": str(self.path)}
-
-    def _repr_html_(self) -> str:
-        rows = [(one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta)) for one in self.runs]
-        return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta"), rows)
-
-    @property
-    def sentence(self) -> str:
-        """The sums in words."""
-        n, left = len(self.runs), budget_left(self.epsilon.remaining, self.delta.remaining)
-        return (
-            f"{n} run{'s have' if n != 1 else ' has'} spent epsilon {rounded_up(self.epsilon.spent)} and delta "
-            f"{rounded_up(self.delta.spent)} of every record; "
-            + (f"of the budget, {left} is left." if left else "there is no limit.")
-        )
 
 
 def left_over(remaining: float) -> str:
@@ -170,43 +133,13 @@ def left_over(remaining: float) -> str:
     return f"{float(_ROUNDED_DOWN.create_decimal_from_float(remaining + abs(remaining) * 1e-9)):.4g}"
 
 
-def budget_left(epsilon: float | None, delta: float | None) -> str:
-    """What is left of an account's limits, in words; empty where there are none."""
-    left = {"epsilon": epsilon, "delta": delta}
-    return " and ".join(f"{name} {left_over(one)}" for name, one in left.items() if one is not None)
-
-
-def _document(found: Statement | ColumnStatement | AccountStatement) -> dict[str, Any]:
+def as_document(found: Any) -> dict[str, Any]:
+    """A statement as plain values for JSON; what remains stands beside what was spent."""
     document: dict[str, Any] = plain(found)
     for name, value in document.items():
         if isinstance(spending := getattr(found, name), Spending):
             value["remaining"] = plain(spending.remaining)
     return document
-
-
-def read_account(run_file: Path) -> AccountStatement:
-    """Verify the account that a worker's run file names, or an owner's in a chain, and sum it up.
-
-    Raises
-    ------
-    LedgerError
-        If the account is not there or cannot be trusted.
-    """
-    # Loaded here: a passive party reads its ledger without the recipes of horizontal training.
-    from parties.config.horizontal import CoordinatorRun
-    from parties.config.record_runs import read_record_run
-
-    run = read_record_run(run_file)
-    if isinstance(run, CoordinatorRun):
-        raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
-    budget, path = run.ledger.budget, run.ledger.path
-    if not path.exists():
-        raise LedgerError(f"{path} is not there: no run was charged")
-    with worker_ledger(path, budget) as ledger:
-        charges, (epsilon, delta) = ledger.charges(), ledger.spent()
-    return AccountStatement(
-        path=path, runs=charges, epsilon=Spending(epsilon, budget.epsilon), delta=Spending(delta, budget.delta)
-    )
 
 
 def read_statement(run_file: Path | None, path: Path | None) -> Statement:
