@@ -18,7 +18,8 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
 from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
-from parties.onboarding.schema_draft import Draft, Hints, draft_schema
+from parties.onboarding.schema_draft import Hints, draft_schema
+from parties.onboarding.schema_text import Draft
 from parties.storage.atomic_files import copy, is_taken, write_text
 from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids

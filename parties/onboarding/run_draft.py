@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from parties.onboarding.key_words import constraint_words, keys_of, type_words
-from parties.onboarding.schema_draft import flow
+from parties.onboarding.schema_text import flow
 
 # Of a passive party.
 DESENSITIZE = {"mechanism": "global", "whole_range": DEFAULT_WHOLE_RANGE}

@@ -3,41 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from opboost.table_format import TableFormat
-from parties.config.reader_section import TODO, described_column, is_open
+from parties.config.reader_section import TODO, described_column
 from parties.errors import ConfigError
 from parties.onboarding.date_formats import times_of
 from parties.onboarding.dialect import RawTable, reads_numbers, why_text
+from parties.onboarding.schema_text import Draft
 from parties.tables.data_files import named
 
 Bound = float | date
-
-WHY = (
-    "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
-    "# common sense. The lowest and the highest value of the data are two people's values, so they are not taken.\n"
-    "# Kinds, `missing`, `other` and what is left out follow from cells, of which one may decide: write what is known\n"
-    "# in general. A passive party's show, and what they and lists tell of the data is covered by no guarantee.\n"
-)
-LISTED = (
-    "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
-    "# `other: true` then takes in.\n"
-)
 
 # Bounds of common kinds of numbers, by words in a column's name.
 PROPOSALS: dict[str, tuple[Any, Any]] = {
     "age": (0, 120),
     **dict.fromkeys(("percent", "percentage", "pct"), (0, 100)),
     **dict.fromkeys(("share", "ratio", "fraction", "probability"), (0, 1)),
-} | {"year": (1900, 2100), "month": (1, 12), "weekday": (0, 7), "hour": (0, 24)}
+    "year": (1900, 2100),
+    "month": (1, 12),
+    "weekday": (0, 7),
+    "hour": (0, 24),
+}
 
 # Categories with fewer records go to `other`; columns with more categories stay out.
 LEAST_RECORDS, LISTABLE = 10, 60
@@ -46,65 +39,6 @@ LEAST_RECORDS, LISTABLE = 10, 60
 NEARLY = 0.9
 
 _TRUTH = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"1", "0"}]
-
-
-@dataclass(slots=True)
-class Draft:
-    """A schema file in the making.
-
-    Attributes
-    ----------
-    id, label : str or None
-    keys : dict
-        `reader`, `positive`, `missing_label`.
-    columns : dict of str to dict
-        Descriptions.
-    notes : dict of str to str
-        Remarks on columns, and on those of `ignore`.
-    ignore : list of str
-    objective, remark : str
-        For the label; a comment on the positive one.
-    """
-
-    id: str
-    label: str | None
-    keys: dict[str, Any] = field(default_factory=dict)
-    columns: dict[str, dict[str, Any]] = field(default_factory=dict)
-    notes: dict[str, str] = field(default_factory=dict)
-    ignore: list[str] = field(default_factory=list)
-    objective: str = "binary:logistic"
-    remark: str = ""
-
-    @property
-    def open_bounds(self) -> list[str]:
-        """Columns with a TODO."""
-        return [name for name, column in self.columns.items() if any(map(is_open, column.values()))]
-
-    def text(self) -> str:
-        """The schema file."""
-        return "\n".join(self._lines()) + "\n"
-
-    def _lines(self) -> Iterator[str]:
-        has_lists = any("categories" in column for column in self.columns.values())
-        yield WHY + (LISTED if has_lists else "") + f"id: {flow(self.id)}"
-        if self.label is not None:
-            yield f"label: {flow(self.label)}"
-        for key, value in self.keys.items():
-            yield f"{key}: {flow(value)}{self.remark if key == 'positive' else ''}"
-        if self.ignore:
-            yield "ignore:"
-            yield from (f"  - {flow(name)}{self._note(name)}" for name in self.ignore)
-        yield "columns:"
-        yield from (f"  {flow(name)}: {flow(column)}{self._note(name)}" for name, column in self.columns.items())
-
-    def _note(self, name: str) -> str:
-        return f"  # {self.notes[name]}" if name in self.notes else ""
-
-
-def flow(value: Any) -> str:
-    """A value as YAML on one line."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, allow_unicode=True, width=10**6)
-    return text.removesuffix("\n").removesuffix("\n...")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -284,7 +218,8 @@ def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[
 
 
 def _spelled(present: pd.Series) -> pd.Series:
-    return present.str.split().str.join(" ")  # White space around words does not count.
+    """White space around words does not count."""
+    return present.str.split().str.join(" ")
 
 
 def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:
