@@ -54,8 +54,10 @@ def passive_page(facts: PassiveFacts) -> Page:
     history = facts.history
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
-        f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"to {history.peers[0]}. Thresholds were "
+        f"{'shared, with names, bounds and categories of the columns' if facts.shared_thresholds else 'kept'}; exact "
+        f"routing bits for {facts.answered_records} are "
+        f"{f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
         f"{', the numbers of their cells' if facts.by_cells else ''}. What is promised here is this run's; the section "
         "Ledger adds up what all runs released of a record."
     )
@@ -127,8 +129,12 @@ def _label_words(facts: ActiveFacts) -> str:
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
+    owner = "its owner alone"
+    if facts.shares_thresholds:
+        shared = ", ".join(facts.shares_thresholds)
+        owner = f"its owner and, with the thresholds that were shared, of {shared} by {facts.history.party}"
     yield Prose(
-        "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
+        f"Passive parties' columns go by the names that these gave them; a number can be mapped back by {owner}."
     )
     if facts.noise:
         yield Prose(f"Noised columns: {facts.noise}.")

@@ -183,8 +183,15 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "exact answers about held-out records", held_out if plan.allow_routed else "none: refused"
     others = f"of each, {per_record}" if plan.allow_routed else "none: refused"
     yield f"exact answers about {plan.answered_records}", others
-    yield "column names", f"{n_columns}, {'under numbers' if plan.opaque_names else 'as they are'}"
+    yield "column names", f"{n_columns}, {_how_named(plan)}"
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
+
+
+def _how_named(plan: Plan) -> str:
+    """How column names travel: what reads a record by thresholds holds the columns' schemas."""
+    if plan.share_thresholds:
+        return "as they are, with bounds and categories, beside the thresholds"
+    return "under numbers" if plan.opaque_names else "as they are"
 
 
 def words_section(plan: Plan) -> PageSection:
@@ -201,7 +208,7 @@ def words_section(plan: Plan) -> PageSection:
         )
     routed = routed if plan.allow_routed else "refused"
     lets_out = (
-        f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
+        f"Column names travel {_how_named(plan)}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
         f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
         f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}."

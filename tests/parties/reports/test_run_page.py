@@ -43,6 +43,17 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "Bits about the same labels add up" in bank
 
 
+def test_who_shares_thresholds_has_told_what_its_columns_are_called(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
+    """They travel with the columns' schemas, which name them, also where the columns are offered under numbers."""
+    kept, bank = to_markdown(active_page(facts[0])), replace(facts[0], shares_thresholds=("shop",))
+    assert "a number can be mapped back by its owner alone." in kept
+    told = "a number can be mapped back by its owner and, with the thresholds that were shared, of shop by bank"
+    assert told in to_markdown(active_page(bank))
+    shop = to_markdown(passive_page(replace(facts[1], shared_thresholds=True)))
+    assert "Thresholds were shared, with names, bounds and categories of the columns;" in shop
+    assert "Thresholds were kept;" in to_markdown(passive_page(replace(facts[1], shared_thresholds=False)))
+
+
 def test_what_several_parties_release_about_the_same_people_is_added_up(
     facts: tuple[ActiveFacts, PassiveFacts],
 ) -> None:

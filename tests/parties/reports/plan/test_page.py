@@ -99,6 +99,11 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
         ({"allow_routed": False, "n_held_out": 10}, "| exact answers about held-out records | none: refused |"),
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
         ({"share_thresholds": True}, "| thresholds of the model | all |"),
+        ({}, "| column names | 2, under numbers |"),
+        (
+            {"share_thresholds": True},
+            "| column names | 2, as they are, with bounds and categories, beside the thresholds |",
+        ),
     ],
 )
 def test_what_else_leaves_has_its_number(plan: Plan, change: dict[str, Any], words: str) -> None:
@@ -125,6 +130,11 @@ def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(
         ({"opaque_names": False}, "Column names travel as they are"),
         ({"share_thresholds": True}, "thresholds go to bank"),
         ({"share_thresholds": False}, "are kept from bank"),
+        (
+            {"share_thresholds": True},
+            "Column names travel as they are, with bounds and categories, beside the thresholds;",
+        ),
+        ({}, "Column names travel under numbers;"),
         ({"allow_routed": False, "answered_records": "new records"}, "exact routing bits for new records are refused"),
         ({"allow_routed": True, "most_tests": 7}, "at most 7 tests, as was agreed on"),
         ({"redraws": False}, "The first draw of every record and column stays"),
