@@ -35,7 +35,8 @@ def active_page(facts: ActiveFacts) -> Page:
             "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
             "holds no record, label, id, tree, leaf or threshold, and of the passive parties what they released "
             "the ranks with, what their columns add to the scores, by exact answers where these were given, and how "
-            "many records they have and share: it may be passed on to whom these statistics may be known."
+            "many records they have and share; by the digest of a request about few records a guess of their ids can "
+            "be checked. It may be passed on to whom all this may be known."
         ),
         sections=(
             *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
@@ -211,7 +212,8 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         Prose(
             f"{'What' if history.n_dropped or history.is_cut else 'Everything that'} left {history.party} in this run "
             f"and in predictions since, by size and digest: {len(listed)} messages. The digests are those of the bytes "
-            "before encryption; nothing of the content is kept."
+            "before encryption; nothing of the content is kept. Of a short message, such as a request about one record "
+            "or its answer, there are few contents to try: whoever has its digest can check a guess."
         ),
         FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
