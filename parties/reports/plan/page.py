@@ -183,6 +183,8 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "exact answers about held-out records", held_out if plan.allow_routed else "none: refused"
     others = f"of each, {per_record}" if plan.allow_routed else "none: refused"
     yield f"exact answers about {plan.answered_records}", others
+    charged = "of each, under this plan's noise; what was not drawn before is charged to the ledger"
+    yield "desensitized answers about any record that is asked for", charged
     yield "column names", f"{n_columns}, {_how_named(plan)}"
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
 
@@ -218,7 +220,8 @@ def words_section(plan: Plan) -> PageSection:
         f"Column names travel {_how_named(plan)}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
         f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
-        f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}."
+        f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}; "
+        "desensitized answers about any record are given, under this noise, and charged."
     )
     changes = (
         f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "

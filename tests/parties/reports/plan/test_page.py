@@ -103,6 +103,11 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
         ({"n_cells": 16, "n_held_out": 10}, "| about 10 records; the cell of each column, at most 10 bits |"),
         ({"allow_routed": False}, "exact answers about new records and those released for training | none: refused |"),
         ({"allow_routed": False, "n_held_out": 10}, "| exact answers about held-out records | none: refused |"),
+        (
+            {"allow_routed": False},
+            "| desensitized answers about any record that is asked for | of each, under this plan's noise; what was "
+            "not drawn before is charged to the ledger |",
+        ),
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
         ({"share_thresholds": True}, "| thresholds of the model | all |"),
         ({}, "| column names | 2, under numbers |"),
@@ -165,6 +170,7 @@ def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(
         ({}, "Column names travel under numbers;"),
         ({"allow_routed": False, "answered_records": "new records"}, "exact routing bits for new records are refused"),
         ({"allow_routed": True, "most_tests": 7}, "at most 7 tests, as was agreed on"),
+        ({"allow_routed": False}, "desensitized answers about any record are given, under this noise"),
         ({"redraws": False}, "The first draw of every record and column stays"),
     ],
 )
