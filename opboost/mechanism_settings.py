@@ -173,10 +173,13 @@ class StatedBudget:
         """Points of a mapped domain where nobody stated them; `epsilon`, whose meaning depends on them, keeps more."""
         return DEFAULT_POINTS if self.epsilon is None else EPSILON_POINTS
 
-    def resolve(self, column: ColumnSchema, settings: MechanismSettings, *, own_points: bool) -> MechanismSettings:
+    def resolve(
+        self, column: ColumnSchema, settings: MechanismSettings, *, own_points: bool, is_own: bool = False
+    ) -> MechanismSettings:
         """The settings of a column, of which this budget makes `epsilon` and, if it is None, `category_epsilon`.
 
         Ordered categories get one point each, unless the budget is one per point or the column has points of its own.
+        A budget that `is_own`, stated for this column where `category_epsilon` is not, bounds that of categories.
 
         Raises
         ------
@@ -196,7 +199,9 @@ class StatedBudget:
                 settings, category_epsilon=most if most == math.inf else min(most, DEFAULT_CATEGORY_LOSS)
             )
         if column.kind is Kind.UNORDERED:
-            return settings
+            stated, common = self.whole_range, settings.category_epsilon
+            is_less = is_own and stated is not None and common is not None and stated < common
+            return replace(settings, category_epsilon=stated) if is_less else settings
         lower, upper = column.bounds
         if not 0 < distance <= upper - lower:
             raise ParameterError(

@@ -79,5 +79,7 @@ def passive_mechanisms(
     for schema in schemas:
         stated = stated_budget(**own.get(schema.name, common))
         points = MechanismSettings(**{"domain_size": stated.points, **settings})
-        found.append(ColumnMechanism(schema, stated.resolve(schema, points, own_points=False)))
+        found.append(
+            ColumnMechanism(schema, stated.resolve(schema, points, own_points=False, is_own=schema.name in own))
+        )
     return tuple(found)

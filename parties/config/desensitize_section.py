@@ -153,7 +153,12 @@ class DesensitizeSection(BudgetKeys):
                 "`category_epsilon`"
             )
         try:
-            return stated.resolve(column, self._settings(column.name), own_points=own.domain_size is not None)
+            return stated.resolve(
+                column,
+                self._settings(column.name),
+                own_points=own.domain_size is not None,
+                is_own=bool(own.stated(_place(column.name)).ways) and own.category_epsilon is None,
+            )
         except ParameterError as error:
             raise ConfigError(f"{_place(column.name)}: {error}") from None
 

@@ -35,7 +35,8 @@ def active_page(facts: ActiveFacts) -> Page:
             "This page holds statistics of the labels (curves, metrics, calibration) and the columns' importance. It "
             "holds no record, label, id, tree, leaf or threshold, and of the passive parties what they released "
             "the ranks with, what their columns add to the scores, by exact answers where these were given, and how "
-            "many records they have and share: it may be passed on to whom these statistics may be known."
+            "many records they have and share; by the digest of a request about few records a guess of their ids can "
+            "be checked. It may be passed on to whom all this may be known."
         ),
         sections=(
             *result_sections(facts.fits, party=history.party, uplift=facts.uplift),
@@ -54,8 +55,10 @@ def passive_page(facts: PassiveFacts) -> Page:
     history = facts.history
     told = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
-        f"to {history.peers[0]}. Thresholds were {'shared' if facts.shared_thresholds else 'kept'}; exact routing bits "
-        f"for {facts.answered_records} are {f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
+        f"to {history.peers[0]}. Thresholds were "
+        f"{'shared, with names, bounds and categories of the columns' if facts.shared_thresholds else 'kept'}; exact "
+        f"routing bits for {facts.answered_records} are "
+        f"{f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
         f"{', the numbers of their cells' if facts.by_cells else ''}. What is promised here is this run's; the section "
         "Ledger adds up what all runs released of a record."
     )
@@ -127,8 +130,12 @@ def _label_words(facts: ActiveFacts) -> str:
 
 
 def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
+    owner = "its owner alone"
+    if facts.shares_thresholds:
+        shared = ", ".join(facts.shares_thresholds)
+        owner = f"its owner and, with the thresholds that were shared, of {shared} by {facts.history.party}"
     yield Prose(
-        "Passive parties' columns go by the names that these gave them; a number can be mapped back by its owner alone."
+        f"Passive parties' columns go by the names that these gave them; a number can be mapped back by {owner}."
     )
     if facts.noise:
         yield Prose(f"Noised columns: {facts.noise}.")
@@ -205,7 +212,8 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         Prose(
             f"{'What' if history.n_dropped or history.is_cut else 'Everything that'} left {history.party} in this run "
             f"and in predictions since, by size and digest: {len(listed)} messages. The digests are those of the bytes "
-            "before encryption; nothing of the content is kept."
+            "before encryption; nothing of the content is kept. Of a short message, such as a request about one record "
+            "or its answer, there are few contents to try: whoever has its digest can check a guess."
         ),
         FigureGrid("Outgoing messages by kind", ("kind", "messages", "bytes"), by_kind),
         FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),

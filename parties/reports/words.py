@@ -27,7 +27,7 @@ _LEAKAGE = (
     (
         "model-statistics leakage",
         "B sees which of its ranks the trees split on; these were chosen by A's labels. No gain, cover or leaf value",
-        "A sees the trees whole; thresholds in B's units only if B shares them",
+        "A sees the trees whole; thresholds in B's units, with its columns' names, only if B shares them",
     ),
     (
         "record values",
@@ -54,7 +54,7 @@ _LEAKAGE_BY_CELLS = {
     "changes of values": ("none", _LEAKAGE_OF_CHANGES),
     "model-statistics leakage": (
         "none: B answers with cells of a grid that is made of its release, before training; nothing comes back to it",
-        "A sees the trees whole; the grid's thresholds in B's units only if B shares them",
+        "A sees the trees whole; the grid's thresholds in B's units, with its columns' names, only if B shares them",
     ),
     "record values": (
         "none",

@@ -177,14 +177,30 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
         f"at most {plan.most_tests}" if plan.most_tests is not None else "as many as the model has, no limit agreed"
     )
     if plan.n_cells is not None:
-        cells = [len(one.categories) if one.kind == "unordered" else plan.n_cells for one in plan.columns]
-        per_record = f"the cell of each column, at most {math.ceil(sum(math.log2(one + 1) for one in cells))} bits"
+        n_bits = sum(_bits_of_a_cell(column, plan.n_cells) for column in plan.columns)
+        per_record = f"the cell of each column, at most {n_bits} bits"
     held_out = f"about {plan.n_held_out:,} records; {per_record}" if plan.n_held_out else "none"
     yield "exact answers about held-out records", held_out if plan.allow_routed else "none: refused"
     others = f"of each, {per_record}" if plan.allow_routed else "none: refused"
     yield f"exact answers about {plan.answered_records}", others
-    yield "column names", f"{n_columns}, {'under numbers' if plan.opaque_names else 'as they are'}"
+    charged = "of each, under this plan's noise; what was not drawn before is charged to the ledger"
+    yield "desensitized answers about any record that is asked for", charged
+    yield "column names", f"{n_columns}, {_how_named(plan)}"
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
+
+
+def _bits_of_a_cell(column: ColumnPlan, n_cells: int) -> int:
+    """Bits that leave of a record: a cell's number and that of a missing one, of categories without order for each."""
+    if column.kind == "unordered":
+        return 2 * len(column.categories)
+    return min(n_cells, round(column.promise.parameters["domain_size"])).bit_length()
+
+
+def _how_named(plan: Plan) -> str:
+    """How column names travel: what reads a record by thresholds holds the columns' schemas."""
+    if plan.share_thresholds:
+        return "as they are, with bounds and categories, beside the thresholds"
+    return "under numbers" if plan.opaque_names else "as they are"
 
 
 def words_section(plan: Plan) -> PageSection:
@@ -201,10 +217,11 @@ def words_section(plan: Plan) -> PageSection:
         )
     routed = routed if plan.allow_routed else "refused"
     lets_out = (
-        f"Column names travel {'under numbers' if plan.opaque_names else 'as they are'}; thresholds "
+        f"Column names travel {_how_named(plan)}; thresholds "
         f"{'go to' if plan.share_thresholds else 'are kept from'} {plan.peer}; the released codes that ranks stand for "
         f"{'go to it' if plan.share_codes else 'are kept from it'} (it can learn through the noise from them; computed "
-        f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}."
+        f"from the release, they cost no privacy); exact routing bits for {plan.answered_records} are {routed}; "
+        "desensitized answers about any record are given, under this noise, and charged."
     )
     changes = (
         f"What was changed since it was released is drawn anew, which tells {plan.peer} that it was changed "

@@ -46,3 +46,11 @@ def test_a_column_has_the_budget_of_all_or_its_own() -> None:
     assert [one.settings.epsilon for one in found] == [0.1, 0.5]
     with pytest.raises(SchemaError, match="columns that are not passive: town"):
         passive_mechanisms(both, {"epsilon": 0.1}, {"town": {"epsilon": 0.5}})
+
+
+def test_categories_lose_no_more_than_is_stated_for_their_column() -> None:
+    region = ColumnSchema(name="region", kind=Kind.UNORDERED, categories=("a", "b"))
+    common, settings = {"epsilon": None, "whole_range": None}, {"category_epsilon": 5.0}
+    for own, loses in (({"region": {"whole_range": 1.0}}, 1.0), ({}, 5.0)):
+        (found,) = passive_mechanisms([region], common, own, **settings)
+        assert found.guarantee().domain_loss == loses

@@ -67,6 +67,23 @@ def test_unordered_categories_have_no_difference_to_state() -> None:
         of_column(cost=1.0, per=1).mechanisms(schema)
 
 
+@pytest.mark.parametrize(
+    ("own", "loses"),
+    [
+        ({"whole_range": 1}, 1),
+        ({"whole_range": 9}, 5),
+        ({"whole_range": 1, "category_epsilon": 4}, 4),
+        ({}, 5),
+        ({"epsilon": 1}, 5),
+    ],
+)
+def test_categories_lose_no_more_than_is_stated_for_their_column(own: dict[str, float], loses: float) -> None:
+    """A budget of all categories must not raise what one column states for any two of its values."""
+    schema = TableSchema(columns=(ColumnSchema(name="age", kind=Kind.UNORDERED, categories=("a", "b")),))
+    (found,) = DesensitizeSection(category_epsilon=5, columns={"age": own}).mechanisms(schema)
+    assert found.guarantee().domain_loss == loses
+
+
 def test_without_a_budget_no_range_loses_more_than_8() -> None:
     (found,) = DesensitizeSection().mechanisms(SCHEMA)
     assert found.guarantee().domain_loss == pytest.approx(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,9 @@ from parties.reports.run_page import (
     passive_page,
 )
 from parties.reports.words import loss
+from protocols.messages.message import Message
+from protocols.messages.prediction import Ask
+from protocols.transport.codec import encode
 from tests.support.promises import COLUMN
 
 
@@ -41,6 +45,36 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "exact routing bits for new records and those released for training are answered" in shop
     assert "What is promised here is this run's; the section Ledger adds up what all runs released" in shop
     assert "Bits about the same labels add up" in bank
+
+
+def test_a_report_says_that_digests_of_short_messages_let_guesses_be_checked(
+    facts: tuple[ActiveFacts, PassiveFacts],
+) -> None:
+    """Whoever has the digest of a request about one record can try out the ids that there may be."""
+    sent = digest_of_message(Ask(ids=("k0123",), desensitized=False))
+    line = replace(facts[0].history.outgoing[-1], kind="ask", sha256=sent)
+    bank = to_markdown(active_page(replace(facts[0], history=replace(facts[0].history, outgoing=(line,)))))
+    guesses = (digest_of_message(Ask(ids=(f"k{i:04}",), desensitized=False)) for i in range(1000))
+    assert [i for i, guess in enumerate(guesses) if guess in bank] == [123]
+    assert "by the digest of a request about few records a guess of their ids can be checked" in bank
+    shop = to_markdown(passive_page(facts[1]))
+    assert all("there are few contents to try" in page for page in (bank, shop))
+
+
+def digest_of_message(message: Message) -> str:
+    """What the log keeps of a message."""
+    return hashlib.sha256(b"".join(map(bytes, encode(message)))).hexdigest()
+
+
+def test_who_shares_thresholds_has_told_what_its_columns_are_called(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
+    """They travel with the columns' schemas, which name them, also where the columns are offered under numbers."""
+    kept, bank = to_markdown(active_page(facts[0])), replace(facts[0], shares_thresholds=("shop",))
+    assert "a number can be mapped back by its owner alone." in kept
+    told = "a number can be mapped back by its owner and, with the thresholds that were shared, of shop by bank"
+    assert told in to_markdown(active_page(bank))
+    shop = to_markdown(passive_page(replace(facts[1], shared_thresholds=True)))
+    assert "Thresholds were shared, with names, bounds and categories of the columns;" in shop
+    assert "Thresholds were kept;" in to_markdown(passive_page(replace(facts[1], shared_thresholds=False)))
 
 
 def test_what_several_parties_release_about_the_same_people_is_added_up(

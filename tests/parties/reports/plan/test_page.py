@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 from parties.config.align_section import Method
@@ -13,6 +15,9 @@ from parties.reports.page import Page, PageSection, to_markdown
 from parties.reports.plan.facts import Plan
 from parties.reports.plan.page import plan_page, signature_section, words_section
 from parties.reports.sentences import GRADES, Verdict
+from parties.reports.writing import report_of
+from parties.runs.run_folder import RunFolder
+from tests.support.partitioned_sites import train_both
 
 
 def text_of(section: PageSection) -> str:
@@ -95,14 +100,47 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
         ({"n_records": 100, "n_held_out": 10}, "| at most 100 records x 2 columns = 200, about 10 records fewer where"),
         ({"n_held_out": 10}, "| exact answers about held-out records | about 10 records; one bit per split test"),
         ({"n_cells": 15, "n_held_out": 10}, "| about 10 records; the cell of each column, at most 8 bits |"),
+        ({"n_cells": 16, "n_held_out": 10}, "| about 10 records; the cell of each column, at most 10 bits |"),
         ({"allow_routed": False}, "exact answers about new records and those released for training | none: refused |"),
         ({"allow_routed": False, "n_held_out": 10}, "| exact answers about held-out records | none: refused |"),
+        (
+            {"allow_routed": False},
+            "| desensitized answers about any record that is asked for | of each, under this plan's noise; what was "
+            "not drawn before is charged to the ledger |",
+        ),
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
         ({"share_thresholds": True}, "| thresholds of the model | all |"),
+        ({}, "| column names | 2, under numbers |"),
+        (
+            {"share_thresholds": True},
+            "| column names | 2, as they are, with bounds and categories, beside the thresholds |",
+        ),
     ],
 )
 def test_what_else_leaves_has_its_number(plan: Plan, change: dict[str, Any], words: str) -> None:
     assert words in signed(replace(plan, **change))
+
+
+@pytest.mark.parametrize("n_cells", [16, 255])
+def test_no_more_exact_bits_leave_than_were_signed_for(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], n_cells: int
+) -> None:
+    """Numbers of cells are told in whole bits, column by column, and of a category one for each that there is."""
+    towns, grades = [f"t{i}" for i in range(12)], ["low", "mid", "high"]
+    sites.shop.schema["columns"] |= {
+        "town": {"kind": "unordered", "categories": towns},
+        "grade": {"kind": "ordered", "categories": grades},
+    }
+    sites.shop.table["town"], sites.shop.table["grade"] = np.resize(towns, 400), np.resize(grades, 400)
+    sites.shop.run["desensitize"] = {"whole_range": 8}
+    sites.shop.run |= {"answers": "cells", "cells": n_cells}
+    sites.bank.run["answers"] = "cells"
+    text = report_of(sites.shop.write(), before=True).text("md")
+    assert (said := re.search(r"\| of each, the cell of each column, at most (\d+) bits \|", text)) is not None
+    assert train_both(sites, outcomes) == {}
+    leave = RunFolder(sites.shop.run_folder).load_router().tests.n_bits
+    # Few records leave fewer cells.
+    assert leave <= int(said[1]) <= leave + 8
 
 
 @pytest.mark.parametrize("method", get_args(Method))
@@ -125,8 +163,14 @@ def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(
         ({"opaque_names": False}, "Column names travel as they are"),
         ({"share_thresholds": True}, "thresholds go to bank"),
         ({"share_thresholds": False}, "are kept from bank"),
+        (
+            {"share_thresholds": True},
+            "Column names travel as they are, with bounds and categories, beside the thresholds;",
+        ),
+        ({}, "Column names travel under numbers;"),
         ({"allow_routed": False, "answered_records": "new records"}, "exact routing bits for new records are refused"),
         ({"allow_routed": True, "most_tests": 7}, "at most 7 tests, as was agreed on"),
+        ({"allow_routed": False}, "desensitized answers about any record are given, under this noise"),
         ({"redraws": False}, "The first draw of every record and column stays"),
     ],
 )
