@@ -17,7 +17,7 @@ import pytest
 from tests.support.addresses import free_addresses
 
 PASSWORD = "correct horse / battery & staple"
-START_S = 20
+START_S = 60
 
 
 def free_port() -> int:
