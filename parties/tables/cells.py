@@ -74,7 +74,8 @@ def _by_text(column: pd.Series, form: TableFormat, read: Callable[[str], object]
     codes, texts = pd.factorize(column.astype("string"))
     is_empty = {text.strip() for text in form.na_values}
     values = [None if text.strip() in is_empty else read(text) for text in texts]
-    is_number = all(value is None or isinstance(value, float) for value in values)
+    # A column without any text is not one of numbers: in another file of its folder it may have texts.
+    is_number = {type(value) for value in values if value is not None} == {float}
     known = np.array([*values, None], dtype=np.float64 if is_number else object)
     return pd.Series(known[codes], index=column.index, name=column.name, dtype=None if is_number else "object")
 
@@ -99,7 +100,8 @@ def empty_numbers(form: TableFormat) -> set[float]:
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
     read, empty = partial(_number, pattern=number_pattern(form), form=form), empty_numbers(form)
     if pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS_AS_OBJECTS:
-        column = pd.to_numeric(column)
+        # Of truth values, too, a column with and one without a missing cell are of one type.
+        column = pd.to_numeric(column).astype(np.float64)
     if not _holds_texts(column):
         return column.mask(column.isin(empty)) if empty and column.dtype.kind in "iuf" else column
     return _by_text(column, form, lambda text: None if (value := read(text)) in empty else value)

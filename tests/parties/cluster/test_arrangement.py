@@ -89,6 +89,27 @@ def test_cells_of_any_format_are_read_as_of_one_file(sites: Sites) -> None:
         partitions(site, data="parts")
 
 
+def test_a_column_may_be_empty_in_a_file_or_hold_truth_values_of_which_one_is_missing(sites: Sites) -> None:
+    site = sites.bank
+    number = np.arange(len(site.table))
+    is_new = pd.Series(number < 100, dtype=object).mask(number < 50, None)
+    site.table = site.table.assign(town=np.where(number < 100, "?", "north"), is_new=is_new)
+    site.schema |= {
+        "reader": {"na_values": ["?"]},
+        "columns": {
+            "age": {"lower": 18, "upper": 90},
+            "town": {"kind": "unordered", "categories": ["south", "north"], "missing": "category"},
+            "is_new": {"lower": 0, "upper": 1, "missing": "category"},
+        },
+    }
+    in_a_folder(site.table, site.path / "parts", 4)
+    site.table.to_parquet(site.path / "whole.parquet")
+    _, rows = partitions(site, data="parts")
+    _, expected = partitions(site, data="whole.parquet")
+    assert rows[["town", "is_new"]].isna().sum().tolist() == [100, 50]
+    pd.testing.assert_frame_equal(rows[list(expected)], expected, check_dtype=False)
+
+
 def test_repeated_ids_and_columns_of_two_types_are_refused(sites: Sites, tmp_path: Path) -> None:
     site = sites.bank
     folder = in_a_folder(pd.concat([site.table, site.table.iloc[:3]]), site.path / "parts", 2)
