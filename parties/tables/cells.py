@@ -7,7 +7,7 @@ the checks by the schema count it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -156,18 +156,36 @@ def _categories(column: pd.Series, described: ColumnSchema, form: TableFormat) -
     return _by_text(texts, form, lambda text: listed.get(form.words(text), OTHER if has_other else text))
 
 
-def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
-    def words(text: str) -> str:
-        return " ".join(text.split()).removesuffix(".0").casefold()
+def other_labels(column: pd.Series, form: TableFormat) -> set[str]:
+    """Labels of words, as they count, that `positive` does not list, where whatever else there is means 0."""
+    if not form.positive or form.negative:
+        return set()
+    positive = set(map(_label_words, form.positive))
+    read = _by_text(column, form, lambda text: None if (word := _label_words(text)) in positive else word)
+    return set(read.dropna())
 
-    known = {words(text): 0.0 for text in form.negative} | {words(text): 1.0 for text in form.positive}
-    if form.negative:
-        return _by_text(column, form, lambda text: known.get(words(text), UNREADABLE))
-    read = _by_text(column, form, lambda text: known.get(words(text), words(text)))
-    others = {text for text in read.unique() if isinstance(text, str)}
+
+def check_one_other(where: Path | str, name: str | None, others: Collection[str]) -> None:
+    """Refuse several labels that mean 0 and are not listed as such.
+
+    Raises
+    ------
+    TableError
+    """
     if len(others) > 1:
         raise TableError(
-            f"{path}: label column {column.name!r} holds {len(others)} different values beside the `positive` ones; "
+            f"{where}: label column {name!r} holds {len(others)} different values beside the `positive` ones; "
             "list those that mean 0 under `negative`"
         )
-    return read.map(lambda value: 0.0 if isinstance(value, str) else value).astype(np.float64)
+
+
+def _label_words(text: str) -> str:
+    return " ".join(text.split()).removesuffix(".0").casefold()
+
+
+def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
+    others = other_labels(column, form)
+    check_one_other(path, str(column.name), others)
+    known = {_label_words(text): 0.0 for text in form.negative} | dict.fromkeys(others, 0.0)
+    known |= {_label_words(text): 1.0 for text in form.positive}
+    return _by_text(column, form, lambda text: known.get(_label_words(text), UNREADABLE))

@@ -110,6 +110,19 @@ def test_a_column_may_be_empty_in_a_file_or_hold_truth_values_of_which_one_is_mi
     pd.testing.assert_frame_equal(rows[list(expected)], expected, check_dtype=False)
 
 
+def test_labels_of_three_words_are_refused_however_files_divide_them(sites: Sites) -> None:
+    site = sites.bank
+    words = np.repeat(["yes", "no", "unknown", "yes"], 100)
+    site.table = site.table.assign(y=words)
+    site.schema |= {"positive": True}
+    in_a_folder(site.table, site.path / "parts", 4)
+    with pytest.raises(TableError, match="holds 2 different values beside the `positive` ones"):
+        partitions(site, data="parts")
+    site.schema |= {"negative": ["No", "unknown"]}
+    _, rows = partitions(site, data="parts")
+    assert rows["y"].sum() == 200
+
+
 def test_repeated_ids_and_columns_of_two_types_are_refused(sites: Sites, tmp_path: Path) -> None:
     site = sites.bank
     folder = in_a_folder(pd.concat([site.table, site.table.iloc[:3]]), site.path / "parts", 2)
