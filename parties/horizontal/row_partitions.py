@@ -85,7 +85,7 @@ class PartFile:
 
     def _check_unchanged(self) -> None:
         if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+            raise TableError(f"{self.path} was changed while it was in use. Nothing more was sent")
 
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:
