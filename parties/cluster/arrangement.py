@@ -75,6 +75,8 @@ def arranged(
     check_one_other(run.data, schema.label, others)
     rows = kept.rows[:]
     found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
+    if not found.n_rows:
+        raise TableError(f"{run.data}: label column {schema.label!r} is empty")
     if run.ids is not None:
         found = select(found, run.ids, run.data)
     places = np.full(sum(lengths), -1, np.int64)
@@ -144,7 +146,8 @@ def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n
     whole = partition_frame(ids, cells, schema).assign(**{_PLACE: places}).iloc[order]
     table = pa.Table.from_pandas(whole, preserve_index=False)
     numbers, starts = np.unique(places[order] // n_each, return_index=True)
-    ends = [*starts[1:].tolist(), len(order)]
+    # A file of whose records none is chosen has no group.
+    ends = [*starts.tolist(), len(order)][1:]
     with (
         replacing(target, writer=f".{uuid4().hex}") as unfinished,
         pq.ParquetWriter(unfinished, table.schema) as writer,

@@ -110,6 +110,25 @@ def test_a_column_may_be_empty_in_a_file_or_hold_truth_values_of_which_one_is_mi
     pd.testing.assert_frame_equal(rows[list(expected)], expected, check_dtype=False)
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_file_may_have_no_record_that_is_chosen(sites: Sites, is_listed: bool) -> None:
+    site, changes = sites.bank, {"data": "parts"}
+    number = np.arange(len(site.table))
+    if is_listed:
+        (site.path / "ids.txt").write_text("\n".join(site.table["id"][number >= 100]))
+        changes["ids"] = "ids.txt"
+    else:
+        site.table = site.table.assign(y=site.table["y"].mask(number < 100))
+        site.schema |= {"missing_label": "drop"}
+    in_a_folder(site.table.iloc[::-1], site.path / "parts", 4)
+    found, _ = partitions(site, **changes)
+    assert found.n_rows == 300
+    in_a_folder(site.table.assign(y=np.nan), site.path / "unlabelled", 2)
+    site.schema |= {"missing_label": "drop"}
+    with pytest.raises(TableError, match="label column 'y' is empty"):
+        partitions(site, data="unlabelled")
+
+
 def test_labels_of_three_words_are_refused_however_files_divide_them(sites: Sites) -> None:
     site = sites.bank
     words = np.repeat(["yes", "no", "unknown", "yes"], 100)
