@@ -27,7 +27,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.cells import check_one_other, read_cells
-from parties.tables.labels import are_labelled, others_of
+from parties.tables.labels import are_labelled, others_of, read_labels
 from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable
@@ -142,6 +142,9 @@ def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n
     # Texts that could not be read are told by their number, before anything is made of them.
     for column in schema.columns:
         read_numbers(cells[column.name], column, clip=False)
+    for name in schema.labels:
+        if name in cells:
+            read_labels(part, cells[name], name, may_miss=schema.format.drops_unlabelled)
     order = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
     whole = partition_frame(ids, cells, schema).assign(**{_PLACE: places}).iloc[order]
     table = pa.Table.from_pandas(whole, preserve_index=False)

@@ -137,6 +137,9 @@ def test_labels_of_three_words_are_refused_however_files_divide_them(sites: Site
     in_a_folder(site.table, site.path / "parts", 4)
     with pytest.raises(TableError, match="holds 2 different values beside the `positive` ones"):
         partitions(site, data="parts")
+    site.schema |= {"negative": "No"}
+    with pytest.raises(TableError, match="label column 'y' is missing, infinite or not a number in 100 rows"):
+        partitions(site, data="parts")
     site.schema |= {"negative": ["No", "unknown"]}
     _, rows = partitions(site, data="parts")
     assert rows["y"].sum() == 200
