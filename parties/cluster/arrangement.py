@@ -26,8 +26,8 @@ from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.cells import read_cells
-from parties.tables.labels import are_labelled
+from parties.tables.cells import check_one_other, read_cells
+from parties.tables.labels import are_labelled, others_of, read_labels
 from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable
@@ -54,23 +54,29 @@ def arranged(
     Raises
     ------
     TableError, DataError
-        If an id is repeated and that is to be refused, a listed one is absent, or a cell does not fit the schema.
+        If an id is repeated and that is to be refused, a listed one is absent, labels are none of two, or a cell does
+        not fit the schema.
     """
     look = partial(_look, schema=schema, needs_label=needs_label)
     lengths: list[int] = []
     labelled: list[Mask] = []
+    others: set[str] = set()
 
     def pieces() -> Iterator[pd.Index]:
         for future in client.map(look, list(paths), pure=False):
-            ids, is_labelled = future.result()
+            ids, is_labelled, of_file = future.result()
             future.release()
             lengths.append(len(ids))
             labelled.append(is_labelled)
+            others.update(of_file)
             yield ids
 
     kept = ids_to_keep(pieces(), run.align.duplicates, schema.id_columns, run.data)
+    check_one_other(run.data, schema.label, others)
     rows = kept.rows[:]
     found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
+    if not found.n_rows:
+        raise TableError(f"{run.data}: label column {schema.label!r} is empty")
     if run.ids is not None:
         found = select(found, run.ids, run.data)
     places = np.full(sum(lengths), -1, np.int64)
@@ -113,10 +119,12 @@ def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> 
     return pd.concat([frame, cells[kept].reset_index(drop=True)], axis=1)
 
 
-def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Index, Mask]:
-    """The ids of a file, and which of its records stay where those without a label are to be left out."""
+def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Index, Mask, set[str]]:
+    """The ids of a file, which of its records stay where those without a label are to be left out, and other labels."""
     ids = read_ids(read_stored(part, list(dict.fromkeys(schema.id_columns))), schema.id_columns, part)
-    return ids, are_labelled(part, schema) if needs_label else np.ones(len(ids), np.bool_)
+    if not needs_label:
+        return ids, np.ones(len(ids), np.bool_), set()
+    return ids, are_labelled(part, schema), others_of(part, schema)
 
 
 def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n_each: int) -> list[int]:
@@ -134,11 +142,15 @@ def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n
     # Texts that could not be read are told by their number, before anything is made of them.
     for column in schema.columns:
         read_numbers(cells[column.name], column, clip=False)
+    for name in schema.labels:
+        if name in cells:
+            read_labels(part, cells[name], name, may_miss=schema.format.drops_unlabelled)
     order = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
     whole = partition_frame(ids, cells, schema).assign(**{_PLACE: places}).iloc[order]
     table = pa.Table.from_pandas(whole, preserve_index=False)
     numbers, starts = np.unique(places[order] // n_each, return_index=True)
-    ends = [*starts[1:].tolist(), len(order)]
+    # A file of whose records none is chosen has no group.
+    ends = [*starts.tolist(), len(order)][1:]
     with (
         replacing(target, writer=f".{uuid4().hex}") as unfinished,
         pq.ParquetWriter(unfinished, table.schema) as writer,

@@ -29,9 +29,10 @@ from parties.errors import TableError
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import record_names
+from parties.tables.cells import check_one_other
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.key_sets import Names
-from parties.tables.labels import are_labelled
+from parties.tables.labels import are_labelled, others_of
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import check_columns
 from parties.tables.record_ids import read_ids
@@ -84,7 +85,7 @@ class PartFile:
 
     def _check_unchanged(self) -> None:
         if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing was sent")
+            raise TableError(f"{self.path} was changed while it was in use. Nothing more was sent")
 
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:
@@ -106,16 +107,19 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
     Raises
     ------
     ConfigError, TableError
-        If there are none, or one has other columns than the schema says.
+        If there are none, one has other columns than the schema says, or labels are none of two.
     """
     schema, ignore = read_schema(table_schema)
-    files = []
+    files: list[PartFile] = []
+    others: set[str] = set()
     for path in _listed(data):
         if path.suffix != ".parquet":
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
         check_columns(path, stored_names(path), schema, ignore, needs_label=True)
         stamp, n_rows = stamp_of(path), int(are_labelled(path, schema).sum())
         files.append(PartFile(path, table_schema, n_classes, stamp, n_rows))
+        others |= others_of(path, schema)
+    check_one_other("the partitions", schema.label, others)
     if not any(file.n_rows for file in files):
         which = " with a label" if schema.format.drops_unlabelled else ""
         raise TableError(f"{len(files)} partitions have no rows{which}. Nothing was sent")

@@ -50,7 +50,7 @@ class OwnerRows:
         ConfigError, TableError
         """
         if not isinstance(run.data, Path) or is_folder(run.data):
-            raise ConfigError(f"the rows of a {run.role} in one table come from one file. Nothing was sent")
+            raise ConfigError(f"rows in one table come from one file; {run.data} is none. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
         rows.check_labels(run.training.n_classes, run.data)
         return rows

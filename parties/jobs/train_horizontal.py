@@ -7,14 +7,15 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from opboost.fit_quality import FitQuality
 from opboost.trees.model_file import load_model
 from opboost.trees.tree import Tree
-from parties.cluster.worker_rows import worker_rows
+from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.recipes import make_recipe
 from parties.config.record_runs import charge_of
-from parties.errors import naming
+from parties.errors import TableError, naming
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker import WorkerJob, run_worker
@@ -135,11 +136,20 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 checkpoint.conclude()
                 if had_model:
                     _say_done(channels[0], log)
-                note_own_fit(folder, rows.own_fit(load_model(folder.path / "model.json")))
+                note_own_fit(folder, _own_fit(rows, folder, log))
                 return rows.n_rows
 
         life.finish(log, channels, n_rows=with_restarts(channels, work, log))
     return life.report()
+
+
+def _own_fit(rows: WorkerRows, folder: RunFolder, log: RunLog) -> FitQuality | None:
+    """How the model fits the own rows; None where partitions were changed since, which takes nothing from the model."""
+    try:
+        return rows.own_fit(load_model(folder.path / "model.json"))
+    except TableError as error:
+        log.step("no scores", f"the model is saved; how it fits the own rows is not known: {error}")
+        return None
 
 
 def _say_done(channel: Channel, log: RunLog) -> None:

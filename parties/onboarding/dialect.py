@@ -33,7 +33,7 @@ _SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "z�
 _OTHER_FORMS = {".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"}
 
 # Texts that stand for an empty cell.
-_EMPTY = {"?", "-", "--", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "(null)", "\\n"}
+_EMPTY = {"?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "(null)", "\\n"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def with_marks(frame: pd.DataFrame, found: TableFormat) -> TableFormat:
 def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
     """Whether all texts are numbers in this format."""
     pattern = number_pattern(form)
-    return all((found := pattern.fullmatch(text.strip())) and found["digits"] for text in texts)
+    return all((found := pattern.fullmatch(text.strip())) and re.search("[0-9]", found["digits"]) for text in texts)
 
 
 def why_text(present: pd.Series, form: TableFormat, why: str) -> str:

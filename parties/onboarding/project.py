@@ -18,7 +18,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
 from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
-from parties.onboarding.schema_draft import Hints, draft_schema
+from parties.onboarding.schema_draft import Hints, draft_schema, texts_of
 from parties.onboarding.schema_text import Draft
 from parties.storage.atomic_files import copy, is_taken, write_text
 from parties.tables.data_files import named
@@ -204,8 +204,9 @@ def _make(
     write_text(folder / RUN, run_file_text(kind, given))
     files = [folder / SCHEMA, folder / RUN, secret, public]
     if held_out:
-        is_labelled = ~raw.frame[draft.label].isin(raw.format.na_values) & raw.frame[draft.label].notna()
-        files += _write_ids(ids[is_labelled].unique(), folder, held_out)
+        # A run reads the first row of an id that is repeated, and no other.
+        is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
+        files += _write_ids(ids[is_labelled], folder, held_out)
     return Made(tuple(files), public, tuple(draft.open_bounds), tuple(draft.ignore), ids.has_duplicates)
 
 

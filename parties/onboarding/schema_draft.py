@@ -81,7 +81,7 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
         )
     if hints.id is not None and hints.id == hints.label:
         raise ConfigError(f"column {hints.id!r} cannot be both the id and the label. Nothing was made")
-    texts = {name: _texts(raw.frame[name], raw.format) for name in names}
+    texts = {name: texts_of(raw.frame[name], raw.format) for name in names}
     draft = Draft(hints.id or _id_of(texts, path, hints), hints.label)
     if draft.label is not None:
         _describe_label(draft, texts[draft.label], raw.format, hints.positive)
@@ -112,7 +112,7 @@ def _reader(form: TableFormat) -> dict[str, Any]:
     return found | ({"sep": "tab"} if form.sep == "\t" else {})
 
 
-def _texts(column: pd.Series, form: TableFormat) -> pd.Series:
+def texts_of(column: pd.Series, form: TableFormat) -> pd.Series:
     """A column's cells as texts, those that mean nothing as missing."""
     texts = column.astype("string")
     return texts.mask(texts.str.strip().isin(form.na_values))

@@ -33,8 +33,12 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     Raises
     ------
     RunFolderError
-        If it cannot be written.
+        If it cannot be written, or is there and no file: a device or a pipe would be gone for everybody.
     """
+    with writing(path):
+        kind = odd_kind(path) if path.exists() else None
+    if kind is not None:
+        raise RunFolderError(f"{path} cannot be written: it is {kind}, which no file replaces")
     partial = partial_of(path, writer=writer)
     try:
         partial.unlink(missing_ok=True)

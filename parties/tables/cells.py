@@ -7,7 +7,7 @@ the checks by the schema count it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 
@@ -74,7 +74,8 @@ def _by_text(column: pd.Series, form: TableFormat, read: Callable[[str], object]
     codes, texts = pd.factorize(column.astype("string"))
     is_empty = {text.strip() for text in form.na_values}
     values = [None if text.strip() in is_empty else read(text) for text in texts]
-    is_number = all(value is None or isinstance(value, float) for value in values)
+    # A column without any text is not one of numbers: in another file of its folder it may have texts.
+    is_number = {type(value) for value in values if value is not None} == {float}
     known = np.array([*values, None], dtype=np.float64 if is_number else object)
     return pd.Series(known[codes], index=column.index, name=column.name, dtype=None if is_number else "object")
 
@@ -99,7 +100,8 @@ def empty_numbers(form: TableFormat) -> set[float]:
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
     read, empty = partial(_number, pattern=number_pattern(form), form=form), empty_numbers(form)
     if pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS_AS_OBJECTS:
-        column = pd.to_numeric(column)
+        # Of truth values, too, a column with and one without a missing cell are of one type.
+        column = pd.to_numeric(column).astype(np.float64)
     if not _holds_texts(column):
         return column.mask(column.isin(empty)) if empty and column.dtype.kind in "iuf" else column
     return _by_text(column, form, lambda text: None if (value := read(text)) in empty else value)
@@ -154,18 +156,36 @@ def _categories(column: pd.Series, described: ColumnSchema, form: TableFormat) -
     return _by_text(texts, form, lambda text: listed.get(form.words(text), OTHER if has_other else text))
 
 
-def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
-    def words(text: str) -> str:
-        return " ".join(text.split()).removesuffix(".0").casefold()
+def other_labels(column: pd.Series, form: TableFormat) -> set[str]:
+    """Labels of words, as they count, that `positive` does not list, where whatever else there is means 0."""
+    if not form.positive or form.negative:
+        return set()
+    positive = set(map(_label_words, form.positive))
+    read = _by_text(column, form, lambda text: None if (word := _label_words(text)) in positive else word)
+    return set(read.dropna())
 
-    known = {words(text): 0.0 for text in form.negative} | {words(text): 1.0 for text in form.positive}
-    if form.negative:
-        return _by_text(column, form, lambda text: known.get(words(text), UNREADABLE))
-    read = _by_text(column, form, lambda text: known.get(words(text), words(text)))
-    others = {text for text in read.unique() if isinstance(text, str)}
+
+def check_one_other(where: Path | str, name: str | None, others: Collection[str]) -> None:
+    """Refuse several labels that mean 0 and are not listed as such.
+
+    Raises
+    ------
+    TableError
+    """
     if len(others) > 1:
         raise TableError(
-            f"{path}: label column {column.name!r} holds {len(others)} different values beside the `positive` ones; "
+            f"{where}: label column {name!r} holds {len(others)} different values beside the `positive` ones; "
             "list those that mean 0 under `negative`"
         )
-    return read.map(lambda value: 0.0 if isinstance(value, str) else value).astype(np.float64)
+
+
+def _label_words(text: str) -> str:
+    return " ".join(text.split()).removesuffix(".0").casefold()
+
+
+def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
+    others = other_labels(column, form)
+    check_one_other(path, str(column.name), others)
+    known = {_label_words(text): 0.0 for text in form.negative} | dict.fromkeys(others, 0.0)
+    known |= {_label_words(text): 1.0 for text in form.positive}
+    return _by_text(column, form, lambda text: known.get(_label_words(text), UNREADABLE))

@@ -12,7 +12,7 @@ from opboost.preprocess import holds_numbers
 from opboost.schema import TableSchema
 from opboost.vertical import LEAST_WEIGHT, MAX_WEIGHT
 from parties.errors import TableError
-from parties.tables.cells import read_cells
+from parties.tables.cells import other_labels, read_cells
 from parties.tables.parquet_files import read_stored, stored_length
 
 
@@ -46,6 +46,13 @@ def are_labelled(path: Path, schema: TableSchema) -> Mask:
         return np.ones(stored_length(path), np.bool_)
     cells = read_cells(read_stored(path, [schema.label]), schema, path)
     return np.isfinite(read_labels(path, cells[schema.label], schema.label, may_miss=True))
+
+
+def others_of(path: Path, schema: TableSchema) -> set[str]:
+    """`other_labels` of a Parquet file: each file of a folder may hold another one, and the folder only one."""
+    if not schema.format.positive or schema.label is None:
+        return set()
+    return other_labels(read_stored(path, [schema.label])[schema.label], schema.format)
 
 
 def read_groups(path: Path, column: pd.Series, name: str, *, may_miss: bool = False) -> Values:

@@ -89,6 +89,62 @@ def test_cells_of_any_format_are_read_as_of_one_file(sites: Sites) -> None:
         partitions(site, data="parts")
 
 
+def test_a_column_may_be_empty_in_a_file_or_hold_truth_values_of_which_one_is_missing(sites: Sites) -> None:
+    site = sites.bank
+    number = np.arange(len(site.table))
+    is_new = pd.Series(number < 100, dtype=object).mask(number < 50, None)
+    site.table = site.table.assign(town=np.where(number < 100, "?", "north"), is_new=is_new)
+    site.schema |= {
+        "reader": {"na_values": ["?"]},
+        "columns": {
+            "age": {"lower": 18, "upper": 90},
+            "town": {"kind": "unordered", "categories": ["south", "north"], "missing": "category"},
+            "is_new": {"lower": 0, "upper": 1, "missing": "category"},
+        },
+    }
+    in_a_folder(site.table, site.path / "parts", 4)
+    site.table.to_parquet(site.path / "whole.parquet")
+    _, rows = partitions(site, data="parts")
+    _, expected = partitions(site, data="whole.parquet")
+    assert rows[["town", "is_new"]].isna().sum().tolist() == [100, 50]
+    pd.testing.assert_frame_equal(rows[list(expected)], expected, check_dtype=False)
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_a_file_may_have_no_record_that_is_chosen(sites: Sites, is_listed: bool) -> None:
+    site, changes = sites.bank, {"data": "parts"}
+    number = np.arange(len(site.table))
+    if is_listed:
+        (site.path / "ids.txt").write_text("\n".join(site.table["id"][number >= 100]))
+        changes["ids"] = "ids.txt"
+    else:
+        site.table = site.table.assign(y=site.table["y"].mask(number < 100))
+        site.schema |= {"missing_label": "drop"}
+    in_a_folder(site.table.iloc[::-1], site.path / "parts", 4)
+    found, _ = partitions(site, **changes)
+    assert found.n_rows == 300
+    in_a_folder(site.table.assign(y=np.nan), site.path / "unlabelled", 2)
+    site.schema |= {"missing_label": "drop"}
+    with pytest.raises(TableError, match="label column 'y' is empty"):
+        partitions(site, data="unlabelled")
+
+
+def test_labels_of_three_words_are_refused_however_files_divide_them(sites: Sites) -> None:
+    site = sites.bank
+    words = np.repeat(["yes", "no", "unknown", "yes"], 100)
+    site.table = site.table.assign(y=words)
+    site.schema |= {"positive": True}
+    in_a_folder(site.table, site.path / "parts", 4)
+    with pytest.raises(TableError, match="holds 2 different values beside the `positive` ones"):
+        partitions(site, data="parts")
+    site.schema |= {"negative": "No"}
+    with pytest.raises(TableError, match="label column 'y' is missing, infinite or not a number in 100 rows"):
+        partitions(site, data="parts")
+    site.schema |= {"negative": ["No", "unknown"]}
+    _, rows = partitions(site, data="parts")
+    assert rows["y"].sum() == 200
+
+
 def test_repeated_ids_and_columns_of_two_types_are_refused(sites: Sites, tmp_path: Path) -> None:
     site = sites.bank
     folder = in_a_folder(pd.concat([site.table, site.table.iloc[:3]]), site.path / "parts", 2)

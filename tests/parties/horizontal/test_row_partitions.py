@@ -105,6 +105,20 @@ def test_records_without_a_label_are_left_out_of_partitions_as_of_one_table(tmp_
         files(tmp_path)
 
 
+def test_labels_of_three_words_are_refused_however_partitions_divide_them(tmp_path: Path) -> None:
+    write_rows(tmp_path)
+    for number, part in enumerate(sorted((tmp_path / "parts").iterdir())):
+        frame = pd.read_parquet(part)
+        frame.assign(y=frame["y"].map({0: ("no", "unknown")[number % 2], 1: "yes"})).to_parquet(part)
+    schema = tmp_path / "schema.yaml"
+    text = schema.read_text()
+    schema.write_text(text + "positive: 'yes'\n")
+    with pytest.raises(TableError, match="the partitions: label column 'y' holds 2 different values"):
+        files(tmp_path)
+    schema.write_text(text + "positive: 'yes'\nnegative: ['no', unknown]\n")
+    assert files(tmp_path)
+
+
 def test_a_partition_that_is_left_out_is_missed(tmp_path: Path) -> None:
     write_rows(tmp_path)
     recipe = recipe_of(tmp_path, TRAININGS["hist"])

@@ -238,6 +238,28 @@ def test_a_worker_that_has_the_model_finishes_without_a_coordinator_that_is_gone
     )
 
 
+def test_a_worker_whose_partitions_are_replaced_when_the_model_is_there_finishes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics = Clinics(tmp_path)
+    in_partitions(tmp_path / "w0")
+    clinics.runs["w0"]["data"] = "parts"
+
+    def replaced_at_the_end(job: WorkerJob, channel: Channel, **options: Any) -> list[Tree]:
+        trees = run_worker(job, channel, **options)
+        if job.party == "w0":
+            (tmp_path / "w0" / "parts" / "1.parquet").unlink()
+        return trees
+
+    monkeypatch.setattr(train_horizontal, "run_worker", replaced_at_the_end)
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    ends = {name: end.get(timeout=100) for name, end in found.items()}
+    assert all(isinstance(end, RunFolder) for end in ends.values()), ends
+    assert clinics.read("w0", "metrics.json")["own_rows"] == {}
+    assert clinics.read("w0", "meta.json")["finished"]
+    assert "the model is saved; how it fits the own rows is not known" in (clinics.folder("w0") / "log.txt").read_text()
+
+
 def wait_for_trees(clinics: Clinics, n_trees: int, seconds: float = 100) -> None:
     deadline, path = time.monotonic() + seconds, clinics.folder("w0") / "answers.json"
     while not path.exists() or clinics.read("w0", "answers.json")["answered"]["n_trees"] < n_trees:

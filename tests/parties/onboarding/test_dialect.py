@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from opboost.table_format import TableFormat
 from parties.errors import TableError
-from parties.onboarding.dialect import read_raw, separator
+from parties.onboarding.dialect import read_raw, reads_numbers, separator
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
@@ -49,3 +50,10 @@ def test_columns_may_be_named_after_years(tmp_path: Path, header: str) -> None:
     cells = ",".join(["k{0}", *["{0}.5"] * header.count(",")]) + "\n"
     (tmp_path / "data.csv").write_text(header + "\n" + "".join(cells.format(row) for row in range(20)))
     assert list(read_raw(tmp_path / "data.csv").frame.columns) == header.split(",")
+
+
+def test_a_point_alone_is_an_empty_cell_and_no_number(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("id,spend\n" + "".join(f"c{row},{row}.5\n" for row in range(20)) + "c20,.\n")
+    assert read_raw(path).format.na_values == (".",)
+    assert not reads_numbers(["1.5", "."], TableFormat())

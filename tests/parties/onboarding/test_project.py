@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.onboarding.project import Made, Part, free_port, make_party, make_project
 from parties.onboarding.schema_draft import Hints
+from parties.tables.party_table import read_table
 
 N_ROWS = 40
 
@@ -45,6 +47,22 @@ def test_of_a_repeated_id_the_first_row_counts_on_both_sides(tmp_path: Path) -> 
     assert [one.has_repeats for one in made.values()] == [False, True]
     assert run_file(tmp_path, "bank")["align"] == {"method": "psi", "duplicates": "first"}
     assert run_file(tmp_path, "shop")["align"] == {"duplicates": "first"}
+
+
+@pytest.mark.parametrize("missing", ["", "?", "  ?", "? "])
+def test_only_records_whose_row_that_counts_has_a_label_are_listed(tmp_path: Path, missing: str) -> None:
+    label = ["yes" if row % 3 else "no" for row in range(N_ROWS)]
+    bank = pd.DataFrame({"key": IDS, "age": range(N_ROWS), "good": [missing, missing, *label[2:]]})
+    # The first of these comes again, and its first row counts.
+    again = bank.iloc[:1].assign(good="yes")
+    pd.concat([bank, again]).to_csv(tmp_path / "bank.csv", index=False)
+    pd.DataFrame({"key": IDS, "spend": range(N_ROWS)}).to_csv(tmp_path / "shop.csv", index=False)
+    make_project(tmp_path / "bank.csv", tmp_path / "shop.csv", tmp_path / "out", Hints(label="good"))
+    listed = [(tmp_path / "out" / "bank" / f"{name}_ids.txt").read_text().split() for name in ("train", "test")]
+    assert sorted([*listed[0], *listed[1]]) == IDS[2:]
+    schema, ignore = read_schema(tmp_path / "out" / "bank" / "schema.yaml")
+    used = read_table(tmp_path / "bank.csv", schema, ignore=ignore, needs_label=True, duplicates="first")
+    assert list(used.index) == IDS[2:]
 
 
 @pytest.mark.parametrize(

@@ -193,3 +193,14 @@ def test_a_creation_elsewhere_is_caught(code: str) -> None:
 )
 def test_what_creates_nothing_or_privately_is_let_be(code: str) -> None:
     assert creations(code) == []
+
+
+def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    (link := tmp_path / "link").symlink_to(pipe)
+    for path, kind in ((pipe, "a named pipe"), (link, "a named pipe"), (tmp_path, "a folder"), (Path(), "a folder")):
+        with pytest.raises(RunFolderError, match=f"cannot be written: it is {kind}"):
+            write_text(path, "report")
+    assert pipe.is_fifo()
+    assert link.is_symlink()
+    assert sorted(tmp_path.iterdir()) == [link, pipe]
