@@ -75,7 +75,7 @@ def arranged(
     check_one_other(run.data, schema.label, others)
     rows = kept.rows[:]
     found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
-    if not found.n_rows:
+    if needs_label and not found.n_rows:
         raise TableError(f"{run.data}: label column {schema.label!r} is empty")
     if run.ids is not None:
         found = select(found, run.ids, run.data)
