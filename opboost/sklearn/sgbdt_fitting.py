@@ -25,7 +25,7 @@ from opboost.horizontal.rows.record_holder import (
     squared_gradients,
 )
 from opboost.horizontal.sgbdt.as_published import printed_noise
-from opboost.horizontal.sgbdt.defaults import FOR_CLASSES
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, LATER_RATE
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
@@ -44,7 +44,7 @@ class SGBDTFitting(DividedRows):
     use_filter: bool | None = None
     max_depth: int = FOR_CLASSES.max_depth
     learning_rate: float = FOR_CLASSES.learning_rate
-    later_rate: float = 0.25
+    later_rate: float = LATER_RATE
     max_grad: float = FOR_CLASSES.max_grad
     denominator_noise: float = FOR_CLASSES.denominator_noise
     initial_share: float = 0.05

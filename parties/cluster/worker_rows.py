@@ -99,6 +99,10 @@ def table_of(run: WorkerRun | OwnerRun) -> Path | None:
     table = one_table(run.data)
     if isinstance(run, OwnerRun) and table is None:
         raise ConfigError(f"the rows of an owner in a chain come from one file; {run.data} is none. Nothing was sent")
+    if isinstance(run, WorkerRun) and run.continue_from is not None and table is None:
+        raise ConfigError(
+            f"continue_from needs rows in one file, the earlier ones first; {run.data} is none. Nothing was sent"
+        )
     if isinstance(run, WorkerRun) and run.engine == "dask" and table is not None:
         raise ConfigError(
             f"engine: dask takes `data` that is a folder, a pattern or a list of Parquet partitions; {table} is one "

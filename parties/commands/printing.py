@@ -143,10 +143,11 @@ def print_statement(found: Statement | AccountStatement) -> None:
     if isinstance(found, AccountStatement):
         typer.echo(f"{found.path}: verified. {found.sentence}")
         rows = tuple(
-            (one.run, one.coordinator, *(rounded_up(cost, 6) for cost in (one.epsilon, one.delta)))
+            (one.run, one.coordinator, *(rounded_up(cost, 6) for cost in (one.epsilon, one.delta)), one.continues)
             for one in found.runs
         )
-        _print_grid(FigureGrid("Charged runs", ("run", "coordinator", "epsilon", "delta"), rows))
+        headings = ("run", "coordinator", "epsilon", "delta", "counts also for")
+        _print_grid(FigureGrid("Charged runs", headings, rows))
         return
     typer.echo(f"{found.path}: {spent_words(found)}")
     _print_grid(spent_grid(found))

@@ -34,6 +34,9 @@ class HorizontalRun(PartyRun):
 
 class _Run(HorizontalRun):
     training: TrainingSection = Field(description="What all who take part agreed on.")
+    continue_from: Path | None = Field(
+        None, description="Folder of a finished S-GBDT run, which this one continues with records that have arrived."
+    )
 
     @field_validator("training")
     @classmethod
@@ -43,8 +46,14 @@ class _Run(HorizontalRun):
             return training
         return training.model_copy(update={"known_workers": info.data.get("secret_key") is not None})
 
+    @model_validator(mode="after")
+    def _check_continued(self) -> Self:
+        if self.continue_from is not None and (self.training.recipe, self.training.mode) != ("sgbdt", "certified"):
+            raise ValueError("continue_from goes with `recipe: sgbdt` in its certified mode alone")
+        return self
+
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
-        """The terms that all must have agreed on, as they travel; also whether noise can be drawn again."""
+        """The terms of this run alone; also whether noise can be drawn again."""
         return {**self.training.terms(schema), "seeded": self.seed is not None}
 
     def budgets(self) -> Iterator[GivenBudget]:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from pydantic import JsonValue
+
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.horizontal.sgbdt.stream import EarlierTraining
 from opboost.schema import TableSchema
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_role, read_run
 from parties.config.recipes import SummedRecipe, make_recipe
-from parties.errors import naming
+from parties.errors import ConfigError, naming
 from parties.ledger.model_ledger import RunCharge
+from parties.runs.row_stream import RowStream, terms_digest
+from parties.runs.run_folder import RunFolder
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
 RecordRecipe = SummedRecipe | InPrivateAmongOwners
@@ -39,12 +45,58 @@ def recipe_of(run: RecordRun, schema: TableSchema, path: Path) -> RecordRecipe:
 
     Raises
     ------
-    ConfigError
+    ConfigError, RunFolderError, ModelFileError
     """
-    with naming(path):
-        if isinstance(run, OwnerRun):
+    if isinstance(run, OwnerRun):
+        with naming(path):
             return run.training.recipe_for(schema)
-        return make_recipe(run.training, schema)
+    return summed_recipe(run, schema, path)
+
+
+def summed_recipe(run: CoordinatorRun | WorkerRun, schema: TableSchema, path: Path) -> SummedRecipe:
+    """The recipe that a coordinator's or a worker's run file names, with the same errors."""
+    with naming(path):
+        recipe = make_recipe(run.training, schema)
+        if run.continue_from is None:
+            return recipe
+        assert isinstance(recipe, SGBDTAmongOwners)
+        return _going_on(recipe, run, schema, RunFolder(run.continue_from))
+
+
+def _going_on(
+    recipe: SGBDTAmongOwners, run: CoordinatorRun | WorkerRun, schema: TableSchema, folder: RunFolder
+) -> SGBDTAmongOwners:
+    """The recipe for more trees on a finished run of the same settings.
+
+    Raises
+    ------
+    ConfigError, RunFolderError
+    """
+    stream = RowStream.of(folder, run.role)
+    if stream.terms != terms_digest(run.terms(schema)):
+        raise ConfigError(
+            f"training, schema or seed are not those of run {stream.run!r} in {folder.path}, from which this one goes "
+            "on: all of them must stay. Nothing was sent"
+        )
+    if stream.noise != (recipe.noise.grad_std, recipe.noise.hess_std):
+        raise ConfigError(
+            f"run {stream.run!r} in {folder.path} had other noise for the same budget, by another version of opboost: "
+            "what its records have spent is not known in this one's units. Nothing was sent"
+        )
+    return recipe.going_on(stream.training(folder))
+
+
+def terms_of(run: RecordRun, schema: TableSchema, recipe: RecordRecipe) -> dict[str, JsonValue]:
+    """The terms that all must have agreed on, as they travel; with the model from which a run goes on."""
+    if isinstance(run, OwnerRun):
+        return run.training.terms(schema)
+    earlier = earlier_of(recipe)
+    return {**run.terms(schema), **({"continues": earlier.digest} if earlier else {})}
+
+
+def earlier_of(recipe: RecordRecipe) -> EarlierTraining | None:
+    """The training from which a run goes on, if it does."""
+    return recipe.earlier if isinstance(recipe, SGBDTAmongOwners) else None
 
 
 def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
@@ -52,7 +104,9 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
     promise = recipe.guarantee(is_secure=run.seed is None)
     asker = run.coordinator.name if isinstance(run, WorkerRun) else f"chain of {', '.join(run.training.order)}"
     epsilon = promise.epsilon if run.seed is None else math.inf
-    return RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta)
+    earlier = earlier_of(recipe)
+    continues = earlier.run if earlier else ""
+    return RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta, continues=continues)
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:

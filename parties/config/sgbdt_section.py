@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS
+from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, FOR_NUMBERS, LATER_RATE
 from opboost.horizontal.sgbdt.training import SGBDTSettings
 from parties.config.section import MOST_COUNT, NonNegative, Positive, Section
 
@@ -69,5 +69,6 @@ class SGBDTSection(Section):
             noise_lambda=0.0 if is_printed else self.noise_lambda,
             max_leaf=self.max_leaf,
             columns_per_tree=min(self.columns_per_tree, n_columns),
+            later_rate=1.0 if is_printed else LATER_RATE,
             floor=is_printed,
         )

@@ -21,7 +21,7 @@ from parties.cluster.worker_rows import table_of
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
-from parties.config.record_runs import RecordRecipe, charge_of, read_record_run, recipe_of
+from parties.config.record_runs import RecordRecipe, charge_of, read_record_run, recipe_of, terms_of
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.horizontal_peer import compare_terms
 from parties.doctor.run_files import check_folder, check_keys, check_protection
@@ -62,7 +62,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
         if not isinstance(run, CoordinatorRun):
             _check_rows(run, schema, ignore, checks)
             _check_ledger(run, recipe, checks)
-        terms = run.training.terms(schema) if isinstance(run, OwnerRun) else run.terms(schema)
+        terms = terms_of(run, schema, recipe)
         if are_usable:
             compare_terms(run, terms, keys, checks, wait_s=wait_s)
         _note_terms(terms, recipe, checks)
@@ -107,14 +107,15 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
                     check_charge(ledger, charge, RunFolder(run.run_folder))
             else:
                 check_place(path)
-                budget.check(path, (0.0, 0.0), charge)
+                budget.check(path, (0.0, 0.0), (charge.epsilon, charge.delta))
         except OverBudget as error:
             checks.add("budget", Status.PROBLEM, str(error))
             return
         position = ledger_position(path, budget, charge)
         left = budget_left(*position.remaining)
         room = f"{left} of the budget is left after it" if left else "no limit"
-        cost = f"costs epsilon {rounded_up(charge.epsilon)} and delta {rounded_up(charge.delta)}"
+        epsilon, delta = position.cost
+        cost = f"costs epsilon {rounded_up(epsilon)} and delta {rounded_up(delta)}"
         told = "was charged before" if position.is_charged else cost
         begun = f"{position.n_runs} runs so far" if path.exists() else "will be begun"
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_schema
-from parties.errors import ConfigError
+from parties.errors import ConfigError, TableError
+from parties.runs.row_stream import RowStream
+from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
@@ -53,6 +55,8 @@ class OwnerRows:
             raise ConfigError(f"rows in one table come from one file; {run.data} is none. Nothing was sent")
         rows = cls.of(run.data, run.table_schema)
         rows.check_labels(run.training.n_classes, run.data)
+        if isinstance(run, WorkerRun) and run.continue_from is not None:
+            rows.check_arrived(RowStream.of(RunFolder(run.continue_from), run.role), run.data)
         return rows
 
     @classmethod
@@ -84,6 +88,21 @@ class OwnerRows:
                 "two classes must be 0 and 1" if n_classes == 2 else f"{n_classes} classes must be 0 to {n_classes - 1}"
             )
             raise ConfigError(f"{data}: the labels of {rule}. Nothing was sent")
+
+    def check_arrived(self, stream: RowStream, data: Path) -> None:
+        """Refuse rows of which the first are not all those of the run that is continued.
+
+        Raises
+        ------
+        TableError
+        """
+        n_before = stream.arrivals[-1].n_rows
+        first = replace(self, values=self.values[:n_before], labels=self.labels[:n_before])
+        if first.digest != stream.rows:
+            raise TableError(
+                f"{data}: its first {n_before} rows are not those that run {stream.run!r} ended with: put records that "
+                "have arrived behind them, and change none. Nothing was sent"
+            )
 
     @property
     def digest(self) -> str:

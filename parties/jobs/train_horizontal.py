@@ -6,18 +6,24 @@ import shutil
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from opboost.fit_quality import FitQuality
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.horizontal.sgbdt.stream import Arrival
+from opboost.schema import TableSchema
 from opboost.trees.model_file import load_model
 from opboost.trees.tree import Tree
 from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
-from parties.config.recipes import make_recipe
-from parties.config.record_runs import charge_of
-from parties.errors import TableError, naming
+from parties.config.recipes import SummedRecipe
+from parties.config.record_runs import charge_of, summed_recipe, terms_of
+from parties.errors import TableError
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.round_journal import RoundJournal
+from parties.horizontal.row_partitions import PartedRows
+from parties.horizontal.row_table import OwnerRows
 from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.horizontal.worker_group import WorkerGroup
@@ -26,6 +32,7 @@ from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.journal import FOLDER
+from parties.runs.row_stream import TREES_FILE, RowStream, terms_digest
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys, peer_key
@@ -44,8 +51,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
     if life.is_over():
         return life.folder
     schema, _ = read_schema(run.table_schema)
-    with naming(path):
-        recipe = make_recipe(run.training, schema)
+    recipe = summed_recipe(run, schema, path)
     with open_connections(run, insecure) as open_channels, life.logged(resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
@@ -56,7 +62,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
                 workers = WorkerGroup(
                     channels=channels,
                     run_id=run.run_id,
-                    terms=run.terms(schema),
+                    terms=terms_of(run, schema, recipe),
                     threshold=run.training.threshold,
                     wait_s=run.wait,
                     patience_s=run.patience,
@@ -76,7 +82,8 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
                 f"the model is saved, but {', '.join(model.absent)} did not say that it is there; start this run again "
                 "where it is missing",
             )
-        life.finish(log, channels, n_rows=0, n_rounds=n_rounds, unconfirmed=model.absent)
+        facts = _stream_facts(run, schema, recipe)
+        life.finish(log, channels, n_rows=0, n_rounds=n_rounds, unconfirmed=model.absent, **facts)
         if not model.absent:
             shutil.rmtree(journals, ignore_errors=True)
     return life.report()
@@ -90,8 +97,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     if life.is_over():
         return folder
     schema, _ = read_schema(run.table_schema)
-    with naming(path):
-        recipe = make_recipe(run.training, schema)
+    recipe = summed_recipe(run, schema, path)
     promise, charge = recipe.guarantee(is_secure=run.seed is None), charge_of(run, recipe)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
@@ -104,7 +110,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             log.step("unknown workers", warning)
         channels: list[Channel] = []
 
-        def work() -> int:
+        def work() -> tuple[int, dict[str, Any]]:
             checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge, checkpoint.holder))
             bits = checkpoint.bits() if run.seed is None else run.bits
             with worker_rows(run, recipe, rng=bits.fork("rows")) as rows:
@@ -112,6 +118,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 channels.extend(() if channels else open_channels(log).values())
 
                 def save(trees: list[Tree]) -> None:
+                    if isinstance(recipe, SGBDTAmongOwners):
+                        folder.save_ensemble(recipe.kept_trees(trees), TREES_FILE)
                     save_shared_model(folder, SharedModel(ensemble=recipe.model(trees), guarantee=promise))
 
                 had_model = folder.has_model
@@ -119,7 +127,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                     job = WorkerJob(
                         party=run.party,
                         run_id=run.run_id,
-                        terms=run.terms(schema),
+                        terms=terms_of(run, schema, recipe),
                         threshold=run.training.threshold,
                         recipe=recipe,
                         make_rows=rows.answering,
@@ -137,10 +145,32 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                return rows.n_rows
+                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held)
 
-        life.finish(log, channels, n_rows=with_restarts(channels, work, log))
+        n_rows, facts = with_restarts(channels, work, log)
+        life.finish(log, channels, n_rows=n_rows, **facts)
     return life.report()
+
+
+def _stream_facts(
+    run: CoordinatorRun | WorkerRun,
+    schema: TableSchema,
+    recipe: SummedRecipe,
+    rows: OwnerRows | PartedRows | None = None,
+) -> dict[str, Any]:
+    """What a run that goes on from this one needs to know; nothing if none can."""
+    if not isinstance(recipe, SGBDTAmongOwners) or isinstance(rows, PartedRows):
+        return {}
+    before = recipe.earlier.arrivals if recipe.earlier else ()
+    n_before = len(recipe.earlier.model.trees) if recipe.earlier else 0
+    stream = RowStream(
+        run=run.run_id,
+        terms=terms_digest(run.terms(schema)),
+        noise=(recipe.noise.grad_std, recipe.noise.hess_std),
+        rows=rows.digest if rows else "",
+        arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
+    )
+    return {"stream": stream.facts}
 
 
 def _own_fit(rows: WorkerRows, folder: RunFolder, log: RunLog) -> FitQuality | None:

@@ -171,11 +171,24 @@ def records_fields(kind: str, records: KeySet, occasion: Occasion) -> Fields:
 
 
 def run_fields(
-    *, run: str, coordinator: str, epsilon: float, delta: float, at: str | None = None, holder: str = ""
+    *,
+    run: str,
+    coordinator: str,
+    epsilon: float,
+    delta: float,
+    at: str | None = None,
+    holder: str = "",
+    continues: str = "",
 ) -> Fields:
     """The line of a horizontal run; `at` is when it was charged, by default now."""
     costs = {"epsilon": plain(epsilon), "delta": plain(delta)}
-    return {"kind": "run", "at": at or _now(), "run": run, "coordinator": coordinator, "holder": holder, **costs}
+    whose = {
+        "run": run,
+        "coordinator": coordinator,
+        "holder": holder,
+        **({"continues": continues} if continues else {}),
+    }
+    return {"kind": "run", "at": at or _now(), **whose, **costs}
 
 
 def opened_fields(name: str) -> Fields:

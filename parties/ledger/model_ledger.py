@@ -1,7 +1,9 @@
 """A worker's account over all its runs: what each promises, to whom, and that their sum stays within its budget.
 
 One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
-several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. The
+several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. A run
+that goes on from another one promises for both, so its line stands for theirs; a second one that goes on from the same
+costs as much as any run, since no record's account knows of what the first one spent. The
 lines seal one another (`parties.ledger.hash_chain`). Lines of earlier versions, which
 did not, are taken over as they are.
 """
@@ -10,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +25,13 @@ from parties.storage.sqlite import reporting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCharge:
-    """What a run promises, and who asks."""
+    """What a run promises, who asks, and the run that it goes on from, if any: then the promise is for both."""
 
     run: str
     coordinator: str
     epsilon: float
     delta: float
+    continues: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +41,16 @@ class RunBudget:
     epsilon: float | None = None
     delta: float | None = None
 
-    def check(self, path: Path, spent: tuple[float, float], charge: RunCharge) -> None:
-        """Refuse a run that would go over it, after so much epsilon and delta was spent.
+    def check(self, path: Path, spent: tuple[float, float], added: tuple[float, float]) -> None:
+        """Refuse a run that would go over it: it adds so much to the epsilon and the delta that were spent.
 
         Raises
         ------
         OverBudget
         """
         for name, limit, before, more in (
-            ("epsilon", self.epsilon, spent[0], charge.epsilon),
-            ("delta", self.delta, spent[1], charge.delta),
+            ("epsilon", self.epsilon, spent[0], added[0]),
+            ("delta", self.delta, spent[1], added[1]),
         ):
             if limit is not None and not before + more <= limit * (1 + 1e-12):
                 raise OverBudget(
@@ -100,7 +103,9 @@ class WorkerLedger:
     def __init__(self, path: Path, budget: RunBudget) -> None:
         self._path = path
         self._budget = budget
-        self._runs: dict[tuple[str, str], tuple[float, float]] = {}
+        self._runs: dict[tuple[str, str], RunCharge] = {}
+        # Runs for which another one stands, that goes on from them.
+        self._continued: set[tuple[str, str]] = set()
         self._holders: dict[tuple[str, str], str] = {}
         self._lines = SealedLines(path, count=self._count)
         try:
@@ -137,7 +142,7 @@ class WorkerLedger:
         """
         with self._lines.adding() as add:
             if not self._check(charge):
-                add(run_fields(**asdict(charge), holder=holder))
+                add(run_fields(**asdict(self._entered(charge)), holder=holder))
             elif self._holders[charge.run, charge.coordinator] not in ("", holder):
                 raise OverBudget(
                     f"{self._path}: run {charge.run!r} was charged for answers from another run folder, and the same "
@@ -157,10 +162,7 @@ class WorkerLedger:
     def charges(self) -> tuple[RunCharge, ...]:
         """The runs that were charged, in their order."""
         self._lines.refresh()
-        return tuple(
-            RunCharge(run=run, coordinator=coordinator, epsilon=epsilon, delta=delta)
-            for (run, coordinator), (epsilon, delta) in self._runs.items()
-        )
+        return tuple(self._runs.values())
 
     def close(self) -> None:
         """Close the file."""
@@ -169,11 +171,35 @@ class WorkerLedger:
     def _count(self, line: dict[str, Any]) -> None:
         if line["kind"] != "run":
             raise ValueError("a kind of line that this version does not know")
-        self._runs[line["run"], line["coordinator"]] = float(line["epsilon"]), float(line["delta"])
-        self._holders[line["run"], line["coordinator"]] = str(line.get("holder", ""))
+        found = RunCharge(
+            run=line["run"],
+            coordinator=line["coordinator"],
+            epsilon=float(line["epsilon"]),
+            delta=float(line["delta"]),
+            continues=str(line.get("continues", "")),
+        )
+        self._runs[found.run, found.coordinator] = found
+        self._holders[found.run, found.coordinator] = str(line.get("holder", ""))
+        if found.continues:
+            self._continued.add((found.continues, found.coordinator))
+
+    def added(self, charge: RunCharge) -> tuple[float, float]:
+        """What a charge that is not entered yet would add to the sums of epsilon and delta."""
+        before = self._runs.get((self._entered(charge).continues, charge.coordinator))
+        if before is None:
+            return charge.epsilon, charge.delta
+        # Of two infinite ones the difference is no number, and counts as 0.
+        return max(0.0, charge.epsilon - before.epsilon), max(0.0, charge.delta - before.delta)
 
     def _spent(self) -> tuple[float, float]:
-        return sum(epsilon for epsilon, _ in self._runs.values()), sum(delta for _, delta in self._runs.values())
+        counted = [charge for key, charge in self._runs.items() if key not in self._continued]
+        return sum(one.epsilon for one in counted), sum(one.delta for one in counted)
+
+    def _entered(self, charge: RunCharge) -> RunCharge:
+        """The charge as it is entered: it goes on from a run that is here, and from which no other one does."""
+        before = charge.continues, charge.coordinator
+        is_first = before in self._runs and before not in self._continued
+        return charge if is_first else replace(charge, continues="")
 
     def _take_over_unsealed(self) -> None:
         """Seal the lines of a file that an earlier version wrote, and let go of its table, both or neither."""
@@ -190,12 +216,12 @@ class WorkerLedger:
         """Whether the run was charged before; refuses it if not, and the budget is too small."""
         found = self._runs.get((charge.run, charge.coordinator))
         if found is not None:
-            if found != (charge.epsilon, charge.delta):
+            if (found.epsilon, found.delta) != (charge.epsilon, charge.delta):
                 raise OverBudget(
                     f"{self._path} has run {charge.run!r} with another promise; choose another run_id. Nothing was sent"
                 )
             return True
-        self._budget.check(self._path, self._spent(), charge)
+        self._budget.check(self._path, self._spent(), self.added(charge))
         return False
 
 
@@ -217,20 +243,16 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
     LedgerError
         If the file cannot be used.
     """
-    n_runs, spent, is_charged = 0, (0.0, 0.0), False
+    n_runs, spent, is_charged, cost = 0, (0.0, 0.0), False, (charge.epsilon, charge.delta)
     if path.exists():
         with worker_ledger(path, budget) as ledger:
             n_runs, spent, is_charged = len(ledger.charges()), ledger.spent(), ledger.knows(charge)
-    more = (0.0, 0.0) if is_charged else (charge.epsilon, charge.delta)
+            cost = cost if is_charged else ledger.added(charge)
+    more = (0.0, 0.0) if is_charged else cost
     limits = budget.epsilon, budget.delta
     left = [None if limit is None else limit - a - b for limit, a, b in zip(limits, spent, more, strict=True)]
     return LedgerPosition(
-        path=path,
-        n_runs=n_runs,
-        spent=spent,
-        cost=(charge.epsilon, charge.delta),
-        is_charged=is_charged,
-        remaining=(left[0], left[1]),
+        path=path, n_runs=n_runs, spent=spent, cost=cost, is_charged=is_charged, remaining=(left[0], left[1])
     )
 
 

@@ -34,8 +34,11 @@ class AccountStatement:
         return {**as_document(self), "path": str(self.path)}
 
     def _repr_html_(self) -> str:
-        rows = [(one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta)) for one in self.runs]
-        return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta"), rows)
+        rows = [
+            (one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta), one.continues)
+            for one in self.runs
+        ]
+        return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta", "counts also for"), rows)
 
     @property
     def sentence(self) -> str:

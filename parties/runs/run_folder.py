@@ -18,7 +18,8 @@ file                content
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
-``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw
+``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw;
+                    ``trees.json``: S-GBDT's, as in training (`parties.runs.row_stream`)
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
 ==================  ====================================================================================
 
@@ -222,9 +223,9 @@ class RunFolder:
             self.note_fit(fit)
         self.save_ensemble(model.ensemble)
 
-    def save_ensemble(self, ensemble: Ensemble) -> None:
+    def save_ensemble(self, ensemble: Ensemble, name: str = "model.json") -> None:
         """Keep the trees of a model."""
-        with replacing(self.path / "model.json") as partial:
+        with replacing(self.path / name) as partial:
             save_model(ensemble, partial)
 
     def note_fit(self, fit: FitQuality) -> None:

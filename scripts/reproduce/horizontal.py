@@ -22,7 +22,17 @@ import numpy as np
 import pandas as pd
 
 from opboost import DPBoostRegressor, InPrivateClassifier, InPrivateRegressor, SGBDTClassifier, SGBDTRegressor
+from opboost.horizontal.noise.leaf_noise import leaf_noise
+from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
+from opboost.horizontal.public_task import PublicTask
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.horizontal.sgbdt.stream import Arrival, EarlierTraining
 from opboost.metrics import auc, error_rate, rmse
+from opboost.rng import seeded
+from opboost.trees.holder import SummedHolders
+from opboost.trees.tree import Ensemble, Tree
+from parties.config.sgbdt_section import SGBDTSection
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 DELTA = 5e-8
@@ -157,6 +167,72 @@ def streams(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
             yield {**line, "filter": has_filter, "published": figures[has_filter]}
 
 
+def owners(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
+    """The same streams among three owners, as runs that go on."""
+    table = abalone()
+    is_late = table.y > RINGS[0] + (1 - 0.36) * (RINGS[1] - RINGS[0]) / 2
+    for epsilon in (0.1, 0.5):
+        for has_filter in (False, True):
+            for late in (is_late, None) if has_filter else (is_late,):
+                settings = {"epsilon": epsilon, "delta": DELTA, "use_filter": has_filter}
+                line = validated(AmongOwners, table, seeds, inner, is_late=late, **settings)
+                yield {**line, "at once": late is None}
+
+
+class AmongOwners:
+    """S-GBDT among three owners with the run files' defaults, trained like an estimator."""
+
+    def __init__(self, *, bounds: dict[str, Any], label_bounds: tuple[float, float], random_state: int, **budget: Any):
+        section = SGBDTSection(use_filter=budget.pop("use_filter")).completed(is_classification=False)
+        lower, upper = label_bounds
+        grid = PublicGrid(list(bounds.values()), section.max_cells)
+        task = PublicTask(tuple(bounds), grid, (lower + upper) / 2, (upper - lower) / 2, budget["epsilon"], True, False)
+        clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=False)
+        n_trees = section.n_estimators
+        noise = leaf_noise(clipping, n_trees=n_trees, initial_share=0.0, has_filter=section.has_filter, **budget)
+        shape = section.shape(len(bounds), is_printed=False)
+        self._recipe = SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=budget["delta"])
+        self._bits = seeded(random_state)
+        self._parts = [(np.empty((0, len(bounds))), np.empty(0))] * 3
+        self._arrivals: list[tuple[Arrival, ...]] = [()] * 3
+        self._trees: tuple[Tree, ...] = ()
+        self._model: Ensemble | None = None
+
+    def fit(self, X: pd.DataFrame, y: np.ndarray) -> None:
+        """Train on all records at once."""
+        self.partial_fit(X, y)
+
+    def partial_fit(self, X: pd.DataFrame, y: np.ndarray) -> None:
+        """Train, or go on with records that have arrived."""
+        heard: list[Tree] = []
+        bits, recipe = self._bits.fork(str(len(self._trees))), self._recipe
+
+        class Owners(SummedHolders):
+            def finish_tree(self, tree: Tree) -> None:
+                heard.append(recipe.task.grid.in_values(tree))
+                super().finish_tree(tree)
+
+        holders, going_on = [], recipe
+        for owner, (rows, labels) in enumerate(self._parts):
+            more = slice(owner, None, 3)
+            part = np.concatenate([rows, X.to_numpy(float)[more]]), np.concatenate([labels, y[more]])
+            if self._model is not None:
+                trees, arrivals = self._trees, self._arrivals[owner]
+                going_on = recipe.going_on(
+                    EarlierTraining(run="before", model=self._model, digest="", trees=trees, arrivals=arrivals)
+                )
+            holders.append(going_on.rows(*part, rng=bits.fork(f"owner {owner}")))
+            self._parts[owner] = part
+            self._arrivals[owner] += (Arrival(len(part[1]), len(self._trees)),)
+        self._model = going_on.train(Owners(holders), shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
+        self._trees = going_on.kept_trees(heard).trees
+
+    def predict(self, X: pd.DataFrame) -> np.ndarray:
+        """Predict labels."""
+        assert self._model is not None
+        return self._model.predict(X.to_numpy(float))
+
+
 def printed(seeds: int, inner: bool) -> Iterator[dict[str, Any]]:
     """S-GBDT's own account, and what its noise is really worth."""
     table = abalone()
@@ -250,6 +326,7 @@ CASES = {
     "dpboost": dpboost,
     "inprivate": inprivate,
     "streams": streams,
+    "owners": owners,
     "paper": printed,
     "speed": speed,
 }

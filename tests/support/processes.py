@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -141,6 +142,14 @@ def finish(*processes: Command | subprocess.Popen[str], seconds: float = 150) ->
                 process.kill()
                 process.communicate()
     return [(process.returncode, *end) for process, end in zip(processes, ends, strict=True)]
+
+
+def wait_for_words(path: Path, words: str, seconds: float = 100) -> None:
+    """Wait until a file is there and has these words."""
+    deadline = time.monotonic() + seconds
+    while not (path.exists() and words in path.read_text()):
+        assert time.monotonic() < deadline, f"no {words!r} in {path.name} after {seconds} s"
+        time.sleep(0.02)
 
 
 def at_once(n: int, call: Callable[..., Any], *arguments: Any) -> list[Any]:

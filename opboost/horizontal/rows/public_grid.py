@@ -102,6 +102,25 @@ class PublicGrid:
         thresholds[is_cut] = flat[starts[tree.columns[is_cut]] + thresholds[is_cut].astype(np.int64)]
         return replace(tree, thresholds=thresholds, values=tree.values * scale)
 
+    def in_cells(self, tree: Tree) -> Tree:
+        """Convert a tree on values, whose thresholds are cuts of this grid, to one in bins.
+
+        Raises
+        ------
+        DataError
+            If a threshold is no cut of its column.
+        """
+        thresholds = tree.thresholds.copy()
+        is_cut = ~tree.is_leaf
+        is_cut[list(tree.left_categories)] = False
+        for node in np.flatnonzero(is_cut):
+            cuts = self.cuts[tree.columns[node]]
+            place = int(np.searchsorted(cuts, thresholds[node]))
+            if place == len(cuts) or cuts[place] != thresholds[node]:
+                raise DataError(f"a tree divides column {tree.columns[node]} where the public grid has no cut")
+            thresholds[node] = place
+        return replace(tree, thresholds=thresholds)
+
 
 def check_category_bounds(bounds: Sequence[tuple[float, float]], categorical: Sequence[int]) -> None:
     """Refuse bounds of categories that do not say how many there are."""

@@ -199,6 +199,12 @@ class RecordHolder:
         for tree in trees:
             add_tree(self._scores, self._table.bins, self._table.axes, tree)
 
+    def pay_again(self, trees: Sequence[Tree]) -> None:
+        """The same of trees that the rows took part in: every record is charged as it was then."""
+        for tree in trees:
+            contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
+            self.catch_up([tree])
+
     def rescale(self, unit: float) -> None:
         """Go on with scores in another unit."""
         self._scores /= unit

@@ -23,6 +23,9 @@ class SGBDTDefaults:
     max_depth: int
 
 
+# Share of the learning rate for records that have arrived since, where those before have spent their budget.
+LATER_RATE = 0.25
+
 FOR_CLASSES = SGBDTDefaults(
     n_estimators=300,
     learning_rate=0.4,

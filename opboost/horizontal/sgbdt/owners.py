@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
+from opboost.horizontal.sgbdt.stream import EarlierTraining
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
@@ -28,7 +30,8 @@ from opboost.privacy.releases import SkellamRounds
 from opboost.rng import BitSource, Words
 from opboost.trees.complete import RandomRule
 from opboost.trees.holder import ForwardingHolder, RowHolder
-from opboost.trees.tree import Ensemble, Tree
+from opboost.trees.losses import SquaredError
+from opboost.trees.tree import Ensemble, Feature, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +53,8 @@ class SGBDTAmongOwners:
         What the publication says that this costs.
     are_owners_known : bool
         Whether the owners have each other's public keys.
+    earlier : EarlierTraining, optional
+        Whose trees the new ones follow; see `going_on`.
 
     Raises
     ------
@@ -65,12 +70,36 @@ class SGBDTAmongOwners:
     is_mean_of_values: bool = False
     claimed: float | None = None
     are_owners_known: bool = True
+    earlier: EarlierTraining | None = None
 
     def __post_init__(self) -> None:
-        self.task.check_scores(self.n_trees, self.tree_rules.max_value)
+        n_before = len(self.earlier.model.trees) if self.earlier else 0
+        self.task.check_scores(n_before + self.n_trees, self.tree_rules.max_value)
         for release in self.noise.releases:
             if isinstance(release, SkellamRounds) and self.n_trees > release.n_rounds:
                 raise ParameterError(f"the noise is for {release.n_rounds} trees; found {self.n_trees}")
+
+    def going_on(self, earlier: EarlierTraining) -> SGBDTAmongOwners:
+        """The same for so many more trees on a finished training of these settings, with records that have arrived.
+
+        Notes
+        -----
+        Privacy: `guarantee` is for both trainings together, and for those that the finished one goes on from, as long
+        as no new record is a copy of an earlier one. With the filter no record spends more than its budget in all of
+        them; without it, each takes part in one.
+        """
+        noise, shape = self.noise, self.shape
+        if noise.has_filter:
+            n_rounds = len(earlier.model.trees) + noise.n_trees
+            releases = tuple(
+                replace(release, n_rounds=n_rounds) if isinstance(release, SkellamRounds) else release
+                for release in noise.releases
+            )
+            noise = replace(noise, releases=releases)
+        else:
+            # The new trees see nothing of the records before.
+            shape = replace(shape, learning_rate=shape.learning_rate * shape.later_rate)
+        return replace(self, noise=noise, shape=shape, n_trees=noise.n_trees, earlier=earlier)
 
     @property
     def tree_rules(self) -> TreeRules:
@@ -102,8 +131,11 @@ class SGBDTAmongOwners:
         Privacy: answers one question per tree, `n_trees` in all. With noise in shares or of its own they may be summed
         in anybody's sight; otherwise only by someone who is trusted with exact sums.
         """
-        records = self.records(rows, labels, coins=rng.fork("coins") if self.needs_coins else None)
-        return self.answering(records, rng=rng)
+        make = partial(self.records, coins=rng.fork("coins") if self.needs_coins else None)
+        if self.earlier is None:
+            return self.answering(make(rows, labels), rng=rng)
+        held = self.earlier.holder(rows, labels, grid=self.task.grid, has_filter=self.noise.has_filter, records=make)
+        return self.answering(held, rng=rng)
 
     @property
     def needs_coins(self) -> bool:
@@ -164,12 +196,18 @@ class SGBDTAmongOwners:
         return self.model([self.task.grid.in_values(tree) for tree in training.trees])
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """Make a model of trees on values, whose leaves are on the scale of training."""
-        return self.task.model(trees)
+        """Make a model of trees on values, whose leaves are on the scale of training; they follow the earlier ones."""
+        model = self.task.model(trees)
+        return replace(model, trees=(*self.earlier.model.trees, *model.trees)) if self.earlier else model
+
+    def kept_trees(self, trees: Sequence[Tree]) -> Ensemble:
+        """All trees on the scale of training, which a training that goes on from this one needs."""
+        before = self.earlier.trees if self.earlier else ()
+        return Ensemble((*before, *trees), np.zeros(1), SquaredError(), tuple(Feature(one) for one in self.task.names))
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""
-        return owners_guarantee(
+        promise = owners_guarantee(
             self.noise,
             delta=self.delta,
             is_secure=is_secure,
@@ -178,6 +216,13 @@ class SGBDTAmongOwners:
             is_noise_of_each=self.is_mean_of_values,
             claimed=self.claimed,
         )
+        if self.earlier is None:
+            return promise
+        together = (
+            f"This is the guarantee of the run and of {self.earlier.run}, from which it goes on, together: provided "
+            "that no new record is a copy of an earlier one."
+        )
+        return replace(promise, protected=f"{promise.protected} {together}")
 
     def _mean_of_values(self, totals: Sums) -> Values:
         """Mean leaf values from the sum of `OwnLeafValues`, which one worker that sends others cannot exceed."""

@@ -36,7 +36,7 @@ from parties.runs.run_folder import RunFolder
 from protocols.errors import PeerAborted, PeerLost
 from protocols.transport.channel import Channel
 from tests.support.clinics import NAMES, Clinics
-from tests.support.processes import finish
+from tests.support.processes import finish, wait_for_words
 
 
 def test_processes_train_the_model_of_a_simulation_to_the_last_bit_and_are_finished_then(tmp_path: Path) -> None:
@@ -143,26 +143,19 @@ class AskedClients(SummedHolders):
             holder.place(columns)
 
 
-def wait_for(path: Path, words: str, seconds: float = 100) -> None:
-    deadline = time.monotonic() + seconds
-    while not (path.exists() and words in path.read_text()):
-        assert time.monotonic() < deadline, f"no {words!r} in {path.name} after {seconds} s"
-        time.sleep(0.02)
-
-
 def test_a_worker_that_is_killed_comes_back_and_a_second_one_with_its_key_is_turned_away(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     # The round in which it is killed waits so long for its connection.
     clinics.runs["hub"]["patience"] = 4
     clinics.training["sgbdt"] = {"n_estimators": 150, "max_depth": 2}
     processes = {name: clinics.start(name) for name in ("hub", *NAMES)}
-    wait_for(clinics.folder("w2") / "answers.json", "n_trees")
+    wait_for_words(clinics.folder("w2") / "answers.json", "n_trees")
     os.kill(processes["w2"].pid, signal.SIGKILL)
     finish(processes.pop("w2"))
     before = clinics.read("w2", "answers.json")["answered"]["n_trees"]
-    wait_for(clinics.folder("hub") / "log.txt", "goes on without w2")
+    wait_for_words(clinics.folder("hub") / "log.txt", "goes on without w2")
     found = clinics.in_thread("w2")
-    wait_for(clinics.folder("hub") / "log.txt", "w2 takes part again")
+    wait_for_words(clinics.folder("hub") / "log.txt", "w2 takes part again")
     clinics.runs["w2"] |= {"folder": "elsewhere", "ledger": {"path": "elsewhere.sqlite"}}
     with pytest.raises(PeerAborted, match="another connection with the same key is in use"):
         train_worker(clinics.write("w2"), insecure=False, terminal=Terminal())

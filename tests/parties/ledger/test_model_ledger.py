@@ -176,3 +176,34 @@ def test_a_passive_partys_ledger_is_not_taken_for_a_workers(tmp_path: Path) -> N
         ledger.charge(charge())
     with pytest.raises(LedgerError, match="line 2 is not one that this version writes"):
         Ledger(path)
+
+
+def test_a_run_that_goes_on_counts_for_both_and_once_only(tmp_path: Path) -> None:
+    """A second one that goes on from the same run, or from one that is not here, costs as much as any."""
+    path = tmp_path / "ledger.sqlite"
+
+    def continued(run: str, before: str, epsilon: float = 1.0, coordinator: str = "hub") -> RunCharge:
+        return RunCharge(run=run, coordinator=coordinator, epsilon=epsilon, delta=1e-6, continues=before)
+
+    with worker_ledger(path, RunBudget(epsilon=2.5)) as ledger:
+        ledger.charge(charge("spring"))
+    position = ledger_position(path, RunBudget(epsilon=2.5), continued("autumn", "spring", 1.25))
+    assert (position.cost, position.remaining[0]) == ((0.25, 0.0), 1.25)
+    with worker_ledger(path, RunBudget(epsilon=2.5)) as ledger:
+        ledger.charge(continued("autumn", "spring", 1.25))
+        assert ledger.spent() == (1.25, 1e-6)
+        ledger.charge(continued("winter", "autumn", 1.25))
+        assert ledger.spent() == (1.25, 1e-6)
+        # Back to spring, from which autumn goes on.
+        ledger.charge(continued("branch", "spring"))
+        assert ledger.spent() == (2.25, 2e-6)
+        for unknown in (continued("x", "summer"), continued("x", "winter", coordinator="other")):
+            assert ledger.added(unknown) == (1.0, 1e-6)
+            with pytest.raises(OverBudget, match=r"epsilon 2\.25 was spent and this run costs 1, .* of 2\.5"):
+                ledger.charge(unknown)
+    with worker_ledger(path, RunBudget()) as again:
+        assert again.spent() == (2.25, 2e-6)
+        assert [one.continues for one in again.charges()] == ["", "spring", "autumn", ""]
+        again.charge(continued("x", "branch", math.inf))
+        assert again.spent()[0] == math.inf
+        assert again.added(continued("y", "x", math.inf)) == (0.0, 0.0)

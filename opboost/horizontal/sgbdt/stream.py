@@ -1,0 +1,92 @@
+"""Streams of records: an S-GBDT training that goes on from a finished one, on records that have arrived since.
+
+With the individual filter, earlier records go on as long as they can pay. What they have paid follows from their rows
+and the finished trees, so these are walked again, and nobody has to keep accounts of records. Without the filter they
+have spent their budget, and the records that are new train alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opboost.arrays import Values
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.record_holder import RecordHolder
+from opboost.trees.holder import RowHolder, SummedHolders
+from opboost.trees.tree import Ensemble, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Records of one owner that came together.
+
+    Attributes
+    ----------
+    n_rows : int
+        How many rows the owner had then, these included: they are its last ones.
+    n_trees : int
+        How many trees were finished before.
+    """
+
+    n_rows: int
+    n_trees: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierTraining:
+    """A finished training among owners that another one goes on from.
+
+    Attributes
+    ----------
+    run : str
+        Its name.
+    model : Ensemble
+    digest : str
+        Of the model, which must be the same at everybody's.
+    trees : tuple of Tree
+        Its trees on values, with leaves on the scale of training, at an owner; a coordinator needs none.
+    arrivals : tuple of Arrival
+        Of this owner's records.
+    """
+
+    run: str
+    model: Ensemble
+    digest: str
+    trees: tuple[Tree, ...] = ()
+    arrivals: tuple[Arrival, ...] = ()
+
+    def holder(
+        self,
+        rows: Values,
+        labels: Values,
+        *,
+        grid: PublicGrid,
+        has_filter: bool,
+        records: Callable[[Values, Values], RecordHolder],
+    ) -> RowHolder:
+        """Row holder of earlier records, with what they have paid, and of new ones, which are the last rows.
+
+        Parameters
+        ----------
+        rows : ndarray of float64, shape (n_rows, n_columns)
+        labels : ndarray of float64, shape (n_rows,)
+        grid : PublicGrid
+            Whose cells the trees divide.
+        has_filter : bool
+            Whether earlier records go on.
+        records : callable
+            Makes the holder of some records, of which nothing was asked.
+        """
+        trees = [grid.in_cells(tree) for tree in self.trees]
+        holders, first = [], 0
+        for arrival in (*self.arrivals, Arrival(len(rows), len(trees))):
+            here = slice(first, arrival.n_rows)
+            first = arrival.n_rows
+            if not has_filter and arrival.n_trees < len(trees):
+                continue
+            holder = records(rows[here], labels[here])
+            holder.catch_up(trees[: arrival.n_trees])
+            holder.pay_again(trees[arrival.n_trees :])
+            holders.append(holder)
+        return SummedHolders(holders)

@@ -1,0 +1,97 @@
+"""Row stream: what a finished run of S-GBDT tells a run that goes on from it with records that have arrived since.
+
+It stands under ``stream`` in a run's ``meta.json``; a worker keeps ``trees.json`` as well, since the leaves of a model
+are in the unit of the labels, and what records have paid depends on every bit of the scores in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter, ValidationError
+
+from opboost.horizontal.sgbdt.stream import Arrival, EarlierTraining
+from opboost.trees.model_file import document_digest, load_model
+from parties.errors import RunFolderError
+from parties.runs.run_folder import RunFolder
+
+TREES_FILE = "trees.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowStream:
+    """A finished run, as one that goes on from it needs it.
+
+    Attributes
+    ----------
+    run : str
+        Its `run_id`.
+    terms : str
+        Digest of what was agreed (`terms_digest`).
+    noise : tuple of (float, float)
+        Deviations of the noise on sums of g and of h.
+    rows : str
+        Digest of a worker's rows; empty at a coordinator.
+    arrivals : tuple of Arrival
+        Of a worker's rows.
+    """
+
+    run: str
+    terms: str
+    noise: tuple[float, float]
+    rows: str = ""
+    arrivals: tuple[Arrival, ...] = ()
+
+    @classmethod
+    def of(cls, folder: RunFolder, role: str) -> RowStream:
+        """Read what a finished run of this role left.
+
+        Raises
+        ------
+        RunFolderError
+            If the folder holds none that a run can go on from.
+        """
+        if not folder.is_finished:
+            raise RunFolderError(f"{folder.path} holds no finished run to go on from. Nothing was sent")
+        meta = folder.read_json("meta.json")
+        if meta.get("role") != role or "stream" not in meta:
+            raise RunFolderError(
+                f"{folder.path} holds a run that none can go on from: it needs one of `recipe: sgbdt` and of this role "
+                f"({role}). Nothing was sent"
+            )
+        try:
+            return _STREAM.validate_python(meta["stream"])
+        except ValidationError:
+            raise RunFolderError(f"{folder.path / 'meta.json'} is malformed. Nothing was sent") from None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return asdict(self)
+
+    def training(self, folder: RunFolder) -> EarlierTraining:
+        """The run's training, of which a worker has the trees on the scale of training, too.
+
+        Raises
+        ------
+        RunFolderError, ModelFileError
+        """
+        document = folder.read_json("model.json")
+        document.pop("digest", None)
+        model = load_model(folder.path / "model.json")
+        trees = load_model(folder.path / TREES_FILE).trees if self.arrivals else ()
+        if self.arrivals and len(trees) != len(model.trees):
+            raise RunFolderError(f"{folder.path / TREES_FILE} has other trees than the model. Nothing was sent")
+        return EarlierTraining(
+            run=self.run, model=model, digest=document_digest(document), trees=trees, arrivals=self.arrivals
+        )
+
+
+_STREAM = TypeAdapter(RowStream)
+
+
+def terms_digest(terms: Mapping[str, JsonValue]) -> str:
+    """Digest of terms, in whatever order they stand."""
+    return document_digest(dict(sorted(terms.items())))

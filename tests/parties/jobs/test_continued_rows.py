@@ -1,0 +1,178 @@
+"""A run of a coordinator and workers that goes on from another one with records that have arrived, as processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from opboost.trees.model_file import load_model
+from parties.doctor.check_result import Status
+from parties.doctor.horizontal import examine_rows
+from parties.errors import ConfigError, RunFolderError, TableError
+from parties.jobs.train_horizontal import train_coordinator, train_worker
+from parties.jobs.train_vertical import Terminal
+from parties.ledger.model_ledger import RunBudget, worker_ledger
+from parties.runs.run_folder import RunFolder
+from tests.support.clinics import COLUMNS, NAMES, Clinics
+from tests.support.processes import finish, wait_for_words
+
+EVERYBODY = ("hub", *NAMES)
+
+
+def train(clinics: Clinics) -> None:
+    ends = finish(*(clinics.start(name) for name in EVERYBODY))
+    assert [code for code, _, _ in ends] == [0] * 4, ends
+
+
+def go_on(clinics: Clinics, run_id: str = "autumn", before: str = "spring") -> None:
+    for name in EVERYBODY:
+        clinics.runs[name] |= {"run_id": run_id, "continue_from": f"runs/{before}"}
+
+
+def add_rows(clinics: Clinics, name: str, n: int, seed: int) -> None:
+    path = clinics.root / name / "data.csv"
+    X = np.random.default_rng(seed).random((n, 3)).round(6)
+    more = pd.DataFrame(X, columns=list(COLUMNS)).assign(y=(X[:, 0] > 0.5).astype(int))
+    more.insert(0, "id", [f"{name}-later-{seed}-{i:03}" for i in range(n)])
+    pd.concat([pd.read_csv(path), more]).to_csv(path, index=False)
+
+
+def spent(clinics: Clinics, name: str) -> float:
+    with worker_ledger(clinics.root / name / "runs" / "worker-ledger.sqlite", RunBudget()) as ledger:
+        return ledger.spent()[0]
+
+
+def refusal(clinics: Clinics, name: str) -> str:
+    run = train_coordinator if name == "hub" else train_worker
+    with pytest.raises((ConfigError, RunFolderError, TableError)) as caught:
+        run(clinics.write(name), insecure=False, terminal=Terminal())
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("use_filter", [True, False])
+def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, use_filter: bool) -> None:
+    """One worker has nothing new the second time."""
+    clinics = Clinics(tmp_path, sgbdt={"n_estimators": 6, "max_depth": 2, "use_filter": use_filter})
+    clinics.with_categories()
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+    train(clinics)
+    first = load_model(clinics.folder("hub") / "model.json")
+    go_on(clinics)
+    for name in ("w0", "w2"):
+        frame = pd.read_csv(tmp_path / name / "data.csv")
+        frame = pd.concat([frame, frame.head(30).assign(id=[f"{name}-later-{i}" for i in range(30)], age=0.25)])
+        frame.to_csv(tmp_path / name / "data.csv", index=False)
+    clinics.runs["hub"]["report"] = clinics.runs["w0"]["report"] = True
+    clinics.runs["w0"]["ledger"] = {"epsilon": 2.001}
+    found = {one.check: one for one in examine_rows(clinics.write("w0"))}
+    assert found["ledger"].status is Status.OK, found
+    train(clinics)
+    models = [load_model(tmp_path / name / "runs" / "autumn" / "model.json") for name in EVERYBODY]
+    for model in models:
+        assert len(model.trees) == 12
+        for tree, other in zip(model.trees, (*first.trees, *models[0].trees[6:]), strict=True):
+            np.testing.assert_array_equal(tree.values, other.values)
+            np.testing.assert_array_equal(tree.thresholds, other.thresholds)
+    promise = json.loads((tmp_path / "w0" / "runs" / "autumn" / "guarantee.json").read_text())
+    assert 1.9 < promise["epsilon"] < 2.001
+    assert "of spring, from which it goes on, together" in promise["protected"]
+    assert spent(clinics, "w0") == promise["epsilon"]
+
+    go_on(clinics, "winter", "autumn")
+    train(clinics)
+    assert len(load_model(tmp_path / "w1" / "runs" / "winter" / "model.json").trees) == 18
+    assert spent(clinics, "w0") < 2.001
+
+
+def test_a_second_run_that_goes_on_from_the_same_one_is_charged_as_any(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+    train(clinics)
+    for seed, run_id in enumerate(("autumn", "winter")):
+        add_rows(clinics, "w0", 20, seed)
+        go_on(clinics, run_id)
+        train(clinics)
+    assert spent(clinics, "w0") == pytest.approx(4.0, rel=1e-3)
+
+
+def test_a_worker_and_a_coordinator_that_are_killed_go_on_with_the_stream(tmp_path: Path) -> None:
+    """Both runs once whole and once with kills: with seeds they are the same model."""
+    models = []
+    for place, kills in enumerate((False, True)):
+        (tmp_path / str(place)).mkdir()
+        clinics = Clinics(tmp_path / str(place), sgbdt={"n_estimators": 60, "max_depth": 2, "use_filter": True})
+        clinics.runs["hub"]["patience"] = 4
+        train(clinics)
+        go_on(clinics)
+        add_rows(clinics, "w1", 40, seed=9)
+        processes = {name: clinics.start(name) for name in EVERYBODY}
+        for name in ("w1", "hub") if kills else ():
+            wait_for_words(clinics.root / "w1" / "runs" / "autumn" / "answers.json", "n_trees")
+            os.kill(processes[name].pid, signal.SIGKILL)
+            finish(processes[name])
+            processes[name] = clinics.start(name)
+        ends = finish(*processes.values())
+        assert [code for code, _, _ in ends] == [0] * 4, ends
+        models.append(load_model(clinics.root / "w2" / "runs" / "autumn" / "model.json"))
+    assert [len(model.trees) for model in models] == [120, 120]
+
+
+def test_what_does_not_go_on_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    train(clinics)
+    go_on(clinics)
+    data = tmp_path / "w0" / "data.csv"
+    before = data.read_text()
+
+    data.write_text("\n".join(before.splitlines()[:-1]) + "\n")
+    assert "its first 80 rows are not those that run 'spring' ended with" in refusal(clinics, "w0")
+    frame = pd.read_csv(tmp_path / "w1" / "data.csv")
+    frame.iloc[::-1].to_csv(data, index=False)
+    assert "put records that have arrived behind them, and change none. Nothing was sent" in refusal(clinics, "w0")
+    assert {one.check: one for one in examine_rows(clinics.write("w0"))}["label"].status is Status.PROBLEM
+    data.write_text(before)
+
+    clinics.training["epsilon"] = 1.0
+    for name in ("hub", "w0"):
+        assert "training, schema or seed are not those of run 'spring'" in refusal(clinics, name)
+    clinics.training["epsilon"] = 2.0
+    clinics.runs["w0"]["continue_from"] = "../hub/runs/spring"
+    assert "of this role (worker). Nothing was sent" in refusal(clinics, "w0")
+    clinics.runs["w0"]["continue_from"] = "runs/summer"
+    assert "holds no finished run to go on from. Nothing was sent" in refusal(clinics, "w0")
+    clinics.runs["w0"] |= {"continue_from": "runs/spring", "data": "parts"}
+    (tmp_path / "w0" / "parts").mkdir()
+    assert "continue_from needs rows in one file" in refusal(clinics, "w0")
+    for training in ({"recipe": "recommended", "recommended": {"records": 240}}, {"recipe": "federated"}):
+        clinics.training.pop("sgbdt", None)
+        clinics.training |= training
+        assert "continue_from goes with `recipe: sgbdt`" in refusal(clinics, "hub")
+        clinics.training.pop("recommended", None)
+    for name in EVERYBODY:
+        assert not RunFolder(tmp_path / name / "runs" / "autumn").has_released
+
+
+def test_workers_that_go_on_from_another_model_are_turned_away(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    train(clinics)
+    folder = clinics.folder("w2")
+    others: dict[str, Any] = {}
+    for name in ("model.json", "trees.json"):
+        document = json.loads((folder / name).read_text())
+        document.pop("digest")
+        document["trees"][0]["values"] = [1.5 * value for value in document["trees"][0]["values"]]
+        others[name] = document
+        (folder / name).write_text(json.dumps(document))
+    go_on(clinics)
+    ends = finish(*(clinics.start(name) for name in EVERYBODY))
+    assert all(code != 0 for code, _, _ in ends)
+    assert any("continues" in error for _, _, error in ends), ends

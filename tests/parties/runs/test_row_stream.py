@@ -1,0 +1,88 @@
+"""What a finished run leaves for one that goes on from it; anything else is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opboost.horizontal.sgbdt.stream import Arrival
+from opboost.trees.losses import SquaredError
+from opboost.trees.tree import Ensemble, Feature, Tree
+from parties.errors import RunFolderError
+from parties.runs.row_stream import TREES_FILE, RowStream, terms_digest
+from parties.runs.run_folder import RunFolder
+
+STREAM = RowStream(run="spring", terms="ab", noise=(1.5, 0.1), rows="cd", arrivals=(Arrival(80, 0), Arrival(90, 1)))
+
+
+def ensemble(*leaves: float) -> Ensemble:
+    trees = tuple(
+        Tree(
+            columns=np.array([-1], np.int32),
+            thresholds=np.zeros(1),
+            missing_left=np.zeros(1, bool),
+            lefts=np.zeros(1, np.int32),
+            rights=np.zeros(1, np.int32),
+            values=np.array([leaf]),
+            gains=np.zeros(1),
+            covers=np.zeros(1),
+        )
+        for leaf in leaves
+    )
+    return Ensemble(trees, np.zeros(1), SquaredError(), (Feature("x"),))
+
+
+def folder_with(path: Path, **meta: Any) -> RunFolder:
+    folder = RunFolder(path)
+    folder.write_json("meta.json", {"role": "worker", "finished": "now", **meta})
+    folder.save_ensemble(ensemble(1.0, 2.0))
+    folder.save_ensemble(ensemble(0.5, 1.0), TREES_FILE)
+    return folder
+
+
+def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, stream=STREAM.facts)
+    assert RowStream.of(folder, "worker") == STREAM
+    training = STREAM.training(folder)
+    assert [tree.values[0] for tree in training.trees] == [0.5, 1.0]
+    assert [tree.values[0] for tree in training.model.trees] == [1.0, 2.0]
+    assert (training.run, training.arrivals) == ("spring", STREAM.arrivals)
+    digest = training.digest
+    folder.save_ensemble(ensemble(1.0, 2.0 + 2**-50))
+    assert STREAM.training(folder).digest != digest
+    at_hub = RowStream(run="spring", terms="ab", noise=(1.5, 0.1))
+    (tmp_path / TREES_FILE).unlink()
+    assert at_hub.training(folder).trees == ()
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ({"finished": None, "stream": STREAM.facts}, "holds no finished run to go on from"),
+        ({}, r"needs one of `recipe: sgbdt` and of this role \(worker\)"),
+        ({"role": "coordinator", "stream": STREAM.facts}, "of this role"),
+        ({"stream": {**STREAM.facts, "arrivals": [[1]]}}, "is malformed"),
+        ({"stream": 3}, "is malformed"),
+    ],
+)
+def test_folders_from_which_none_can_go_on_are_refused(tmp_path: Path, meta: dict[str, Any], words: str) -> None:
+    folder = folder_with(tmp_path, **meta)
+    with pytest.raises(RunFolderError, match=words):
+        RowStream.of(folder, "worker")
+    with pytest.raises(RunFolderError, match="no finished run"):
+        RowStream.of(RunFolder(tmp_path / "absent"), "worker")
+
+
+def test_other_trees_than_the_models_are_refused(tmp_path: Path) -> None:
+    folder = folder_with(tmp_path, stream=STREAM.facts)
+    folder.save_ensemble(ensemble(0.5), TREES_FILE)
+    with pytest.raises(RunFolderError, match="has other trees than the model"):
+        STREAM.training(folder)
+
+
+def test_terms_have_one_digest_in_any_order() -> None:
+    assert terms_digest({"a": 1, "b": 2}) == terms_digest(json.loads('{"b": 2, "a": 1}')) != terms_digest({"a": 1})
