@@ -127,7 +127,7 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
     elif isinstance(value, RandomisedResponse):
         parts.append(
             f"Two records in different categories of {schema.name} are told apart with odds at most "
-            f"{odds(value.epsilon)}; the true category is published with probability {value.keep:.2f}."
+            f"{odds(value.epsilon)}; the true category is published with probability {mechanism.keep:.2f}."
         )
     else:
         parts.append(_numeric_sentence(mechanism))

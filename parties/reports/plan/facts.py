@@ -238,6 +238,6 @@ def _column_plan(
         least=tuple((wanted, least_epsilon(mechanism.settings, counts, wanted)) for wanted in wanted_order),
         examples=examples_of(mechanism, table, counts) if is_numeric else (),
         histogram=histogram_of(mechanism, counts, table),
-        keep=mechanism.value.keep if isinstance(mechanism.value, RandomisedResponse) else None,
+        keep=mechanism.keep,
         warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack)),
     )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from parties.reports.page import Blanks, FigureGrid, Page, PageBlock, PageSection, Prose, VerdictRow, Verdicts, WhatIf
-from parties.reports.plan.columns import column_blocks, value_in_words
+from parties.reports.plan.columns import column_blocks, unless_empty, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
@@ -130,7 +130,7 @@ def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
     between = f"the release says {low}" if low == high else f"the release says between {low} and {high}"
     places = [(one - lower) / (upper - lower) for one in (middle.value, middle.low, middle.high)]
-    return f"{value}: {between}, nine times of ten", (places[0], places[1], places[2])
+    return f"{value}: {between}, nine times of ten{unless_empty(column)}", (places[0], places[1], places[2])
 
 
 def _action(column: ColumnPlan) -> str:

@@ -93,6 +93,17 @@ def test_sentences_say_what_is_not_protected() -> None:
     assert said.count("2.72 to 1") == 2
 
 
+@pytest.mark.parametrize("missing", list(Missing))
+def test_a_true_category_is_published_as_often_as_is_said(missing: Missing) -> None:
+    """Of all records that have one, by the exact tables: some are published as empty."""
+    fill = "a" if missing is Missing.IMPUTE else None
+    town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=missing, fill=fill)
+    one = ColumnMechanism(town, MechanismSettings(category_epsilon=1.0))
+    is_kept = math.exp(one.value.log_probabilities()[0, 0])
+    is_value = 1.0 if one.missingness is None else math.exp(one.missingness.log_probabilities()[0, 0])
+    assert f"the true category is published with probability {is_kept * is_value:.2f}." in column_sentence(one)
+
+
 def warned(one: ColumnMechanism, counts: list[int] | None = None) -> str:
     attack = None if counts is None else bayes_attack(one.value.log_probabilities(), np.array(counts))
     return " | ".join(column_warnings(one, attack))

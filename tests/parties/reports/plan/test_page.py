@@ -81,6 +81,14 @@ def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -
     assert "nothing speaks against signing but what stands below this." in signed(replace(fair, warnings=("one",)))
 
 
+def test_an_example_is_of_releases_that_say_a_value(plan: Plan) -> None:
+    spend, visits = plan.columns
+    assert (spend.promise.missing_epsilon, visits.promise.missing_epsilon) == (0, 3)
+    text = signed(plan)
+    assert re.search(r"\| spend .*, nine times of ten \|", text)
+    assert re.search(r"\| visits .*, nine times of ten where it does not say empty \|", text)
+
+
 def test_what_is_signed_uses_no_word_of_the_trade(plan: Plan) -> None:
     assert not re.search("dldp|gamma|kendall|epsilon-", signed(plan), re.IGNORECASE)
 
