@@ -56,13 +56,15 @@ def signature_section(plan: Plan) -> PageSection:
 def _signed_blocks(plan: Plan, columns: Sequence[ColumnPlan]) -> Iterator[PageBlock]:
     rows = tuple(_verdict_row(plan, column) for column in columns)
     n_bad = sum(row.grade > _RECOMMENDED for row in rows)
+    good = (column for column, row in zip(columns, rows, strict=True) if row.grade <= _RECOMMENDED)
+    warnings = (*plan.warnings, *(warning for column in good for warning in column.warnings))
     advice = (
         f"Recommended: do not sign yet; change {n_bad} of {len(rows)} columns as said below."
         if n_bad
-        else f"Recommended: nothing speaks against signing{' but what stands below this' * bool(plan.warnings)}."
+        else f"Recommended: nothing speaks against signing{' but what stands below this' * bool(warnings)}."
     )
     yield Prose(f"The worst column is {rows[0].column}. {_told(plan, columns[0])} {advice}", is_strong=True)
-    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in plan.warnings)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in warnings)
     yield Verdicts(
         f"Verdicts, the worst first: what {plan.peer} could guess. The example person is nobody: its values are the "
         "middles of the public ranges.",

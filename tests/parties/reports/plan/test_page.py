@@ -33,6 +33,10 @@ def with_verdicts(plan: Plan, *found: tuple[float, float]) -> Plan:
     return replace(plan, columns=tuple(columns))
 
 
+def without_warnings(plan: Plan) -> Plan:
+    return replace(plan, warnings=(), columns=tuple(replace(column, warnings=()) for column in plan.columns))
+
+
 def signed(plan: Plan) -> str:
     """What is signed, as text."""
     return text_of(signature_section(plan))
@@ -76,9 +80,20 @@ def test_what_is_recommended_keeps_the_points_where_it_can(plan: Plan) -> None:
 
 
 def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:
-    fair = with_verdicts(plan, (0.2, 0.1), (0.1, 0.1))
-    assert "nothing speaks against signing." in signed(replace(fair, warnings=()))
+    fair = with_verdicts(without_warnings(plan), (0.2, 0.1), (0.1, 0.1))
+    assert "nothing speaks against signing." in signed(fair)
     assert "nothing speaks against signing but what stands below this." in signed(replace(fair, warnings=("one",)))
+
+
+def test_what_is_warned_of_a_column_that_is_fair_stands_above_the_signature(plan: Plan) -> None:
+    """Such as a bit that tells for certain that a cell is empty, of which no verdict knows."""
+    first, second = with_verdicts(without_warnings(plan), (0.2, 0.1), (0.9, 0.1)).columns
+    told = replace(first, warnings=("the bit tells all",)), replace(second, warnings=("a guess is right",))
+    both = signed(replace(plan, columns=told, warnings=()))
+    assert "The bit tells all." in both
+    assert "A guess is right." not in both
+    text = signed(replace(plan, columns=told[:1], warnings=()))
+    assert "nothing speaks against signing but what stands below this." in text
 
 
 def test_an_example_is_of_releases_that_say_a_value(plan: Plan) -> None:
