@@ -115,6 +115,8 @@ class Plan:
         About how many of these are held out: not released in the run, but answered exactly.
     alignment : str
         Method by which the common records are found.
+    keys : tuple of str
+        Columns of each of the keys that records are compared by; empty where they are by their ids.
     guarantee : Guarantee
         Of all columns together.
     columns : tuple of ColumnPlan
@@ -140,6 +142,7 @@ class Plan:
     n_records: int
     n_held_out: int
     alignment: str
+    keys: tuple[str, ...]
     guarantee: Guarantee
     columns: tuple[ColumnPlan, ...]
     ledger: Statement | None
@@ -177,6 +180,7 @@ def plan_of(
         n_records=prepared.table.n_rows,
         n_held_out=n_held_out(run.held_out, prepared.table.n_rows),
         alignment=prepared.aligner.method,
+        keys=tuple(" with ".join(key) for key in run.align.keys),
         guarantee=prepared.job().guarantee(),
         columns=tuple(
             _column_plan(run, column, candidates, wanted_order)

@@ -174,7 +174,14 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}{without}"
     blinded = "blinded, so that only common ones show"
     ids = {"psi": blinded, "psi-dh": blinded, "hashed": "as keyed hashes", "prealigned": "as one digest"}
-    yield "ids", f"{plan.n_records:,}, {ids[plan.alignment]}; how many there are shows"
+    shown = f"{ids[plan.alignment]}; how many there are shows"
+    if plan.keys:
+        yield (
+            "keys, in place of ids",
+            f"{', else '.join(plan.keys)} of {plan.n_records:,} records, {shown}{_order(plan)}",
+        )
+    else:
+        yield "ids", f"{plan.n_records:,}, {shown}"
     per_record = "one bit per split test, " + (
         f"at most {plan.most_tests}" if plan.most_tests is not None else "as many as the model has, no limit agreed"
     )
@@ -189,6 +196,13 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "desensitized answers about any record that is asked for", charged
     yield "column names", f"{n_columns}, {_how_named(plan)}"
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
+
+
+def _order(plan: Plan) -> str:
+    """What the order of several keys tells of a record."""
+    if len(plan.keys) < 2:
+        return ""
+    return f"; of a record that a later key finds, {plan.peer} learns that {plan.party} has other earlier ones or none"
 
 
 def _bits_of_a_cell(column: ColumnPlan, n_cells: int) -> int:

@@ -99,6 +99,14 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
     assert ROUTED_ANSWERS not in text
 
 
+def test_a_plan_names_the_columns_that_records_are_compared_by(shop: Any) -> None:
+    assert plan_of(shop.write(), ALONE, wanted_order=()).keys == ()
+    shop.table["mail"] = shop.table["id"] + "@example.org"
+    keys = [{"id": "spaces"}, {"mail": "email", "spend": []}]
+    shop.run["align"] = {"method": "psi", "keys": keys}
+    assert plan_of(shop.write(), ALONE, wanted_order=()).keys == ("id", "mail with spend")
+
+
 def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:
     assert plan_of(shop.write(), ALONE, wanted_order=()).ledger is None
     assert "nothing has been released" in report_of(shop.write()).text("md")

@@ -132,6 +132,16 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
             "not drawn before is charged to the ledger |",
         ),
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
+        (
+            {"alignment": "hashed", "keys": ("name with born",)},
+            "| keys, in place of ids | name with born of 400 records, as keyed hashes; how many there are shows |",
+        ),
+        (
+            {"alignment": "psi", "keys": ("customer", "mail")},
+            "| keys, in place of ids | customer, else mail of 400 records, blinded, so that only common ones show; "
+            "how many there are shows; of a record that a later key finds, bank learns that shop has other earlier "
+            "ones or none |",
+        ),
         ({"share_thresholds": True}, "| thresholds of the model | all |"),
         ({}, "| column names | 2, under numbers |"),
         (
