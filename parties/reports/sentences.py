@@ -149,6 +149,8 @@ def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
     if schema.kind is Kind.UNORDERED:
         return f"Of a record that is scored, {peer} learns the category of {schema.name} or that it is empty."
     lower, upper = schema.bounds
+    if schema.own_step and (n_values := round((upper - lower) / schema.own_step) + 1) <= n_cells:
+        return f"Of a record that is scored, {peer} may learn which of {n_values} values {schema.name} has, or none."
     whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
     return (
         f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "
