@@ -15,6 +15,8 @@ from parties.reports.words import guarantee_section, leakage_section, ledger_sec
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
 
+_HASHED = "as keyed hashes, on which whoever has the shared secret can try out any other"
+
 
 def plan_page(plan: Plan) -> Page:
     """Page of a passive party's plan; matplotlib is loaded here and not before."""
@@ -173,7 +175,7 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     without = f", about {plan.n_held_out:,} records fewer where some are held out" if plan.n_held_out else ""
     yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}{without}"
     blinded = "blinded, so that only common ones show"
-    ids = {"psi": blinded, "psi-dh": blinded, "hashed": "as keyed hashes", "prealigned": "as one digest"}
+    ids = {"psi": blinded, "psi-dh": blinded, "hashed": _HASHED, "prealigned": "as one digest"}
     shown = f"{ids[plan.alignment]}; how many there are shows"
     if plan.keys:
         yield (

@@ -134,7 +134,8 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
         (
             {"alignment": "hashed", "keys": ("name with born",)},
-            "| keys, in place of ids | name with born of 400 records, as keyed hashes; how many there are shows |",
+            "| keys, in place of ids | name with born of 400 records, as keyed hashes, on which whoever has the shared "
+            "secret can try out any other; how many there are shows |",
         ),
         (
             {"alignment": "psi", "keys": ("customer", "mail")},
