@@ -218,7 +218,8 @@ def _how_named(plan: Plan) -> str:
     """How column names travel: what reads a record by thresholds holds the columns' schemas."""
     if plan.share_thresholds:
         return "as they are, with bounds and categories, beside the thresholds"
-    return "under numbers" if plan.opaque_names else "as they are"
+    named = " with those of unordered categories" * any(column.kind == "unordered" for column in plan.columns)
+    return "under numbers" if plan.opaque_names else f"as they are{named}"
 
 
 def words_section(plan: Plan) -> PageSection:

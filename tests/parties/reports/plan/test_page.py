@@ -182,6 +182,14 @@ def test_every_alignment_has_words_for_what_it_sends_of_ids(plan: Plan, method: 
     assert "| ids | 400, " in signed(replace(plan, alignment=method))
 
 
+def test_names_of_unordered_categories_travel_with_those_of_columns(plan: Plan) -> None:
+    first, second = plan.columns
+    assert "| column names | 2, as they are |" in signed(replace(plan, opaque_names=False))
+    town = replace(second, keep=0.795, categories=("x", "y"), kind="unordered", unit=None, examples=())
+    text = signed(replace(plan, opaque_names=False, columns=(first, town)))
+    assert "| column names | 2, as they are with those of unordered categories |" in text
+
+
 def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(plan: Plan) -> None:
     first, second = plan.columns
     empty = replace(first, candidates=(replace(first.chosen, verdict=None), *first.candidates[1:]))
