@@ -38,6 +38,13 @@ HAS_RELEASED = (
 )
 
 
+# Of a run file with a seed of the noise.
+SEEDED = (
+    "the noise comes from a `seed`, and whoever has that takes the noise off: this is not for release, whatever is "
+    "said of columns"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """How well a column is protected against one attacker.

@@ -24,6 +24,7 @@ from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.sentences import (
     HAS_RELEASED,
+    SEEDED,
     cell_sentence,
     column_sentence,
     column_warnings,
@@ -195,12 +196,14 @@ def plan_of(
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
-        warnings=(*_warnings_of_ledger(run, prepared.mechanisms), *(sentence for _, sentence in run_warnings(run))),
+        warnings=(*_warnings_of_release(run, prepared.mechanisms), *(sentence for _, sentence in run_warnings(run))),
     )
 
 
-def _warnings_of_ledger(run: PassiveRun, mechanisms: Sequence[ColumnMechanism]) -> Iterator[str]:
-    """What a plan leaves out: this run's own release, and those of other runs under other settings."""
+def _warnings_of_release(run: PassiveRun, mechanisms: Sequence[ColumnMechanism]) -> Iterator[str]:
+    """What a plan leaves out: a seed, this run's own release, and those of other runs under other settings."""
+    if run.seed is not None:
+        yield SEEDED
     if RunFolder(run.run_folder).has_released:
         yield HAS_RELEASED
     if not run.ledger.path.exists():
