@@ -74,6 +74,13 @@ class ColumnMechanism:
         return (upper - lower) / (self.settings.domain_size - 1) if is_map else 0.0
 
     @property
+    def keep(self) -> float | None:
+        """Probability that an unordered category is published as it is; None for other columns."""
+        if not isinstance(self.value, RandomisedResponse):
+            return None
+        return self.value.keep * (1.0 if self.missingness is None else self.missingness.keep)
+
+    @property
     def unit(self) -> float:
         """Unit of distance of the guarantee: the column's own step, or a point where none is known."""
         return self.schema.own_step or self.point

@@ -10,6 +10,7 @@ from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSectio
 from parties.reports.result_section import fit_sections, result_sections
 from parties.reports.run_facts import ActiveFacts, Importance, PassiveFacts
 from parties.reports.run_history import RunHistory
+from parties.reports.sentences import SEEDED
 from parties.reports.words import (
     guarantee_blocks,
     guarantee_section,
@@ -61,6 +62,8 @@ def passive_page(facts: PassiveFacts) -> Page:
         f"{f'answered, {facts.n_bits} for each' if facts.allows_routed else 'refused'}"
         f"{', the numbers of their cells' if facts.by_cells else ''}. What is promised here is this run's; the section "
         "Ledger adds up what all runs released of a record."
+        + f" {SEEDED[0].upper()}{SEEDED[1:]}."
+        * (not facts.guarantee.is_secure)
     )
     rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
     of_column = "cells" if facts.by_cells else "thresholds in use"

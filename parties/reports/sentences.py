@@ -38,6 +38,13 @@ HAS_RELEASED = (
 )
 
 
+# Of a run file with a seed of the noise.
+SEEDED = (
+    "the noise comes from a `seed`, and whoever has that takes the noise off: this is not for release, whatever is "
+    "said of columns"
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """How well a column is protected against one attacker.
@@ -127,7 +134,7 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
     elif isinstance(value, RandomisedResponse):
         parts.append(
             f"Two records in different categories of {schema.name} are told apart with odds at most "
-            f"{odds(value.epsilon)}; the true category is published with probability {value.keep:.2f}."
+            f"{odds(value.epsilon)}; the true category is published with probability {mechanism.keep:.2f}."
         )
     else:
         parts.append(_numeric_sentence(mechanism))
@@ -149,6 +156,8 @@ def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
     if schema.kind is Kind.UNORDERED:
         return f"Of a record that is scored, {peer} learns the category of {schema.name} or that it is empty."
     lower, upper = schema.bounds
+    if schema.own_step and (n_values := round((upper - lower) / schema.own_step) + 1) <= n_cells:
+        return f"Of a record that is scored, {peer} may learn which of {n_values} values {schema.name} has, or none."
     whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
     return (
         f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "

@@ -42,9 +42,11 @@ _LEAKAGE = (
     ),
     (
         "who is in the data",
-        "B learns which of its ids all parties know, and how many A has; at prediction, which ids are scored",
-        "A learns which of its ids B knows, and how many B has; at prediction, whether B's data file holds any id "
-        "that A asks for",
+        "B learns which of its records all parties know, with several `align.keys` also by which of them, and how many "
+        "A has; at prediction, which ids or keys are scored",
+        "A learns which of its records B knows, with several `align.keys` also by which of them, so that B has others "
+        "or none of those before it, and how many B has; at prediction, whether B's data file holds any id that A asks "
+        "for, or any key",
     ),
 )
 

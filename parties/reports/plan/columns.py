@@ -28,6 +28,11 @@ def value_in_words(column: ColumnPlan, value: float) -> str:
     return number(round(value) if column.step == 1 else value)
 
 
+def unless_empty(column: ColumnPlan) -> str:
+    """To which releases of a value its examples are restricted, in words: some may say that the cell is empty."""
+    return " where it does not say empty" * bool(column.promise.missing_epsilon)
+
+
 def column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:
     """Blocks on a column."""
     yield Prose(column.sentence, is_strong=True)
@@ -158,7 +163,9 @@ def _examples_grid(column: ColumnPlan) -> FigureGrid:
     )
     headings = ("true value", "released, middle", "released, 9 of 10 times")
     return FigureGrid(
-        f"{column.promise.column}: what becomes of an example (an observer sees its rank alone)", headings, rows
+        f"{column.promise.column}: what becomes of an example{unless_empty(column)} (an observer sees its rank alone)",
+        headings,
+        rows,
     )
 
 

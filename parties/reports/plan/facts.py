@@ -24,6 +24,7 @@ from parties.reports.plan.choices import MechanismGrid
 from parties.reports.plan.distributions import Example, Histogram, examples_of, histogram_of
 from parties.reports.sentences import (
     HAS_RELEASED,
+    SEEDED,
     cell_sentence,
     column_sentence,
     column_warnings,
@@ -115,6 +116,8 @@ class Plan:
         About how many of these are held out: not released in the run, but answered exactly.
     alignment : str
         Method by which the common records are found.
+    keys : tuple of str
+        Columns of each of the keys that records are compared by; empty where they are by their ids.
     guarantee : Guarantee
         Of all columns together.
     columns : tuple of ColumnPlan
@@ -140,6 +143,7 @@ class Plan:
     n_records: int
     n_held_out: int
     alignment: str
+    keys: tuple[str, ...]
     guarantee: Guarantee
     columns: tuple[ColumnPlan, ...]
     ledger: Statement | None
@@ -177,6 +181,7 @@ def plan_of(
         n_records=prepared.table.n_rows,
         n_held_out=n_held_out(run.held_out, prepared.table.n_rows),
         alignment=prepared.aligner.method,
+        keys=tuple(" with ".join(key) for key in run.align.keys),
         guarantee=prepared.job().guarantee(),
         columns=tuple(
             _column_plan(run, column, candidates, wanted_order)
@@ -191,12 +196,14 @@ def plan_of(
         most_tests=run.active.agreed.tests,
         n_cells=run.n_cells,
         redraws=run.changed_values == "redraw",
-        warnings=(*_warnings_of_ledger(run, prepared.mechanisms), *(sentence for _, sentence in run_warnings(run))),
+        warnings=(*_warnings_of_release(run, prepared.mechanisms), *(sentence for _, sentence in run_warnings(run))),
     )
 
 
-def _warnings_of_ledger(run: PassiveRun, mechanisms: Sequence[ColumnMechanism]) -> Iterator[str]:
-    """What a plan leaves out: this run's own release, and those of other runs under other settings."""
+def _warnings_of_release(run: PassiveRun, mechanisms: Sequence[ColumnMechanism]) -> Iterator[str]:
+    """What a plan leaves out: a seed, this run's own release, and those of other runs under other settings."""
+    if run.seed is not None:
+        yield SEEDED
     if RunFolder(run.run_folder).has_released:
         yield HAS_RELEASED
     if not run.ledger.path.exists():
@@ -238,6 +245,6 @@ def _column_plan(
         least=tuple((wanted, least_epsilon(mechanism.settings, counts, wanted)) for wanted in wanted_order),
         examples=examples_of(mechanism, table, counts) if is_numeric else (),
         histogram=histogram_of(mechanism, counts, table),
-        keep=mechanism.value.keep if isinstance(mechanism.value, RandomisedResponse) else None,
+        keep=mechanism.keep,
         warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack)),
     )

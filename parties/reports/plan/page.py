@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from parties.reports.page import Blanks, FigureGrid, Page, PageBlock, PageSection, Prose, VerdictRow, Verdicts, WhatIf
-from parties.reports.plan.columns import column_blocks, value_in_words
+from parties.reports.plan.columns import column_blocks, unless_empty, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
@@ -14,6 +14,8 @@ from parties.reports.words import guarantee_section, leakage_section, ledger_sec
 
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
+
+_HASHED = "as keyed hashes, on which whoever has the shared secret can try out any other"
 
 
 def plan_page(plan: Plan) -> Page:
@@ -56,13 +58,15 @@ def signature_section(plan: Plan) -> PageSection:
 def _signed_blocks(plan: Plan, columns: Sequence[ColumnPlan]) -> Iterator[PageBlock]:
     rows = tuple(_verdict_row(plan, column) for column in columns)
     n_bad = sum(row.grade > _RECOMMENDED for row in rows)
+    good = (column for column, row in zip(columns, rows, strict=True) if row.grade <= _RECOMMENDED)
+    warnings = (*plan.warnings, *(warning for column in good for warning in column.warnings))
     advice = (
         f"Recommended: do not sign yet; change {n_bad} of {len(rows)} columns as said below."
         if n_bad
-        else f"Recommended: nothing speaks against signing{' but what stands below this' * bool(plan.warnings)}."
+        else f"Recommended: nothing speaks against signing{' but what stands below this' * bool(warnings)}."
     )
     yield Prose(f"The worst column is {rows[0].column}. {_told(plan, columns[0])} {advice}", is_strong=True)
-    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in plan.warnings)
+    yield from (Prose(f"{warning[0].upper()}{warning[1:]}.") for warning in warnings)
     yield Verdicts(
         f"Verdicts, the worst first: what {plan.peer} could guess. The example person is nobody: its values are the "
         "middles of the public ranges.",
@@ -130,7 +134,7 @@ def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None
     value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
     between = f"the release says {low}" if low == high else f"the release says between {low} and {high}"
     places = [(one - lower) / (upper - lower) for one in (middle.value, middle.low, middle.high)]
-    return f"{value}: {between}, nine times of ten", (places[0], places[1], places[2])
+    return f"{value}: {between}, nine times of ten{unless_empty(column)}", (places[0], places[1], places[2])
 
 
 def _action(column: ColumnPlan) -> str:
@@ -171,8 +175,15 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     without = f", about {plan.n_held_out:,} records fewer where some are held out" if plan.n_held_out else ""
     yield "noised values, as ranks", f"at most {n:,} records x {n_columns} columns = {n * n_columns:,}{without}"
     blinded = "blinded, so that only common ones show"
-    ids = {"psi": blinded, "psi-dh": blinded, "hashed": "as keyed hashes", "prealigned": "as one digest"}
-    yield "ids", f"{plan.n_records:,}, {ids[plan.alignment]}; how many there are shows"
+    ids = {"psi": blinded, "psi-dh": blinded, "hashed": _HASHED, "prealigned": "as one digest"}
+    shown = f"{ids[plan.alignment]}; how many there are shows"
+    if plan.keys:
+        yield (
+            "keys, in place of ids",
+            f"{', else '.join(plan.keys)} of {plan.n_records:,} records, {shown}{_order(plan)}",
+        )
+    else:
+        yield "ids", f"{plan.n_records:,}, {shown}"
     per_record = "one bit per split test, " + (
         f"at most {plan.most_tests}" if plan.most_tests is not None else "as many as the model has, no limit agreed"
     )
@@ -189,6 +200,13 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "thresholds of the model", "all" if plan.share_thresholds else "none"
 
 
+def _order(plan: Plan) -> str:
+    """What the order of several keys tells of a record."""
+    if len(plan.keys) < 2:
+        return ""
+    return f"; of a record that a later key finds, {plan.peer} learns that {plan.party} has other earlier ones or none"
+
+
 def _bits_of_a_cell(column: ColumnPlan, n_cells: int) -> int:
     """Bits that leave of a record: a cell's number and that of a missing one, of categories without order for each."""
     if column.kind == "unordered":
@@ -200,7 +218,8 @@ def _how_named(plan: Plan) -> str:
     """How column names travel: what reads a record by thresholds holds the columns' schemas."""
     if plan.share_thresholds:
         return "as they are, with bounds and categories, beside the thresholds"
-    return "under numbers" if plan.opaque_names else "as they are"
+    named = " with those of unordered categories" * any(column.kind == "unordered" for column in plan.columns)
+    return "under numbers" if plan.opaque_names else f"as they are{named}"
 
 
 def words_section(plan: Plan) -> PageSection:

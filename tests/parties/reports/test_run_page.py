@@ -47,6 +47,14 @@ def test_each_side_has_a_page_of_its_own(facts: tuple[ActiveFacts, PassiveFacts]
     assert "Bits about the same labels add up" in bank
 
 
+def test_seeded_noise_is_told_beside_what_was_promised(facts: tuple[ActiveFacts, PassiveFacts]) -> None:
+    for is_secure in (True, False):
+        found = replace(facts[1], guarantee=replace(facts[1].guarantee, is_secure=is_secure))
+        first = passive_page(found).sections[0].blocks[0]
+        assert isinstance(first, Prose)
+        assert ("this is not for release" in first.text) is not is_secure
+
+
 def test_a_report_says_that_digests_of_short_messages_let_guesses_be_checked(
     facts: tuple[ActiveFacts, PassiveFacts],
 ) -> None:

@@ -18,6 +18,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.reports.sentences import (
     LARGEST_ODDS,
     Verdict,
+    cell_sentence,
     column_sentence,
     column_warnings,
     everyday_difference,
@@ -91,6 +92,25 @@ def test_sentences_say_what_is_not_protected() -> None:
     town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=Missing.CATEGORY)
     said = column_sentence(ColumnMechanism(town, MechanismSettings(category_epsilon=1.0)))
     assert said.count("2.72 to 1") == 2
+
+
+@pytest.mark.parametrize("missing", list(Missing))
+def test_a_true_category_is_published_as_often_as_is_said(missing: Missing) -> None:
+    """Of all records that have one, by the exact tables: some are published as empty."""
+    fill = "a" if missing is Missing.IMPUTE else None
+    town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("a", "b"), missing=missing, fill=fill)
+    one = ColumnMechanism(town, MechanismSettings(category_epsilon=1.0))
+    is_kept = math.exp(one.value.log_probabilities()[0, 0])
+    is_value = 1.0 if one.missingness is None else math.exp(one.missingness.log_probabilities()[0, 0])
+    assert f"the true category is published with probability {is_kept * is_value:.2f}." in column_sentence(one)
+
+
+def test_cells_as_many_as_values_are_no_ranges() -> None:
+    grade = ColumnSchema(name="grade", kind=Kind.ORDERED, categories=("low", "mid", "high"))
+    one = ColumnMechanism(grade, MechanismSettings(domain_size=3))
+    assert "may learn which of 3 values grade has" in cell_sentence(one, 3, "bank")
+    assert "in which of at most 2 ranges of the 3 categories" in cell_sentence(one, 2, "bank")
+    assert "in which of at most 16 ranges of 0 to 5,000" in cell_sentence(mechanism(), 16, "bank")
 
 
 def warned(one: ColumnMechanism, counts: list[int] | None = None) -> str:

@@ -117,6 +117,15 @@ def test_rounding_to_the_nearest_would_tell_too_little() -> None:
     assert (percent(0.66041), most_percent(0.66041), most_percent(0.66)) == ("66.0 %", "66.1 %", "66.0 %")
 
 
+def test_who_is_in_the_data_shows_by_which_of_several_keys() -> None:
+    """A key that finds a record tells that the other side has others, or none, of those before it."""
+    (grid,) = leakage_section().blocks
+    assert isinstance(grid, FigureGrid)
+    ((of_a, of_b),) = (row[1:] for row in grid.rows if row[0] == "who is in the data")
+    assert "B learns which of its records all parties know, with several `align.keys` also by which of them" in of_a
+    assert "A learns which of its records B knows, with several `align.keys` also by which of them" in of_b
+
+
 def test_leaks_are_told_of_both_sides() -> None:
     (grid,) = leakage_section().blocks
     assert isinstance(grid, FigureGrid)

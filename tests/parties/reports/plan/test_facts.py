@@ -29,7 +29,7 @@ from parties.config.vertical import PassiveRun
 from parties.doctor.vertical import examine
 from parties.reports.plan.choices import MechanismGrid, alternatives_for, settings_of
 from parties.reports.plan.facts import plan_of
-from parties.reports.sentences import HAS_RELEASED
+from parties.reports.sentences import HAS_RELEASED, SEEDED
 from parties.reports.writing import report_of
 
 # Where other mechanisms do not matter: the chosen one, and baselines.
@@ -97,6 +97,22 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
     text = report_of(shop.write()).text("md")
     assert "exact routing bits for new records are refused" in text
     assert ROUTED_ANSWERS not in text
+
+
+def test_a_plan_of_seeded_noise_is_not_signed_for_a_release(shop: Any) -> None:
+    assert SEEDED not in plan_of(shop.write(), ALONE, wanted_order=()).warnings
+    shop.run["seed"] = 7
+    found = report_of(shop.write(), before=True).text("md")
+    assert "this is not for release" in found
+    assert found.index("this is not for release") < found.index("| column | verdict")
+
+
+def test_a_plan_names_the_columns_that_records_are_compared_by(shop: Any) -> None:
+    assert plan_of(shop.write(), ALONE, wanted_order=()).keys == ()
+    shop.table["mail"] = shop.table["id"] + "@example.org"
+    keys = [{"id": "spaces"}, {"mail": "email", "spend": []}]
+    shop.run["align"] = {"method": "psi", "keys": keys}
+    assert plan_of(shop.write(), ALONE, wanted_order=()).keys == ("id", "mail with spend")
 
 
 def test_without_a_ledger_the_plan_says_that_nothing_was_released(shop: Any) -> None:

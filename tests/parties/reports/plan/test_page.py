@@ -33,6 +33,10 @@ def with_verdicts(plan: Plan, *found: tuple[float, float]) -> Plan:
     return replace(plan, columns=tuple(columns))
 
 
+def without_warnings(plan: Plan) -> Plan:
+    return replace(plan, warnings=(), columns=tuple(replace(column, warnings=()) for column in plan.columns))
+
+
 def signed(plan: Plan) -> str:
     """What is signed, as text."""
     return text_of(signature_section(plan))
@@ -76,9 +80,28 @@ def test_what_is_recommended_keeps_the_points_where_it_can(plan: Plan) -> None:
 
 
 def test_nothing_speaks_against_signing_where_all_columns_are_fair(plan: Plan) -> None:
-    fair = with_verdicts(plan, (0.2, 0.1), (0.1, 0.1))
-    assert "nothing speaks against signing." in signed(replace(fair, warnings=()))
+    fair = with_verdicts(without_warnings(plan), (0.2, 0.1), (0.1, 0.1))
+    assert "nothing speaks against signing." in signed(fair)
     assert "nothing speaks against signing but what stands below this." in signed(replace(fair, warnings=("one",)))
+
+
+def test_what_is_warned_of_a_column_that_is_fair_stands_above_the_signature(plan: Plan) -> None:
+    """Such as a bit that tells for certain that a cell is empty, of which no verdict knows."""
+    first, second = with_verdicts(without_warnings(plan), (0.2, 0.1), (0.9, 0.1)).columns
+    told = replace(first, warnings=("the bit tells all",)), replace(second, warnings=("a guess is right",))
+    both = signed(replace(plan, columns=told, warnings=()))
+    assert "The bit tells all." in both
+    assert "A guess is right." not in both
+    text = signed(replace(plan, columns=told[:1], warnings=()))
+    assert "nothing speaks against signing but what stands below this." in text
+
+
+def test_an_example_is_of_releases_that_say_a_value(plan: Plan) -> None:
+    spend, visits = plan.columns
+    assert (spend.promise.missing_epsilon, visits.promise.missing_epsilon) == (0, 3)
+    text = signed(plan)
+    assert re.search(r"\| spend .*, nine times of ten \|", text)
+    assert re.search(r"\| visits .*, nine times of ten where it does not say empty \|", text)
 
 
 def test_what_is_signed_uses_no_word_of_the_trade(plan: Plan) -> None:
@@ -109,6 +132,17 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
             "not drawn before is charged to the ledger |",
         ),
         ({"alignment": "psi"}, "| ids | 400, blinded, so that only common ones show"),
+        (
+            {"alignment": "hashed", "keys": ("name with born",)},
+            "| keys, in place of ids | name with born of 400 records, as keyed hashes, on which whoever has the shared "
+            "secret can try out any other; how many there are shows |",
+        ),
+        (
+            {"alignment": "psi", "keys": ("customer", "mail")},
+            "| keys, in place of ids | customer, else mail of 400 records, blinded, so that only common ones show; "
+            "how many there are shows; of a record that a later key finds, bank learns that shop has other earlier "
+            "ones or none |",
+        ),
         ({"share_thresholds": True}, "| thresholds of the model | all |"),
         ({}, "| column names | 2, under numbers |"),
         (
@@ -146,6 +180,14 @@ def test_no_more_exact_bits_leave_than_were_signed_for(
 @pytest.mark.parametrize("method", get_args(Method))
 def test_every_alignment_has_words_for_what_it_sends_of_ids(plan: Plan, method: str) -> None:
     assert "| ids | 400, " in signed(replace(plan, alignment=method))
+
+
+def test_names_of_unordered_categories_travel_with_those_of_columns(plan: Plan) -> None:
+    first, second = plan.columns
+    assert "| column names | 2, as they are |" in signed(replace(plan, opaque_names=False))
+    town = replace(second, keep=0.795, categories=("x", "y"), kind="unordered", unit=None, examples=())
+    text = signed(replace(plan, opaque_names=False, columns=(first, town)))
+    assert "| column names | 2, as they are with those of unordered categories |" in text
 
 
 def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(plan: Plan) -> None:
