@@ -135,6 +135,7 @@ def predict_active(
     )
     # What partitions are not scored for by themselves, one machine does.
     needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
+    needs_whole = needs_whole or bool(schema.base_margin)
     if is_partitioned(run, request.source) and not needs_whole:
         return _predict_partitions(request)
     return _predict_table(request, scored, overwrite=overwrite, append=append)

@@ -108,7 +108,21 @@ def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
     try:
         return _frame(pa.concat_tables(tables, promote_options="permissive"), names or ())
     except pa.ArrowException:
-        raise TableError(f"{path}: its files hold cells of different kinds in a column") from None
+        raise TableError(f"{path}: its files hold cells of different kinds in a column{_kinds(tables)}") from None
+
+
+def _kinds(tables: Sequence[pa.Table]) -> str:
+    """The first column whose cells no type takes together, with the types of the files."""
+    import pyarrow as pa
+
+    for name in tables[0].column_names:
+        fields = [table.schema.field(name) for table in tables]
+        try:
+            pa.unify_schemas([pa.schema([field]) for field in fields], promote_options="permissive")
+        except pa.ArrowException:
+            found = dict.fromkeys(readable(str(field.type), 80) for field in fields)
+            return f": {readable(name, MAX_NAME)!r} holds {' and '.join(found)}; write all files with one type"
+    return ""
 
 
 @contextmanager

@@ -182,7 +182,9 @@ def _labelled(
     labels = all_labels(path, frame, schema)[rows[:]]
     is_known = np.isfinite(labels).reshape(len(labels), -1).all(axis=1)
     if not is_known.any():
-        raise TableError(f"{path}: label column {schema.label!r} is empty")
+        if needs_label:
+            raise TableError(f"{path}: label column {schema.label!r} is empty")
+        return table
     table = replace(table, labels=labels)
     return table.take(np.flatnonzero(is_known)) if needs_label and not is_known.all() else table
 

@@ -193,6 +193,24 @@ def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(partie
         assert [path.name for path in (site.path / "runs").rglob("work.*")] == []
 
 
+def test_a_folder_of_a_model_with_base_margins_is_scored_like_one_file(parties: Any, outcomes: Outcomes) -> None:
+    """The passive party had answered when the margins were missed."""
+    bank = parties.bank
+    bank.table = bank.table.assign(m=np.linspace(-1, 1, len(bank.table)))
+    bank.schema["base_margin"] = "m"
+    bank.run["model"] = MODEL | {"engine": "native"}
+    for part in (bank.path / "parts").iterdir():
+        part.unlink()
+    (bank.path / "parts").rmdir()
+    divide(bank, 3)
+    assert train_both(parties, outcomes) == {}
+    scored = predict_both(parties, outcomes)
+    assert scored["shop"] == 400, scored
+    bank.run["data"] = "data.csv"
+    whole = predict_both(parties, outcomes, out=bank.path / "whole.csv")
+    pd.testing.assert_frame_equal(pd.read_csv(scored["bank"]), pd.read_csv(whole["bank"]))
+
+
 @pytest.mark.parametrize("bank_is_whole", [False, True])
 def test_held_out_records_of_partitions_are_left_out_and_answered(
     parties: Any, outcomes: Outcomes, bank_is_whole: bool

@@ -292,6 +292,15 @@ def test_records_without_a_label_are_left_out_of_training_alone(tmp_path: Path) 
     assert list(read(tmp_path, text, document, needs_label=False).index) == ["a", "b", "c"]
 
 
+def test_records_of_which_none_has_a_label_are_there_to_be_scored(tmp_path: Path) -> None:
+    """A file of new customers was refused for its empty column, and taken with one label in it."""
+    document = {**LABELLED, "missing_label": "drop"}
+    for keys in ({}, {"positive": "good"}):
+        table = read(tmp_path, "id,x,y\na,1,\nb,2,\n", document | keys, needs_label=False)
+        assert list(table.index) == ["a", "b"]
+        assert table.labels is None
+
+
 @pytest.mark.parametrize("by_column", [False, True])
 def test_a_parquet_file_is_read_by_the_same_format(tmp_path: Path, by_column: bool) -> None:
     frame = pd.DataFrame(
