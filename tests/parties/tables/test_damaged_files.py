@@ -35,7 +35,7 @@ from parties.errors import EXPECTED_ERRORS, ConfigError, LedgerError, TableError
 from parties.horizontal.row_partitions import one_table
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
-from parties.jobs.train_horizontal import make_recipe
+from parties.config.recipes import make_recipe
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.tables.parquet_files import read_stored, stored_frames
