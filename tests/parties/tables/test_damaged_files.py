@@ -27,6 +27,7 @@ from parties.cluster.worker_rows import worker_rows
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_any_run, read_run, read_schema
+from parties.config.recipes import make_recipe
 from parties.config.record_runs import read_record_run
 from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Status
@@ -35,7 +36,6 @@ from parties.errors import EXPECTED_ERRORS, ConfigError, LedgerError, TableError
 from parties.horizontal.row_partitions import one_table
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
-from parties.config.recipes import make_recipe
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.tables.parquet_files import read_stored, stored_frames
