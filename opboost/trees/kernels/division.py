@@ -137,11 +137,15 @@ def add_to_scores(scores, rows, begins, ends, values):
 
 @njit(**PARALLEL)
 def add_children_to_scores(bins, scores, rows, begins, ends, columns, goes_left, left_values, right_values):
-    """Add the values of two leaves to the scores of their parent's rows, which need not be divided for that."""
+    """Add the values of two leaves to the scores of their parent's rows, which need not be divided for that.
+
+    Which way a row goes cannot be predicted, so values are looked up by its bin (a branch takes twice the time).
+    """
     nodes, firsts, lasts = _blocks(begins, ends)
+    values = np.where(goes_left, left_values[:, None], right_values[:, None])
     for block in prange(len(nodes)):
         k = nodes[block]
-        column, flags, left, right = bins[columns[k]], goes_left[k], left_values[k], right_values[k]
+        column, of_bin = bins[columns[k]], values[k]
         for i in range(firsts[block], lasts[block]):
             row = rows[i]
-            scores[row] += left if flags[column[row]] else right
+            scores[row] += of_bin[column[row]]

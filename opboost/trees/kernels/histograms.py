@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-def,misc,call-arg"
+# mypy: disable-error-code="no-untyped-def,misc,call-arg,var-annotated"
 """Sums of gradients per bin and per node."""
 
 from __future__ import annotations
@@ -6,18 +6,33 @@ from __future__ import annotations
 import numpy as np
 from numba import njit, prange
 
-from opboost.trees.kernels.packing import LARGEST_GRAD_SUM, LARGEST_HESS_SUM, OPTIONS, PARALLEL, grad_of, hess_of
+from opboost.trees.kernels.packing import (
+    LARGEST_GRAD_SUM,
+    LARGEST_HESS_SUM,
+    OPTIONS,
+    PARALLEL,
+    cell_bits,
+    grad_of,
+    hess_of,
+    word_at,
+)
 
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
 
 # Rows that share all but the lowest bits of their number, so many less the bytes of a bin, are near each other in the
 # table: the bins of four columns take at most 512 KB.
-_NEAR_BITS = 18
+_NEAR_BITS = 17
 
 # Rows that are taken for near each other if the last one is near the piece's first. As many fit a packed sum, whatever
 # their gradients and their weights as counts.
 _STRIDE = 1 << 7
+
+# Threads share a node of at least so many rows for each bin of a column: adding up their sums takes less time then.
+_SHARED_ROWS = 8
+
+# Sums of g and h of the other threads, kept beside the first one's: 8 MB.
+_BESIDE = 1 << 20
 
 # Bins of packed sums of all nodes of which a thread has the sums of four columns at a time: 1 MB.
 _PACKED_SUMS = 1 << 15
@@ -30,47 +45,48 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     Packed gradients are added until the next ones might not fit the sum, which is then taken apart. `IN_ORDER` for
     `rows` says that gradients are in the order of the table.
 
-    Every one of `n_threads` takes an equal share of the rows, in the order of the nodes. Of a node that two threads
-    share, the second one's sums are kept beside `out` and added at the end. Within its share, a thread goes from one
-    part of the table to the next and takes the rows of all nodes there, whose bins lie in the same lines of the cache.
+    Every one of `n_threads` takes an equal part of each node's rows. As rows mostly rise, it is the same part of the
+    table, whose bins no other thread reads. Within it, a thread goes from one area to the next and takes the rows of
+    all nodes there, whose bins lie in the same lines of the cache. The other threads' sums are kept beside the first
+    one's and added at the end. Nodes of few rows belong to one thread each, in turn.
     """
-    beside = np.zeros((n_threads - 1, 2, out.shape[2]), dtype=np.int64)
-    shared = np.empty(n_threads, dtype=np.int64)
-    for thread in prange(n_threads):
-        share = np.int64(thread)
-        shared[share] = _sum_share(bins, rows, gradients, begins, ends, offsets, share, n_threads, beside, out)
-    for thread in range(n_threads):
-        if shared[thread] >= 0:
-            out[shared[thread]] += beside[thread - 1]
+    n_together = max(1, min(len(begins), _BESIDE // (2 * out.shape[2] * max(n_threads - 1, 1))))
+    beside = np.empty((n_threads - 1, n_together, 2, out.shape[2]), dtype=np.int64)
+    least = _SHARED_ROWS * offsets[-1] // len(bins)
+    for low in range(0, len(begins), n_together):
+        some, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
+        for thread in prange(n_threads):
+            _sum_part(bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, some)
+        if n_threads > 1:
+            for node in prange(len(some)):
+                if lasts[node] - firsts[node] >= least:
+                    for other in range(n_threads - 1):
+                        some[node] += beside[other, node]
 
 
 @njit(**OPTIONS)
-def _sum_share(bins, rows, gradients, begins, ends, offsets, thread, n_threads, beside, out):
-    """Sum a thread's share of the rows; returns the node that an earlier share has a part of, or -1.
-
-    The sums of that node are added to ``beside[thread - 1]``, those of nodes that begin in the share written to `out`.
-    """
-    n_nodes, width = len(begins), np.max(offsets[1:] - offsets[:-1])
-    starts = np.zeros(n_nodes + 1, dtype=np.int64)
-    starts[1:] = np.cumsum(ends - begins)
-    first, last = starts[n_nodes] * thread // n_threads, starts[n_nodes] * (thread + 1) // n_threads
+def _sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_threads, beside, out):
+    """Write the sums of a thread's part of the first nodes, as many as `out` has: own ones to it, others beside it."""
+    n_nodes, width = len(out), np.max(offsets[1:] - offsets[:-1])
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
     packed, is_own = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.bool_)
-    near_bits, shared = np.uint32(_NEAR_BITS - bins.itemsize), -1
+    near_bits = np.uint32(_NEAR_BITS - bins.itemsize)
     for low in range(0, n_nodes, n_together):
-        high = min(low + n_together, n_nodes)
-        firsts, lasts = begins[low:high].copy(), ends[low:high].copy()
-        for node in range(low, high):
-            # What lies before and behind the share is left out.
-            firsts[node - low] += max(first - starts[node], 0)
-            lasts[node - low] -= max(starts[node + 1] - last, 0)
-            if starts[node] < first < starts[node + 1] and first < last:
-                shared = node
-            is_own[node - low] = first <= starts[node] and (starts[node] < last or thread == n_threads - 1)
-        pieces, some = _pieces(rows, gradients, firsts, lasts, near_bits), out[low:high]
+        some = out[low : low + n_together]
+        others = beside[max(thread - 1, 0), low : low + n_together] if n_threads > 1 else some
+        firsts, lasts = begins[low : low + len(some)].copy(), ends[low : low + len(some)].copy()
+        for node in range(len(some)):
+            size = lasts[node] - firsts[node]
+            if size >= least:
+                lasts[node] = firsts[node] + size * (thread + 1) // n_threads
+                firsts[node] += size * thread // n_threads
+                is_own[node] = thread == 0
+            else:
+                is_own[node] = (low + node) % n_threads == thread
+                lasts[node] = lasts[node] if is_own[node] else firsts[node]
+        pieces = _pieces(rows, gradients, firsts, lasts, near_bits)
         for column in range(0, len(bins), 4):
-            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, some)
-    return shared
+            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, others, some)
 
 
 @njit(**OPTIONS)
@@ -125,21 +141,21 @@ def _magnitudes(gradients):
 
 
 @njit(**OPTIONS)
-def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, thread, out):
+def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, beside, out):
     """Sum pieces of nodes to the histograms of four neighbouring columns; `packed` is zero before and after.
 
     Four columns share one pass: a row's number and gradient are read once for four independent additions. Where fewer
     than four columns are left, the last one fills the places, and what it gets there is thrown away. The first sums of
-    an own node are written, all others added.
+    a node are written, all others added.
     """
     last = len(bins) - 1
     columns = bins[column], bins[min(column + 1, last)], bins[min(column + 2, last)], bins[min(column + 3, last)]
     # Sums of abs(g) and of h of what each node's packed sums hold.
-    held, is_fresh = np.zeros((len(out), 2), dtype=np.int64), is_own.copy()
+    held, is_fresh = np.zeros((len(out), 2), dtype=np.int64), np.ones(len(out), dtype=np.bool_)
     for piece in pieces:
         node, here, grad, hess = piece[0], slice(piece[1], piece[2]), piece[3], piece[4]
         if held[node, 0] + grad > LARGEST_GRAD_SUM or held[node, 1] + hess > LARGEST_HESS_SUM:
-            sums = out[node] if is_own[node] else beside[thread - 1]
+            sums = out[node] if is_own[node] else beside[node]
             _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
             held[node], is_fresh[node] = 0, False
         held[node, 0] += grad
@@ -150,16 +166,29 @@ def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own,
             _add_run(columns, here, gradients[here], packed[node])
     for node in range(len(out)):
         if held[node].any() or is_fresh[node]:
-            sums = out[node] if is_own[node] else beside[thread - 1]
+            sums = out[node] if is_own[node] else beside[node]
             _take_columns_apart(packed[node], column, offsets, is_fresh[node], sums)
 
 
 @njit(**OPTIONS)
 def _add_run(columns, here, gradients, packed):
-    """The same as `_add_block` for rows that follow one another (a quarter less time)."""
+    """The same as `_add_block` for rows that follow one another: bins are read a word at a time (a third less time)."""
     column0, column1, column2, column3 = columns[0][here], columns[1][here], columns[2][here], columns[3][here]
     sums0, sums1, sums2, sums3 = packed[0], packed[1], packed[2], packed[3]
-    for i in range(len(gradients)):
+    n_bits = cell_bits(column0)
+    lowest, n_together = (np.uint64(1) << n_bits) - np.uint64(1), np.int64(np.uint64(64) // n_bits)
+    n_whole = len(gradients) // n_together * n_together
+    for first in range(0, n_whole, n_together):
+        word0, word1 = word_at(column0, first), word_at(column1, first)
+        word2, word3 = word_at(column2, first), word_at(column3, first)
+        for i in range(n_together):
+            gradient = gradients[first + i]
+            sums0[word0 & lowest] += gradient
+            sums1[word1 & lowest] += gradient
+            sums2[word2 & lowest] += gradient
+            sums3[word3 & lowest] += gradient
+            word0, word1, word2, word3 = word0 >> n_bits, word1 >> n_bits, word2 >> n_bits, word3 >> n_bits
+    for i in range(n_whole, len(gradients)):
         gradient = gradients[i]
         sums0[column0[i]] += gradient
         sums1[column1[i]] += gradient

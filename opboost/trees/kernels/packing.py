@@ -7,6 +7,7 @@ One addition adds both. Before a field could overflow, the sum is taken apart in
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,33 @@ def float_of(typing_context, bits):
         return builder.bitcast(arguments[0], ir.DoubleType())
 
     return types.float64(types.int64), generate
+
+
+@intrinsic
+def word_at(typing_context, cells, first):
+    """Eight bytes of a contiguous array of small unsigned integers from cell `first` on, which has the lowest bits."""
+    if cells.layout != "C" or sys.byteorder != "little":
+        return None
+
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        at = builder.gep(array.data, [arguments[1]])
+        word = builder.load(builder.bitcast(at, ir.IntType(64).as_pointer()))
+        # Rows of a table begin anywhere.
+        word.align = 1
+        return word
+
+    return types.uint64(cells, types.int64), generate
+
+
+@intrinsic
+def cell_bits(typing_context, cells):
+    """The bits of an array's cell, known to the compiler."""
+
+    def generate(context, builder, signature, arguments):
+        return context.get_constant(types.uint64, cells.dtype.bitwidth)
+
+    return types.uint64(cells), generate
 
 
 @njit(**OPTIONS)

@@ -212,6 +212,21 @@ def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n
                 assert (out[node, part, offsets[column] : offsets[column + 1]] == expected).all()
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.sampled_from([np.uint8, np.uint16]), SEEDS)
+def test_rows_that_follow_one_another_have_the_sums_of_the_same_rows_by_number(
+    n_before: int, n_rows: int, kind: type, seed: int
+) -> None:
+    """Their bins are read eight bytes at a time, from any byte on; what is left over, one by one."""
+    case = Rows.random([n_before + n_rows + 1], seed)
+    bins, begins, ends = case.bins.astype(kind), np.array([n_before]), np.array([n_before + n_rows])
+    numbered = np.arange(len(case.rows), dtype=np.uint32)
+    found, expected = (np.full((1, 2, OFFSETS[-1]), 77, np.int64) for _ in range(2))
+    build_histograms(bins, IN_ORDER, case.gradients, begins, ends, OFFSETS, n_threads(), found)
+    build_histograms(bins, numbered, case.gradients, begins, ends, OFFSETS, n_threads(), expected)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_the_widest_bins_are_summed() -> None:
     """65,535 value bins and the missing one: the largest number that sixteen bits hold."""
     bins = np.array([[65535, 0, 65534, 65535]], np.uint16)
