@@ -144,6 +144,9 @@ class Connections:
             else:
                 self._note("looked at", f"{worker.name} only looked whether both sides agree")
                 self.send(worker, self._terms)
+                if not worker.key:
+                    # The worker may come before what looked has left.
+                    worker.channel.begin_again()
             return None
         return message
 

@@ -23,6 +23,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.codec import encode
 from protocols.transport.memory import memory_pair
 from protocols.transport.peers import MAX_WAITING
+from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
 LATE = Done()
@@ -183,6 +184,29 @@ def test_a_key_with_which_nobody_could_share_a_secret_is_refused_before_the_othe
     far.send(Join(party="w0", run_id="r", terms={}, key=key, commitment=bytes(32), answered=0, is_secure=True))
     with pytest.raises(Disagreement, match=r"^w0 and this party do not agree: its key for secure"):
         WorkerAdmission(lines, run_id="r", terms={}, journal=RoundJournal()).gather(2, wait_s=0.1, patience_s=1)
+
+
+def test_a_worker_that_comes_while_its_doctor_has_not_left_yet_is_heard() -> None:
+    """What has only looked holds no place, although its connection is still there."""
+    timing, look = Timing(timeout_s=5, wait_s=5), Compare(party="w0", run_id="r", terms={})
+    listener = Listener("tcp://127.0.0.1:*", {"w0": None}, keys=None, timing=timing)
+    doctor, worker = (
+        ConnectedChannel(listener.address, name="w0", peer="hub", keys=None, peer_key=None, timing=timing)
+        for _ in range(2)
+    )
+    lines = Connections([listener.channel("w0")], note=lambda event, sentence: None, terms=look)
+    try:
+        doctor.send(look)
+        assert not list(lines.listen(["w0"], 5, until=doctor.is_ready))
+        assert doctor.receive() == look
+        worker.send(LATE)
+        heard: list[Any] = []
+        for _, message in lines.listen(["w0"], 5, until=lambda: bool(heard)):
+            heard.append(message)
+        assert heard == [LATE]
+    finally:
+        for end in (doctor, worker, listener):
+            end.close()
 
 
 def test_a_worker_that_only_looks_without_end_is_expelled_however_patiently_it_does() -> None:
