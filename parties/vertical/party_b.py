@@ -145,7 +145,8 @@ class PassiveJob:
             columns=len(names),
             mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
             law=", ".join(sorted({one.law.value for one in settings})) or None,
-            epsilon=max((float(one.epsilon) for one in settings), default=None),
+            # A column without points has no budget per point.
+            epsilon=max((float(one.settings.epsilon) if one.point else 0.0 for one in self.mechanisms), default=None),
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
             held_out=self.held_out_share,
