@@ -186,7 +186,7 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
             f"most {most}."
         )
     note = ""
-    if isinstance(value, AdjMap):
+    if isinstance(value, AdjMap) and value.cells.n_cells > 1:
         note = " Two values on the two sides of a cell's border lose the most for so small a difference."
     return (
         f"Two records {apart} are told apart with odds at most {most}; {whole}, with odds at most "

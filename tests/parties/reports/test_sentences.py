@@ -69,6 +69,12 @@ def test_the_odds_of_a_sentence_hold_for_every_pair_so_far_apart(settings: dict[
         assert math.exp(one.loss(points)) <= float(said[1].replace(",", "")) * (1 + 1e-6)
 
 
+@pytest.mark.parametrize(("theta", "has_border"), [(10, True), (50, False)])
+def test_a_sentence_speaks_of_borders_only_where_there_are_several_cells(theta: int, has_border: bool) -> None:
+    one = mechanism(domain_size=50, mechanism="adj", theta=theta)
+    assert ("border" in column_sentence(one)) == has_border
+
+
 @pytest.mark.parametrize(
     ("loss", "said"),
     [
