@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.fit_quality import FitQuality, model_quality
 from opboost.preprocess import own_features
 from opboost.schema import TableSchema
+from opboost.table_format import TableFormat
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
@@ -21,7 +24,8 @@ from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
 from parties.tables.misfits import showing_misfits
-from parties.tables.party_table import read_table
+from parties.tables.party_table import read_frame, read_table
+from parties.tables.record_ids import read_ids
 
 # Name of the basis on which a model's fit to them is reported.
 OWN_ROWS = "own training rows"
@@ -56,7 +60,7 @@ class OwnerRows:
         rows = cls.of(run.data, run.table_schema)
         rows.check_labels(run.training.n_classes, run.data)
         if isinstance(run, WorkerRun) and run.continue_from is not None:
-            rows.check_arrived(RowStream.of(RunFolder(run.continue_from), run.role), run.data)
+            return rows.behind(RowStream.of(RunFolder(run.continue_from), run.role), run.data, run.table_schema)
         return rows
 
     @classmethod
@@ -89,20 +93,28 @@ class OwnerRows:
             )
             raise ConfigError(f"{data}: the labels of {rule}. Nothing was sent")
 
-    def check_arrived(self, stream: RowStream, data: Path) -> None:
-        """Refuse rows of which the first are not all those of the run that is continued.
+    def behind(self, stream: RowStream, data: Path, table_schema: Path) -> OwnerRows:
+        """The rows with those of the run that is continued first, as they come by their ids or in the file.
 
         Raises
         ------
         TableError
+            If neither has all of those first, and unchanged.
         """
-        n_before = stream.arrivals[-1].n_rows
-        first = replace(self, values=self.values[:n_before], labels=self.labels[:n_before])
-        if first.digest != stream.rows:
+        if self._begins_with(stream):
+            return self
+        order = _order_of_arrival(data, table_schema, [arrival.n_rows for arrival in stream.arrivals])
+        came = replace(self, values=self.values[order], labels=self.labels[order])
+        if not came._begins_with(stream):
             raise TableError(
-                f"{data}: its first {n_before} rows are not those that run {stream.run!r} ended with: put records that "
-                "have arrived behind them, and change none. Nothing was sent"
+                f"{data}: its first {stream.arrivals[-1].n_rows} rows are not those that run {stream.run!r} ended "
+                "with: put records that have arrived behind them, and change none. Nothing was sent"
             )
+        return came
+
+    def _begins_with(self, stream: RowStream) -> bool:
+        n_before = stream.arrivals[-1].n_rows
+        return replace(self, values=self.values[:n_before], labels=self.labels[:n_before]).digest == stream.rows
 
     @property
     def digest(self) -> str:
@@ -119,3 +131,18 @@ class OwnerRows:
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""
         return self.labels, model.predict(self.values)
+
+
+def _order_of_arrival(data: Path, table_schema: Path, n_rows: Sequence[int]) -> NDArray[np.intp]:
+    """The order of a file's parts, which ended after so many rows each; in each part rows follow their ids."""
+    schema, ignore = read_schema(table_schema)
+    table = read_table(data, schema, ignore=ignore, needs_label=True)
+    bare = TableSchema(
+        columns=(), id=schema.id, format=TableFormat(sep=schema.format.sep, encoding=schema.format.encoding)
+    )
+    places = read_ids(read_frame(data, bare)[1], schema.id_columns, data).get_indexer(table.index)
+    if (places < 0).any():
+        raise TableError(f"{data} was changed while it was in use. Nothing was sent")
+    # Rows without a label, which are left out, count in no part.
+    number = np.argsort(np.argsort(places))
+    return np.argsort(np.searchsorted(n_rows, number, side="right"), kind="stable")

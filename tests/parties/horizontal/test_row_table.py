@@ -9,10 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.horizontal.sgbdt.stream import Arrival
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
-from parties.errors import ConfigError
+from parties.errors import ConfigError, TableError
 from parties.horizontal.row_table import OwnerRows
+from parties.runs.row_stream import RowStream
+from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import make_folder
 from tests.support.clinics import COLUMNS, Clinics
 
 
@@ -76,3 +80,49 @@ def test_columns_that_no_recipe_reads_are_refused(clinics: Clinics, key: str) ->
     run.table_schema.write_text(run.table_schema.read_text() + f"\n{key}: extra\n")
     with pytest.raises(ConfigError, match="no `weight`, `group` and `base_margin`"):
         OwnerRows.read(run)
+
+
+def go_on(clinics: Clinics, rows: OwnerRows, *arrivals: int) -> None:
+    """Have the worker's next run go on from a finished one on these rows, which came in so many parts."""
+    came = tuple(Arrival(n_rows, place) for place, n_rows in enumerate(arrivals))
+    stream = RowStream(run="spring", terms="", noise=(1.0, 1.0), rows=rows.digest, arrivals=came)
+    folder = RunFolder(clinics.root / "w0" / "runs" / "spring")
+    make_folder(folder.path)
+    folder.write_json("meta.json", {"role": "worker", "finished": "now", "stream": stream.facts})
+    clinics.runs["w0"] |= {"run_id": "autumn", "continue_from": "runs/spring"}
+
+
+def test_records_that_have_arrived_stand_behind_the_earlier_ones_whatever_their_ids(clinics: Clinics) -> None:
+    """As texts, 1000 comes before 999, and new records were looked for among the earlier ones."""
+    data, before = clinics.root / "w0" / "data.csv", read(clinics)
+    frame = pd.read_csv(data)
+    for n_before, prefix in ((80, "v"), (85, "u")):
+        go_on(clinics, before, *range(80, n_before + 1, 5))
+        more = frame.iloc[10:15].assign(id=[f"{prefix}-{i}" for i in (3, 1, 0, 4, 2)])
+        pd.concat([pd.read_csv(data), more]).to_csv(data, index=False)
+        after = read(clinics)
+        np.testing.assert_array_equal(after.values[:n_before], before.values)
+        np.testing.assert_array_equal(after.labels[:n_before], before.labels)
+        # Among themselves, those that came together follow the order of their ids.
+        np.testing.assert_array_equal(after.values[n_before:], frame.iloc[[12, 11, 14, 10, 13]][list(COLUMNS)])
+        before = after
+    first, *others = data.read_text().splitlines(keepends=True)
+    data.write_text(first + "".join(others[1:] + others[:1]))
+    go_on(clinics, before, 80, 85, 90)
+    with pytest.raises(TableError, match="its first 90 rows are not those"):
+        read(clinics)
+
+
+def test_records_without_a_label_are_no_rows_among_which_others_arrive(clinics: Clinics) -> None:
+    data = clinics.root / "w0" / "data.csv"
+    clinics.schema |= {"missing_label": "drop"}
+    frame = pd.read_csv(data)
+    frame["y"] = frame["y"].astype(float)
+    frame.loc[[3, 40], "y"] = np.nan
+    frame.to_csv(data, index=False)
+    before = read(clinics)
+    go_on(clinics, before, 78)
+    pd.concat([frame, frame.iloc[:2].assign(id=["a", "b"])]).to_csv(data, index=False)
+    after = read(clinics)
+    assert len(after.labels) == 80
+    np.testing.assert_array_equal(after.values[:78], before.values)

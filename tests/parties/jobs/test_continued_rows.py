@@ -58,7 +58,7 @@ def refusal(clinics: Clinics, name: str) -> str:
 
 @pytest.mark.parametrize("use_filter", [True, False])
 def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, use_filter: bool) -> None:
-    """One worker has nothing new the second time."""
+    """One worker has nothing new the second time, and to another come records whose ids stand before all others."""
     clinics = Clinics(tmp_path, sgbdt={"n_estimators": 6, "max_depth": 2, "use_filter": use_filter})
     clinics.with_categories()
     for name in EVERYBODY:
@@ -68,7 +68,7 @@ def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, use_filter: 
     go_on(clinics)
     for name in ("w0", "w2"):
         frame = pd.read_csv(tmp_path / name / "data.csv")
-        frame = pd.concat([frame, frame.head(30).assign(id=[f"{name}-later-{i}" for i in range(30)], age=0.25)])
+        frame = pd.concat([frame, frame.head(30).assign(id=[f"a-{name}-{i}" for i in range(30)], age=0.25)])
         frame.to_csv(tmp_path / name / "data.csv", index=False)
     clinics.runs["hub"]["report"] = clinics.runs["w0"]["report"] = True
     clinics.runs["w0"]["ledger"] = {"epsilon": 2.001}
