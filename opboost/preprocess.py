@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Protocol
 
 import numpy as np
@@ -143,12 +144,14 @@ def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
     """A column's cells as texts that can be compared with categories.
 
     Whole numbers become doubles where a cell beside them is missing, and some programs write them so in JSON: 3.0 is
-    the category "3", unless categories are listed with such an ending. A time at midnight is its day, whatever times
-    stand beside it. A text stays as it is.
+    the category "3", unless categories are listed with such an ending. A decimal is the number that it is, however many
+    digits it is stored with. A time at midnight is its day, whatever times stand beside it. A text stays as it is.
     """
     kind = column.dtype.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
     if kind.kind == "M":
         column = column.astype(object).map(lambda time: str(time).removesuffix(" 00:00:00"), na_action="ignore")
+    if pd.api.types.is_object_dtype(kind) and pd.api.types.infer_dtype(column, skipna=True) == "decimal":
+        column = column.astype(object).map(lambda number: _decimal_text(number, categories), na_action="ignore")
     texts = column.astype("string")
     if any(category.endswith(".0") for category in categories):
         return texts
@@ -157,6 +160,13 @@ def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
     if pd.api.types.is_object_dtype(kind) and (is_double := [isinstance(cell, float | np.floating) for cell in column]):
         return texts.mask(np.array(is_double), texts.str.removesuffix(".0"))
     return texts
+
+
+def _decimal_text(number: Decimal, categories: Collection[str]) -> str:
+    if (text := str(number)) in categories:
+        return text
+    plain = f"{number:f}"
+    return plain.rstrip("0").rstrip(".") if "." in plain else plain
 
 
 def _positions(column: pd.Series, schema: ColumnSchema) -> Values:

@@ -1,8 +1,9 @@
 """What names a record: one or several id columns, as one text that is the same wherever the record is found.
 
-The number 1, the number 1.0 and the text "1" are one id, since files differ in how they store numbers; the texts "1.0",
-"01" and "1" are three, since a text may mean its zeros. Text is put into Unicode's composed form (NFC), without white
-space around it; dates are written 2024-05-31. Whatever else (other fractions, truth values, times of day) is refused.
+The number 1, the number 1.0, the decimal 1.00 and the text "1" are one id, since files differ in how they store
+numbers; the texts "1.0", "01" and "1" are three, since a text may mean its zeros. Text is put into Unicode's composed
+form (NFC), without white space around it; dates are written 2024-05-31. Whatever else (other fractions, truth values,
+times of day) is refused.
 
 Several columns are joined with the length of each part before it: ("ab", "c") is ``2:ab,1:c,`` and ("a", "bc") is
 ``1:a,2:bc,``, so no two records can come out alike.
@@ -15,6 +16,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -178,6 +180,8 @@ def _text(value: object) -> str | None:
             return str(value)
         case float():
             return _whole(value)
+        case Decimal():
+            return str(int(value)) if value.is_finite() and value == value.to_integral_value() else None
         case datetime.datetime():
             return _date(value)
         case datetime.date():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -172,6 +173,12 @@ def test_days_are_the_same_categories_beside_times_of_day(dtype):
     cells = pd.Series(pd.to_datetime(["2024-05-31 00:00", "2024-06-01 07:30", None])).astype(dtype)
     for part in (cells, cells[:1]):
         assert encode(part, schema, domain=DOMAIN).codes[:2].tolist() == [0, 1][: len(part)]
+
+
+def test_decimals_are_the_categories_that_other_numbers_are():
+    schema = ColumnSchema(name="code", kind=Kind.UNORDERED, categories=("1", "20", "1.5", "2.50"))
+    cells = pd.Series([Decimal("1.00"), Decimal("2E+1"), Decimal("1.50"), Decimal("2.50")])
+    assert encode(cells, schema, domain=DOMAIN).codes.tolist() == [0, 1, 2, 3]
 
 
 def test_categories_listed_with_fractions_are_told_apart():

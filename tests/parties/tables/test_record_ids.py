@@ -42,6 +42,7 @@ def ids_of(values: object, dtype: object = None) -> list[str]:
         ([1.0, 22.0], "Float64"),
         ([1, 22], object),
         ([1.0, "22"], object),
+        ([Decimal(1), Decimal("22.00")], object),
     ],
 )
 def test_a_number_is_the_same_id_however_a_file_stores_it(values: object, dtype: object) -> None:
@@ -71,7 +72,8 @@ def test_dates_are_written_as_days() -> None:
         ([np.inf], "float64"),
         ([True, False], "bool"),
         ([True, "x"], object),
-        ([Decimal(1)], object),
+        ([Decimal("1.5")], object),
+        ([Decimal("Infinity")], object),
         ([b"81726354"], object),
         (pd.to_datetime(["1980-02-01 10:00"]), None),
     ],
