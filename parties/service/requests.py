@@ -15,7 +15,7 @@ from opboost.arrays import Mask, Values
 from opboost.preprocess import own_features
 from opboost.schema import Kind, TableSchema
 from parties.errors import TableError
-from parties.tables.cells import column_cells, empty_numbers
+from parties.tables.cells import column_cells, empty_numbers, named_as_listed
 from parties.tables.data_files import named
 from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import canonical, join
@@ -150,7 +150,9 @@ class OwnRecords:
                 raise TableError(f"`columns` lacks {', '.join(missing)}. Nothing was asked")
             if unknown := sorted(columns.keys() - wanted):
                 raise TableError(f"`columns` has {named(unknown)}, which the schema does not know. Nothing was asked")
-        frame = pd.DataFrame({name: [one[name] for one in cells] for name in self.schema.names}, dtype=object)
+        # An empty text is an empty cell, as in a data file.
+        found = {name: [None if one[name] == "" else one[name] for one in cells] for name in self.schema.names}
+        frame = named_as_listed(pd.DataFrame(found, dtype=object), self.schema)
         return own_features(_read_texts(frame, self.schema), self.schema.columns)
 
 

@@ -53,10 +53,24 @@ def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
     if own.is_boolean:
         words = {word.casefold(): "true" for word in ("true", *form.true_values)}
         words |= {word.casefold(): "false" for word in ("false", *form.false_values)}
-        return _by_text(column, form, lambda text: words.get(text.strip().removesuffix(".0").casefold(), UNREADABLE))
+        texts = category_texts(column, ())
+        return _by_text(texts, form, lambda text: words.get(text.strip().removesuffix(".0").casefold(), UNREADABLE))
     if described.kind is not Kind.NUMERIC:
         return _categories(column, described, form)
     return _numbers(column, form)
+
+
+def named_as_listed(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
+    """A table whose cells are texts for want of types, such as CSV: 3.0 is the category "3", if that alone is listed.
+
+    Programs write whole numbers so where a cell beside them is missing.
+    """
+    named: dict[str, pd.Series] = {}
+    for column in schema.columns:
+        listed = {f"{one}.0": one for one in column.categories if re.fullmatch(r"-?[0-9]+", one)}
+        if column.name in frame.columns and (meant := listed.keys() - set(column.categories)):
+            named[column.name] = frame[column.name].replace({text: listed[text] for text in meant})
+    return frame.assign(**named)
 
 
 def without_empty(column: pd.Series, form: TableFormat) -> pd.Series:
@@ -137,7 +151,8 @@ def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series
         for pattern in others:
             times = times.fillna(times_by(texts, pattern))
     else:
-        texts, times = column, pd.to_datetime(column, utc=True)
+        days = category_texts(column.dt.tz_localize(None), ()).str.strip()
+        texts = times = pd.to_datetime(column, utc=True).mask(days.isin(form.na_values))
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")
     units = (seconds // own.unit_s).astype(np.float64).where(times.notna())
     return (

@@ -20,7 +20,7 @@ from opboost.errors import DataError
 from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
-from parties.tables.cells import column_cells
+from parties.tables.cells import column_cells, named_as_listed
 from parties.tables.csv_files import read_csv, text_of
 from parties.tables.data_files import is_stored
 from parties.tables.parquet_files import read_stored
@@ -73,7 +73,7 @@ def _texts(path: Path, schema: TableSchema, names: Sequence[str]) -> pd.DataFram
     if is_stored(path):
         return read_stored(path, names)
     header = next(csv.reader(_lines(path, schema), delimiter=schema.format.sep))
-    return read_csv(path, header, schema.format)
+    return named_as_listed(read_csv(path, header, schema.format), schema)
 
 
 def _lines(path: Path, schema: TableSchema) -> io.StringIO:

@@ -154,10 +154,18 @@ def _holds_cells(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*numbers, *others))
 
 
+def _holds_texts(kind: pa.DataType) -> bool:
+    import pyarrow.types as pt
+
+    return any(test(kind.value_type if pt.is_dictionary(kind) else kind) for test in (pt.is_string, pt.is_large_string))
+
+
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """What was read as a pandas table, which does not look whether texts are texts."""
+    """What was read as a pandas table, which does not look whether texts are texts; an empty one is an empty cell."""
     table.validate(full=True)
     frame = table.to_pandas(use_threads=False)
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
-    return frame
+    texts = (field.name for field in table.schema if field.name in frame.columns and _holds_texts(field.type))
+    empty = {name: is_empty for name in texts if (is_empty := frame[name].eq("")).any()}
+    return frame.assign(**{name: frame[name].mask(is_empty) for name, is_empty in empty.items()})

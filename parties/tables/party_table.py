@@ -19,7 +19,7 @@ from opboost.schema import Kind, TableSchema
 from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers, mapped
-from parties.tables.cells import read_cells
+from parties.tables.cells import named_as_listed, read_cells
 from parties.tables.csv_files import SEPARATORS, read_csv
 from parties.tables.data_files import file_digest, is_stored, named, reporting_faults, stamp_of
 from parties.tables.labels import all_labels, read_labels, read_weights
@@ -243,7 +243,8 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
     with reporting_faults(path, form.encoding):
         frame = read_csv(path, (*schema.id_columns, *texts, *others), form)
     names = [str(name) for name in frame.columns]
-    return names, read_cells(frame[[name for name in names if name in known]], schema, path)
+    frame = named_as_listed(frame[[name for name in names if name in known]], schema)
+    return names, read_cells(frame, schema, path)
 
 
 def check_columns(

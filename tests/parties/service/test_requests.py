@@ -135,6 +135,26 @@ def test_a_category_that_is_a_number_may_be_written_as_a_fraction_in_json(
     assert own["branch"][2] == 2
 
 
+@pytest.mark.parametrize("reader", [{}, {"strip": True}])
+def test_texts_in_json_are_empty_or_whole_numbers_as_those_of_csv(reader: dict[str, Any], tmp_path: Path) -> None:
+    """An empty text was scored as `other`, and so was "3.0"."""
+    columns = {
+        "branch": {"kind": "unordered", "categories": [1, 3], "other": True, "missing": "category"},
+        "age": {"lower": 0, "upper": 100, "missing": "category"},
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"reader": reader, "columns": columns}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    cells = [("3.0", "31"), ("", ""), ("1", "4.5"), ("7.0", "")]
+    lines = (f"k{n},{age},{branch}" for n, (branch, age) in enumerate(cells))
+    (tmp_path / "data.csv").write_text("\n".join(["id,age,branch", *lines]))
+    of_file = OwnRecords.read(tmp_path / "data.csv", schema, (), "refuse")
+    sent = ({"id": f"k{n}", "columns": {"branch": branch, "age": age}} for n, (branch, age) in enumerate(cells))
+    _, own, _ = of_file.of(parsed(*sent))
+    for name, values in of_file.values.items():
+        np.testing.assert_array_equal(own[name], values)
+    np.testing.assert_array_equal(own["branch"], [1, np.nan, 0, 2])
+
+
 def test_a_number_in_json_that_means_an_empty_cell_is_one(tmp_path: Path) -> None:
     """The number was scored as such, though the same number in the data file was a missing cell."""
     times = {"kind": "date", "lower": date(1900, 1, 1), "upper": date(2030, 1, 1), "missing": "category"}

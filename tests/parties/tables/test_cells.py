@@ -191,6 +191,82 @@ def test_whole_numbers_are_categories_whether_or_not_a_cell_is_missing(tmp_path:
         np.testing.assert_array_equal(own_columns(read, schema)[0].values, positions)
 
 
+def test_whole_numbers_of_a_csv_file_are_categories_whether_or_not_a_cell_is_missing(tmp_path: Path) -> None:
+    """pandas writes 1.0 then: such cells were refused, with the advice to take them all for `other`."""
+    described = {"kind": "unordered", "categories": [1, 2], "missing": "category"}
+    assert values(tmp_path, ["2", "1", "2"], described) == [1, 0, 1]
+    np.testing.assert_array_equal(values(tmp_path, ["2.0", "1.0", ""], described), [1, 0, np.nan])
+    found = values(tmp_path, ["2.0", "1.0", "", "3.0", "9.0"], {**described, "other": True}, na_values="9.0")
+    np.testing.assert_array_equal(found, [1, 0, np.nan, 2, np.nan])
+    assert values(tmp_path, ["2.0", "2", "x.0"], {**described, "categories": ["2", "2.0", "x", "x.0"]}) == [1, 0, 3]
+    for cell in ("1.00", "01", "1.5"):
+        with pytest.raises(DataError, match="1 cells whose category") as caught:
+            values(tmp_path, ["2.0", cell], described)
+        assert [note.split(", column")[0] for note in notes_on(caught.value)] == ["data.csv, line 3"]
+
+
+def stored_values(folder: Path, cells: Any, column: dict[str, Any], *, by_column: bool, **reader: Any) -> list[float]:
+    """The same of a Parquet file."""
+    (folder / "schema.yaml").write_text(yaml.safe_dump({"columns": {"x": column}, "reader": reader}))
+    schema, _ = read_schema(folder / "schema.yaml")
+    table = pa.table({"id": [f"{row:03}" for row in range(len(cells))], "x": cells})
+    pq.write_table(table, folder / "data.parquet")
+    read = read_table(folder / "data.parquet", schema, needs_label=False, by_column=by_column)
+    return own_columns(read, schema)[0].values.tolist()
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_an_empty_text_is_an_empty_cell_in_parquet_as_in_csv(tmp_path: Path, by_column: bool) -> None:
+    """It was the category `other`."""
+    towns = {"kind": "unordered", "categories": ["Bern", "Genf"], "other": True, "missing": "category"}
+    texts, found = ["Genf", "", None, "Basel"], [1, np.nan, np.nan, 2]
+    np.testing.assert_array_equal(values(tmp_path, ["" if one is None else one for one in texts], towns), found)
+    np.testing.assert_array_equal(stored_values(tmp_path, texts, towns, by_column=by_column), found)
+    packed = pa.array(texts).dictionary_encode()
+    np.testing.assert_array_equal(stored_values(tmp_path, packed, towns, by_column=by_column), found)
+    for cells, reader in ((["1,5", ""], {"decimal": ","}), (["1.5", ""], {})):
+        amounts = stored_values(tmp_path, cells, NUMBER, by_column=by_column, **reader)
+        np.testing.assert_array_equal(amounts, [1.5, np.nan])
+
+
+def test_an_empty_label_in_parquet_is_none(tmp_path: Path) -> None:
+    """It was the one other label beside the positive one, so 0."""
+    document = {**LABELLED, "positive": "yes", "missing_label": "drop"}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(document))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    frame = pd.DataFrame({"id": ["a", "b", "c"], "x": [1, 2, 3], "y": ["yes", "", "no"]})
+    frame.to_parquet(tmp_path / "data.parquet")
+    table = read_table(tmp_path / "data.parquet", schema, needs_label=True)
+    assert (list(table.index), list(table.labels)) == (["a", "c"], [1, 0])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("kind", [pa.string(), pa.date32(), pa.timestamp("us"), pa.timestamp("s", "UTC")])
+def test_a_day_that_means_an_empty_cell_does_so_in_every_type(
+    tmp_path: Path, kind: pa.DataType, by_column: bool
+) -> None:
+    """A time stamp of the year 9999 was clipped to the upper bound."""
+    column = {"kind": "date", "lower": datetime.date(1990, 1, 1), "upper": datetime.date(2030, 1, 1)}
+    cells = pa.array([datetime.date(9999, 12, 31), datetime.date(2024, 5, 31), None]).cast(kind)
+    found = stored_values(
+        tmp_path, cells, {**column, "missing": "category"}, by_column=by_column, na_values="9999-12-31"
+    )
+    np.testing.assert_array_equal(found, [np.nan, 19874, np.nan])
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("cells", [[1, 9, 0, None], [1.0, 9.0, 0.0, None], [Decimal("1.00"), Decimal(9), 0, None]])
+def test_a_number_that_means_an_empty_cell_does_so_among_truth_values(
+    tmp_path: Path, cells: list[Any], by_column: bool
+) -> None:
+    """Beside a missing cell, 9 became 9.0 and was refused."""
+    for part in (cells[:3], cells):
+        found = stored_values(
+            tmp_path, part, {"kind": "boolean", "missing": "category"}, by_column=by_column, na_values=9
+        )
+        np.testing.assert_array_equal(found, [1, np.nan, 0, np.nan][: len(part)])
+
+
 LABELLED = {"label": "y", "columns": {"x": {"lower": 0, "upper": 9}}}
 
 
