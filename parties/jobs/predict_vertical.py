@@ -23,7 +23,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.storage.atomic_files import is_folder, writing
+from parties.storage.atomic_files import check_writable, is_folder, writing
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
@@ -238,6 +238,7 @@ def _predict_partitions(request: _Request) -> Path | str:
     target = Path(out or request.folder.path / "predictions")
     if target.exists() or "://" in str(out):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
+    check_writable(target, makes_folders=True)
     columns = request.schema, request.ignore
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, request.source, *columns, model.ensemble, request.ids))

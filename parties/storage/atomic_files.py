@@ -35,10 +35,7 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
     RunFolderError
         If it cannot be written, or is there and no file: a device or a pipe would be gone for everybody.
     """
-    with writing(path):
-        kind = odd_kind(path) if path.exists() else None
-    if kind is not None:
-        raise RunFolderError(f"{path} cannot be written: it is {kind}, which no file replaces")
+    _check_kind(path)
     partial = partial_of(path, writer=writer)
     try:
         partial.unlink(missing_ok=True)
@@ -53,6 +50,33 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         if not isinstance(error, OSError):
             raise
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+def check_writable(path: Path, *, makes_folders: bool = False) -> None:
+    """Refuse a place at which nothing can be written, before there is anything to write.
+
+    Parameters
+    ----------
+    path : Path
+    makes_folders : bool
+        Whether folders above it will be made.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    _check_kind(path)
+    above = path.absolute().parents
+    folder = next(one for one in above if os.path.lexists(one)) if makes_folders else above[0]
+    if not is_folder(folder) or not os.access(folder, os.W_OK | os.X_OK):
+        raise RunFolderError(f"{path} cannot be written: {folder} is no folder, or may not be written to")
+
+
+def _check_kind(path: Path) -> None:
+    with writing(path):
+        kind = odd_kind(path) if path.exists() else None
+    if kind is not None:
+        raise RunFolderError(f"{path} cannot be written: it is {kind}, which no file replaces")
 
 
 def partial_of(path: Path, *, writer: str = "") -> Path:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError
-from parties.storage.atomic_files import is_taken, replacing
+from parties.errors import ConfigError, RunFolderError
+from parties.storage.atomic_files import check_writable, is_taken, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.remote_tables import (
     STORES,
@@ -80,6 +80,8 @@ class Destination:
         ------
         ConfigError
             If it is of no kind that is written, something is there already, or it is one of the inputs.
+        RunFolderError
+            If no file can be written there.
         """
         place = default if out is None else out if isinstance(out, str) and "://" in out else Path(out)
         if isinstance(place, str):
@@ -91,6 +93,11 @@ class Destination:
             )
         found = cls(place, overwrite, append)
         found._check()
+        if isinstance(place, Path):
+            try:
+                check_writable(place)
+            except RunFolderError as error:
+                raise RunFolderError(f"{error}. Nothing was sent") from None
         return found
 
     @property

@@ -13,7 +13,7 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import hash_chain
-from parties.storage.atomic_files import copy, make_folder, replacing, write_text
+from parties.storage.atomic_files import check_writable, copy, make_folder, replacing, write_text
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.modes import exposed, open_umask
@@ -204,3 +204,17 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
+def test_a_place_at_which_nothing_can_be_written_is_known_before(tmp_path: Path) -> None:
+    (file := tmp_path / "file").touch()
+    (loop := tmp_path / "loop").symlink_to(loop)
+    for makes_folders in (False, True):
+        check_writable(tmp_path / "new", makes_folders=makes_folders)
+        check_writable(file, makes_folders=makes_folders)
+        for folder in (file, loop):
+            with pytest.raises(RunFolderError, match="is no folder, or may not be written to"):
+                check_writable(folder / "new", makes_folders=makes_folders)
+    check_writable(tmp_path / "none" / "new", makes_folders=True)
+    with pytest.raises(RunFolderError, match="is no folder"):
+        check_writable(tmp_path / "none" / "new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,27 @@ def test_tables_elsewhere_that_are_read_are_never_replaced_or_joined(
             of(out, overwrite=True, inputs=(source,))
 
 
-def test_an_absent_folder_is_refused_in_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written"):
-        of(tmp_path / "none" / "scores.csv").write(SCORES)
+def test_where_no_file_can_be_written_nobody_is_asked(tmp_path: Path) -> None:
+    """Passive parties had answered, and counted that, before an absent folder or a pipe was noticed."""
+    file, pipe, folder, loop = (tmp_path / name for name in ("file", "pipe.csv", "folder.csv", "loop"))
+    file.touch()
+    os.mkfifo(pipe)
+    folder.mkdir()
+    loop.symlink_to(loop)
+    for where in (tmp_path / "none", file, loop):
+        with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written: .*\. Nothing was sent"):
+            of(where / "scores.csv")
+    for odd, kind in ((pipe, "a named pipe"), (folder, "a folder")):
+        with pytest.raises(RunFolderError, match=f"cannot be written: it is {kind}, which no file replaces"):
+            of(odd, overwrite=True)
+
+
+def test_a_folder_that_is_gone_at_the_end_is_one_sentence(tmp_path: Path) -> None:
+    (where := tmp_path / "out").mkdir()
+    target = of(where / "scores.csv")
+    where.rmdir()
+    with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written: No such file"):
+        target.write(SCORES)
 
 
 @pytest.mark.parametrize(
