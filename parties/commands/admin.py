@@ -147,9 +147,11 @@ def report(
     finished run's report is written by the run itself, and again after predictions; so does this.
     """
     from parties.commands.report import asked_grid, deliver
-    from parties.reports.writing import report_of
+    from parties.reports.writing import read_party_run, report_of
 
     with terminal_of_command() as terminal:
+        if out is not None:
+            read_party_run(run_file).check_free(out, run_file)
         grid = asked_grid(mechanism, law, epsilon, theta, alpha)
         found = report_of(
             run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress

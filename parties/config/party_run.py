@@ -5,6 +5,7 @@ Paths in a run file are relative to the folder that holds it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from pydantic import Field, model_validator
 from parties.config.addresses import HostAndPort, host_and_port
 from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
-from parties.config.section import PlainName, Section
+from parties.config.section import PlainName, Section, paths_in
 from parties.errors import ConfigError
 from protocols.transport.channel import Timing
 from protocols.transport.keys import is_loopback
@@ -25,6 +26,9 @@ ROLE_ALIASES = {"guest": "active", "host": "passive"}
 
 # Of training on rows that are divided between owners; `parties.config.record_runs` reads their run files.
 HORIZONTAL_ROLES = ("coordinator", "worker", "owner")
+
+# What stands in a run folder for people alone.
+_REPORTS = ("report", "explanation", "reasons")
 
 _WEEK_S = 7 * 24 * 3600
 
@@ -113,6 +117,20 @@ class PartyRun(Section):
     def kept_files(self) -> dict[str, Path]:
         """Files that several runs write to, by their places in the run file; none lies in a run folder."""
         return {}
+
+    def check_free(self, out: Path, run_file: Path) -> None:
+        """Refuse to write at a place where the run reads or keeps something; reports of it may be written again.
+
+        Raises
+        ------
+        ConfigError
+        """
+        real, folder = Path(os.path.realpath(out)), os.path.realpath(self.run_folder)
+        is_read = str(real) in {os.path.realpath(path) for path in (run_file, *paths_in(self))}
+        if is_read or (real.is_relative_to(folder) and real.exists() and real.stem not in _REPORTS):
+            raise ConfigError(
+                f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"
+            )
 
     @property
     def timing(self) -> Timing:

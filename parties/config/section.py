@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, cast, get_args
 
@@ -79,3 +79,16 @@ def resolved(value: T, folder: Path) -> T:
             after = {name: resolved(field, folder) for name, field in before.items()}
             found = value.model_copy(update={name: after[name] for name in after if after[name] != before[name]})
     return cast(T, found)
+
+
+def paths_in(value: object) -> Iterator[Path]:
+    """Every path in a section, at any depth."""
+    match value:
+        case Path():
+            yield value
+        case tuple():
+            for item in value:
+                yield from paths_in(item)
+        case Section():
+            for name in type(value).model_fields:
+                yield from paths_in(getattr(value, name))

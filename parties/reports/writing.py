@@ -83,7 +83,7 @@ def report_of(
     ConfigError
         If there is nothing to report: an active party plans no release.
     """
-    run = _read_run(path)
+    run = read_party_run(path)
     is_finished = RunFolder(run.run_folder).is_finished
     if is_finished and not before:
         if grid is not None or wanted_order:
@@ -120,7 +120,7 @@ def finished_report(path: Path) -> Report:
     RunFolderError
         If it is not finished.
     """
-    home = _read_run(path).run_folder / "report.html"
+    home = read_party_run(path).run_folder / "report.html"
     if read_role(path) in HORIZONTAL_ROLES:
         from parties.reports.horizontal_facts import record_facts
         from parties.reports.horizontal_page import record_page
@@ -132,7 +132,13 @@ def finished_report(path: Path) -> Report:
     return Report(_document("run", facts), page, home)
 
 
-def _read_run(path: Path) -> PartyRun:
+def read_party_run(path: Path) -> PartyRun:
+    """Read a run file of any role.
+
+    Raises
+    ------
+    ConfigError
+    """
     if read_role(path) not in HORIZONTAL_ROLES:
         return read_any_run(path)
     # Loaded here: the parties of vertical training write their reports without the recipes of horizontal training.

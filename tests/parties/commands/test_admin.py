@@ -59,3 +59,15 @@ def test_another_data_file_is_for_prediction_alone(sites: Sites, tmp_path: Path)
     assert "goes with --for predict or serve" in call(
         "doctor", str(sites.shop.write()), "--data", str(tmp_path / "x.csv"), code=2
     )
+
+
+def test_a_report_takes_the_place_of_no_file_of_its_run(sites: Sites, tmp_path: Path) -> None:
+    run_file = sites.shop.write()
+    for name in ("run.yaml", "data.csv", "keys/shop.secret", "keys/bank.public"):
+        before = (sites.shop.path / name).read_bytes()
+        told = call("report", str(run_file), "--out", str(sites.shop.path / name), code=1)
+        assert "is what the run reads or keeps; give another place with --out. Nothing was written" in told
+        assert (sites.shop.path / name).read_bytes() == before
+    for _ in range(2):
+        call("report", str(run_file), "--out", str(tmp_path / "plan.html"))
+    assert (tmp_path / "plan.html").read_text().startswith("<!doctype html>")

@@ -55,6 +55,11 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     # Neither cells nor headings of the other party's begin like a formula.
     assert own.columns.tolist() == ["id", "reason_1", "'=HYPERLINK()"]
     assert own.iloc[0].tolist() == ["'=k1", "spend", "age"]
+    before = sites.shop.path / "data.csv", (sites.shop.path / "data.csv").read_bytes()
+    for words in ((bank, "--out", bank), (shop, "--of", reasons, "--out", before[0]), (shop, "--of", before[0])):
+        code, _, err = _explain(*words)
+        assert (code, err.count("Nothing was written")) == (1, 1), err
+    assert before[0].read_bytes() == before[1]
     # The other party chose the name of its file, and most of what is in it.
     (tmp_path / "model.json").write_text('{"columns": [], "tests": []}')
     kept = (sites.shop.run_folder / "model.json").read_text()

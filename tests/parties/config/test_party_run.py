@@ -60,3 +60,19 @@ def test_a_budget_that_protects_nothing_must_be_asked_for(epsilon: float, words:
 def test_addresses_are_those_called_and_the_one_listened_at() -> None:
     assert Wiring((), {"shop": "tcp://a:1"}, "tcp://b:2").addresses == ["tcp://a:1", "tcp://b:2"]
     assert Wiring((), {}, None).addresses == []
+
+
+def test_no_report_takes_the_place_of_what_a_run_reads_or_keeps(tmp_path: Path) -> None:
+    """Whoever named a data file after --out lost it."""
+    run = PartyRun(**RUN | {"schema": tmp_path / "schema.yaml", "secret_key": tmp_path / "me.secret"}, folder=tmp_path)
+    run_file, link = tmp_path / "run.yaml", tmp_path.parent / f"{tmp_path.name}.html"
+    link.symlink_to(run_file)
+    (tmp_path / "journal").mkdir()
+    for name in ("model.json", "journal/ranks", "report.html", "explanation.json"):
+        (tmp_path / name).touch()
+    kept = (run_file, link, *(tmp_path / name for name in ("schema.yaml", "me.secret", "model.json", "journal/ranks")))
+    for out in kept:
+        with pytest.raises(ConfigError, match=r"is what the run reads or keeps; .* Nothing was written"):
+            run.check_free(out, run_file)
+    for name in ("report.html", "explanation.json", "new.md", "../new.md"):
+        run.check_free(tmp_path / name, run_file)

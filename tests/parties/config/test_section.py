@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
 
-from parties.config.section import NonNegative, PlainName, Positive, PositiveCount, Section, resolved
+from parties.config.section import NonNegative, PlainName, Positive, PositiveCount, Section, paths_in, resolved
 
 
 class Inner(Section):
@@ -34,6 +34,11 @@ def test_paths_are_resolved_at_any_depth_and_nothing_else_is_touched() -> None:
     # What was given stays known, and what was left out too.
     assert after.model_fields_set == before.model_fields_set
     assert resolved(Outer(many=()), Path("/f")).many == ()
+
+
+def test_paths_are_found_at_any_depth() -> None:
+    found = Outer(inner=Inner(path=Path("x")), many=(Inner(), Inner(path=Path("y"))))
+    assert [str(one) for one in paths_in(found)] == ["x", "a", "y"]
 
 
 @pytest.mark.parametrize("given", [{"inner": {"n": True}}, {"rates": {"x": False}}, {"unknown": 1}])
