@@ -150,7 +150,9 @@ def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive:
     is_number = reads_numbers(present.unique(), form)
     counts = present.str.casefold().value_counts()
     if positive is None and is_number:
-        draft.objective = "binary:logistic" if set(present.unique()) <= {"0", "1"} else "reg:squarederror"
+        # Beside a missing label, programs write 0.0 and 1.0.
+        are_two = {text.removesuffix(".0") for text in present.unique()} <= {"0", "1"}
+        draft.objective = "binary:logistic" if are_two else "reg:squarederror"
         return
     if positive is None and len(counts) != 2:
         raise ConfigError(

@@ -70,6 +70,10 @@ def test_a_schema_names_the_categories_of_a_query(folder: Path) -> None:
     code, _, err = _export(folder, "--to", "sql", "--out", folder / "new.sql", "--schema", other)
     assert code == 1
     assert "another order of them" in err
+    # Another table's, with which categories would have been told by their numbers.
+    other.write_text("columns:\n  spend: {lower: 0, upper: 1}\n")
+    code, _, err = _export(folder, "--to", "sql", "--out", folder / "new.sql", "--schema", other)
+    assert (code, err) == (1, f"error: {other} describes no column of the model's own. No model was exported\n")
     assert not (folder / "new.sql").exists()
 
 

@@ -152,6 +152,7 @@ def test_the_way_numbers_are_written_is_found(tmp_path: Path, cells: list[str], 
         ([">50K", "<=50K", "<=50K"], "<=50K", {"positive": "<=50K"}),
         (["bad", "good", ""], "bad", {"positive": "bad", "missing_label": "drop"}),
         ([0, 1], None, {}),
+        ([0.0, 1.0, ""], None, {"missing_label": "drop"}),
         ([1.5, 2.5, 3.5], None, {}),
     ],
 )
