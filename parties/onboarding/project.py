@@ -183,7 +183,7 @@ def _make(
         "role": part.role,
         "party": part.party,
         "run_id": part.run_id,
-        "data": os.path.relpath(data.absolute(), folder.absolute()),
+        "data": _seen_from(folder, data),
         "schema": SCHEMA,
         "secret_key": f"keys/{part.party}.secret",
         "answers": "cells",
@@ -208,6 +208,11 @@ def _make(
         is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
         files += _write_ids(ids[is_labelled], folder, held_out)
     return Made(tuple(files), public, tuple(draft.open_bounds), tuple(draft.ignore), ids.has_duplicates)
+
+
+def _seen_from(folder: Path, file: Path) -> str:
+    """The path of a file from a folder, as it is followed where there are links to folders; one to a file stays."""
+    return os.path.relpath(Path(os.path.realpath(file.parent), file.name), os.path.realpath(folder))
 
 
 def free_port() -> int:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from parties.config.reading import read_schema
+from parties.config.reading import read_any_run, read_schema
 from parties.errors import ConfigError
 from parties.onboarding.project import Made, Part, free_port, make_party, make_project
 from parties.onboarding.schema_draft import Hints
@@ -118,6 +118,22 @@ def test_both_sides_of_a_rehearsal_know_each_other(tables: tuple[Path, Path], tm
     for own, other in (("bank", "shop"), ("shop", "bank")):
         public = f"keys/{own}.public"
         assert (tmp_path / "both" / own / public).read_bytes() == (tmp_path / "both" / other / public).read_bytes()
+
+
+@pytest.mark.parametrize("place", ["link", "link/out", "link/../beside"])
+def test_a_made_run_file_finds_its_data_also_behind_links_to_folders(
+    tables: tuple[Path, Path], tmp_path: Path, place: str
+) -> None:
+    """A path is followed from where a folder is, and was written from where its link is."""
+    (tmp_path / "deep" / "er" / "real").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er" / "real")
+    (newest := tmp_path / "newest.csv").symlink_to(tables[0])
+    make_project(newest, tables[1], tmp_path / place, Hints(id="id", label="y"))
+    for party, data in (("newest", newest), (tables[1].stem, tables[1])):
+        run = read_any_run(tmp_path / place / party / "run.yaml")
+        assert run.data.samefile(data)
+        # A link that is moved on names another file from then on.
+        assert run.data.is_symlink() == data.is_symlink()
 
 
 def test_a_free_port_can_be_listened_on() -> None:
