@@ -28,6 +28,11 @@ class ColumnFormat:
     has_other: bool = False
 
 
+def plain_word(text: str) -> str:
+    """A label or a truth value in the form in which it is compared."""
+    return " ".join(text.split()).removesuffix(".0").casefold()
+
+
 # The category of cells whose own is not listed.
 OTHER = "other"
 

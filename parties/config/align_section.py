@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from parties.config.section import Section
 from parties.tables.record_keys import RULE_PATTERN, rules_in_words
@@ -21,7 +22,13 @@ def _as_rules(given: Any) -> Any:
     return () if given is None else (given,) if isinstance(given, str) else given
 
 
-Rule = Annotated[str, Field(pattern=RULE_PATTERN)]
+def _known_rule(rule: str) -> str:
+    if re.fullmatch(RULE_PATTERN, rule) is None:
+        raise ValueError("must be case, spaces, email, or phone with a country code, as phone 49")
+    return rule
+
+
+Rule = Annotated[str, AfterValidator(_known_rule)]
 Key = Annotated[
     dict[str, Annotated[tuple[Rule, ...], BeforeValidator(_as_rules)]],
     Field(min_length=1),

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from opboost.errors import SchemaError, shown
 from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
-from opboost.table_format import OTHER, ColumnFormat, TableFormat
+from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.config.section import Section
 
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
@@ -35,8 +35,8 @@ def _known_encoding(name: str) -> str:
 def _one_character(sep: str) -> str:
     if sep == "tab":
         return "\t"
-    if len(sep) != 1 or sep.isalnum() or sep == '"':
-        raise ValueError("must be one character that is no letter, digit or quote, or `tab`")
+    if len(sep.encode()) != 1 or sep.isalnum() or sep == '"':
+        raise ValueError("must be one character of ASCII that is no letter, digit or quote, or `tab`")
     return sep
 
 
@@ -71,8 +71,11 @@ class ReaderSection(Section):
     def _check_marks(self) -> Self:
         if self.decimal == self.thousands:
             raise ValueError("`decimal` and `thousands` must differ")
-        if both := {one.casefold() for one in self.true_values} & {one.casefold() for one in self.false_values}:
+        if both := set(map(plain_word, self.true_values)) & set(map(plain_word, self.false_values)):
             raise ValueError(f"{', '.join(sorted(both))} stands under `true_values` and under `false_values`")
+        marks = {"+", "-", self.decimal, self.thousands} - {""}
+        if odd := [one for one in self.currency if one.strip() in marks or re.search(r"\d", one)]:
+            raise ValueError(f"{', '.join(map(shown, odd))} under `currency` would be passed over as a part of numbers")
         return self
 
 
@@ -90,17 +93,23 @@ class ReadingSection(Section):
     def _check_labels(self) -> Self:
         if self.negative != () and self.positive == ():
             raise ValueError("`negative` goes with `positive`")
+        positive, negative = (set(map(plain_word, self._labels(one))) for one in (self.positive, self.negative))
+        if both := positive & negative:
+            raise ValueError(f"{', '.join(sorted(both))} stands under `positive` and under `negative`")
         return self
 
+    def _labels(self, given: tuple[str, ...] | bool) -> tuple[str, ...]:
+        """Labels as they stand; yes and no mean all texts for true and for false."""
+        if isinstance(given, tuple):
+            return given
+        return ("true", *self.reader.true_values) if given else ("false", *self.reader.false_values)
+
     def format(self, columns: Mapping[str, ColumnFormat]) -> TableFormat:
-        """The table format; `positive: yes` means all texts for true."""
-        reader = self.reader
-        truth = {True: ("true", *reader.true_values), False: ("false", *reader.false_values)}
-        given = {"positive": self.positive, "negative": self.negative}
-        labels: dict[str, Any] = {key: truth[one] if isinstance(one, bool) else one for key, one in given.items()}
+        """The table format."""
+        labels: dict[str, Any] = {"positive": self._labels(self.positive), "negative": self._labels(self.negative)}
         special = {name: form for name, form in columns.items() if form != ColumnFormat()}
         drops = self.missing_label == "drop"
-        return TableFormat(**reader.model_dump(), **labels, columns=special, drops_unlabelled=drops)
+        return TableFormat(**self.reader.model_dump(), **labels, columns=special, drops_unlabelled=drops)
 
 
 def is_open(value: object) -> bool:

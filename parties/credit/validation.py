@@ -25,7 +25,7 @@ from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
 from parties.storage.csv_cells import without_mark
-from parties.tables.data_files import reporting_faults
+from parties.tables.data_files import is_parquet, reporting_faults
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.tuning.kept_release import read_kept
 
@@ -232,7 +232,7 @@ def read_scores(path: Path) -> pd.Series:
     """
     try:
         with reporting_faults(path):
-            is_stored = path.suffix == ".parquet"
+            is_stored = is_parquet(path)
             frame = pd.read_parquet(path) if is_stored else pd.read_csv(path, dtype=str, keep_default_na=False)
         if is_stored:
             ids = pd.Index(frame["id"].astype(str), dtype=object)

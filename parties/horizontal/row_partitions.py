@@ -30,7 +30,7 @@ from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import record_names
 from parties.tables.cells import check_one_other
-from parties.tables.data_files import Stamp, stamp_of
+from parties.tables.data_files import Stamp, files_of, is_parquet, stamp_of
 from parties.tables.key_sets import Names
 from parties.tables.labels import are_labelled, others_of
 from parties.tables.parquet_files import read_stored, stored_names
@@ -113,7 +113,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
     files: list[PartFile] = []
     others: set[str] = set()
     for path in _listed(data):
-        if path.suffix != ".parquet":
+        if not is_parquet(path):
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
         check_columns(path, stored_names(path), schema, ignore, needs_label=True)
         stamp, n_rows = stamp_of(path), int(are_labelled(path, schema).sum())
@@ -129,7 +129,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
         return [path.absolute() for path in data]
-    found = data.glob("*.parquet") if is_folder(data) else data.parent.glob(data.name)
+    found = files_of(data) if is_folder(data) else data.parent.glob(data.name)
     paths = sorted(path.absolute() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")

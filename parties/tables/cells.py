@@ -16,7 +16,7 @@ import pandas as pd
 
 from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
-from opboost.table_format import OTHER, ColumnFormat, TableFormat
+from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.errors import TableError
 
 UNREADABLE = "?"
@@ -51,10 +51,9 @@ def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
     if own.unit_s is not None:
         return _times(column, own, form)
     if own.is_boolean:
-        words = {word.casefold(): "true" for word in ("true", *form.true_values)}
-        words |= {word.casefold(): "false" for word in ("false", *form.false_values)}
-        texts = category_texts(column, ())
-        return _by_text(texts, form, lambda text: words.get(text.strip().removesuffix(".0").casefold(), UNREADABLE))
+        words = {plain_word(word): "true" for word in ("true", *form.true_values)}
+        words |= {plain_word(word): "false" for word in ("false", *form.false_values)}
+        return _by_text(category_texts(column, ()), form, lambda text: words.get(plain_word(text), UNREADABLE))
     if described.kind is not Kind.NUMERIC:
         return _categories(column, described, form)
     return _numbers(column, form)
@@ -175,8 +174,8 @@ def other_labels(column: pd.Series, form: TableFormat) -> set[str]:
     """Labels of words, as they count, that `positive` does not list, where whatever else there is means 0."""
     if not form.positive or form.negative:
         return set()
-    positive = set(map(_label_words, form.positive))
-    read = _by_text(column, form, lambda text: None if (word := _label_words(text)) in positive else word)
+    positive = set(map(plain_word, form.positive))
+    read = _by_text(column, form, lambda text: None if (word := plain_word(text)) in positive else word)
     return set(read.dropna())
 
 
@@ -194,13 +193,9 @@ def check_one_other(where: Path | str, name: str | None, others: Collection[str]
         )
 
 
-def _label_words(text: str) -> str:
-    return " ".join(text.split()).removesuffix(".0").casefold()
-
-
 def _labels(column: pd.Series, form: TableFormat, path: Path) -> pd.Series:
     others = other_labels(column, form)
     check_one_other(path, str(column.name), others)
-    known = {_label_words(text): 0.0 for text in form.negative} | dict.fromkeys(others, 0.0)
-    known |= {_label_words(text): 1.0 for text in form.positive}
-    return _by_text(column, form, lambda text: known.get(_label_words(text), UNREADABLE))
+    known = {plain_word(text): 0.0 for text in form.negative} | dict.fromkeys(others, 0.0)
+    known |= {plain_word(text): 1.0 for text in form.positive}
+    return _by_text(column, form, lambda text: known.get(plain_word(text), UNREADABLE))

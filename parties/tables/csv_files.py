@@ -69,7 +69,7 @@ def text_of(path: Path, encoding: str) -> bytes:
 
 def file_content(path: Path) -> bytes:
     """The bytes of a CSV file, decompressed."""
-    match path.suffix:
+    match path.suffix.casefold():
         case ".gz":
             return gzip.decompress(path.read_bytes())
         case ".bz2":
@@ -78,8 +78,9 @@ def file_content(path: Path) -> bytes:
             return lzma.decompress(path.read_bytes())
         case ".zip":
             with ZipFile(path) as archive:
-                (name,) = archive.namelist()
-                return archive.read(name)
+                if len(names := archive.namelist()) != 1:
+                    raise TableError(f"{path} holds {len(names)} files, where one is needed")
+                return archive.read(names[0])
     return path.read_bytes()
 
 

@@ -62,7 +62,12 @@ def reporting_faults(path: Path, encoding: str = "utf-8") -> Iterator[None]:
 
 def is_stored(path: Path) -> bool:
     """Whether a table is a Parquet file, or a folder of them."""
-    return path.suffix == ".parquet" or is_folder(path)
+    return is_parquet(path) or is_folder(path)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one of Parquet, by its name in any case."""
+    return path.suffix.casefold() == ".parquet"
 
 
 def parts(path: Path) -> tuple[Path, ...]:
@@ -74,9 +79,22 @@ def parts(path: Path) -> tuple[Path, ...]:
     """
     if not is_folder(path):
         return (path,)
-    if not (found := tuple(sorted(path.glob("*.parquet")))):
+    if not (found := files_of(path)):
         raise TableError(f"{path} is a folder that holds no Parquet files (*.parquet). Nothing was sent")
     return found
+
+
+def files_of(folder: Path) -> tuple[Path, ...]:
+    """The Parquet files that lie in a folder, in the order of their names.
+
+    Raises
+    ------
+    TableError
+    """
+    try:
+        return tuple(sorted(filter(is_parquet, folder.iterdir())))
+    except OSError as error:
+        raise TableError(f"{folder} cannot be read: {error.strerror}. Nothing was sent") from None
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -252,7 +252,9 @@ def _copied(uri: str, folder: Path) -> Path:
     found = store.get_file_info(place)
     files, target = [found], folder / found.base_name
     if found.type == fs.FileType.Directory:
-        files = [one for one in store.get_file_info(fs.FileSelector(place)) if one.base_name.endswith(".parquet")]
+        files = [
+            one for one in store.get_file_info(fs.FileSelector(place)) if one.base_name.casefold().endswith(".parquet")
+        ]
         folder = target
         private_folder(folder)
     elif found.type == fs.FileType.NotFound:

@@ -41,3 +41,11 @@ def test_prepared_ids_go_with_diffie_hellman(method: str | None) -> None:
     with pytest.raises(ValidationError, match="a `prepared` file goes with `method: psi-dh`"):
         AlignSection(method=method, prepared="ids.prepared", **secret)
     assert AlignSection(method="psi-dh", prepared="ids.prepared").prepared == Path("ids.prepared")
+
+
+@pytest.mark.parametrize("rule", ["lower", "phone", "phone +49", ""])
+def test_an_unknown_rule_is_refused_with_those_there_are(rule: str) -> None:
+    with pytest.raises(
+        ValidationError, match=r"must be case, spaces, email, or phone with a country code, as phone 49"
+    ):
+        AlignSection(keys=[{"name": ["case", rule]}])

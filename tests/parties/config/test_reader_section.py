@@ -26,10 +26,17 @@ from parties.config.reader_section import (
         {"sep": "ab"},
         {"sep": "a"},
         {"sep": '"'},
+        {"sep": "\u00a6"},
         {"encoding": "utf-99"},
         {"encoding": "rot13"},
         {"decimal": ",", "thousands": ","},
         {"true_values": ["Y"], "false_values": ["y"]},
+        {"true_values": ["1"], "false_values": ["0", " 1.0"]},
+        {"currency": ["-"]},
+        {"currency": ["\u20ac", " + "]},
+        {"currency": ["."]},
+        {"currency": ["'"], "thousands": "'"},
+        {"currency": ["m2"]},
         {"na_values": [True]},
     ],
 )
@@ -39,8 +46,9 @@ def test_marks_that_mean_nothing_or_two_things_are_refused(given: dict[str, Any]
 
 
 def test_a_tab_has_a_name_an_encoding_one_spelling_and_one_text_is_a_list() -> None:
-    found = ReaderSection(sep="tab", encoding="UTF8", na_values="-", currency=["€", 3])
-    assert (found.sep, found.encoding, found.na_values, found.currency) == ("\t", "utf-8", ("-",), ("€", "3"))
+    found = ReaderSection(sep="tab", encoding="UTF8", na_values="-", currency=["€", ".-"])
+    assert (found.sep, found.encoding, found.na_values, found.currency) == ("\t", "utf-8", ("-",), ("€", ".-"))
+    assert ReaderSection(na_values=["-", -999, 1.5]).na_values == ("-", "-999", "1.5")
 
 
 def test_labels_may_be_words_of_truth() -> None:
@@ -49,6 +57,12 @@ def test_labels_may_be_words_of_truth() -> None:
     assert found.drops_unlabelled
     with pytest.raises(ValidationError, match="`negative` goes with `positive`"):
         ReadingSection(negative="no")
+    for both in ({"positive": ["bad", "No "], "negative": ["good", "no"]}, {"positive": 1, "negative": "1.0"}):
+        with pytest.raises(ValidationError, match=r"(no|1) stands under `positive` and under `negative`"):
+            ReadingSection(**both)
+    with pytest.raises(ValidationError, match="stands under `positive` and under `negative`"):
+        ReadingSection(positive=True, negative=["no", "Y"])
+    assert ReadingSection(positive=True, negative=False).format({}).negative[0] == "false"
 
 
 @pytest.mark.parametrize(("unit", "upper"), [("day", 1), ("hour", 24), ("second", 86400)])

@@ -169,6 +169,11 @@ def test_truth_values_are_two_categories(tmp_path: Path) -> None:
         values(tmp_path, ["yes", "maybe"], column)
 
 
+def test_words_of_truth_are_compared_as_cells_are(tmp_path: Path) -> None:
+    words = {"true_values": [" Oui ", "1.0"], "false_values": ["pas  vrai", "0.0"]}
+    assert values(tmp_path, ["oui", "Pas vrai", "1", "0.0"], {"kind": "boolean"}, **words) == [1, 0, 1, 0]
+
+
 def test_categories_are_cleaned_up(tmp_path: Path) -> None:
     column = {"kind": "unordered", "categories": ["New York", "Bern"]}
     cells = ["New York", " new   york ", "BERN"]

@@ -35,6 +35,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "csv.bz2": bz2.compress,
     "csv.xz": lzma.compress,
     "csv.zip": zipped,
+    "CSV.GZ": gzip.compress,
 }
 
 
@@ -46,6 +47,15 @@ def test_the_same_table_is_read_however_it_is_packed(tmp_path: Path, ending: str
     assert found["id"].tolist() == ["007", "1"]
     assert found["note"].tolist() == ["NA", "null"]
     assert found["age"].isna().tolist() == [False, True]
+
+
+def test_an_archive_of_several_files_is_no_table(tmp_path: Path) -> None:
+    """Some programs add files of their own to what they pack."""
+    with zipfile.ZipFile(tmp_path / "table.zip", "w") as archive:
+        for name in ("table.csv", "__MACOSX/._table.csv"):
+            archive.writestr(name, TEXT)
+    with pytest.raises(TableError, match=r"table\.zip holds 2 files, where one is needed"):
+        read_csv(tmp_path / "table.zip", as_text=["id"], form=TableFormat())
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)

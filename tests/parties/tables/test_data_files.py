@@ -9,7 +9,16 @@ import pandas as pd
 import pytest
 
 from parties.errors import LedgerError, TableError
-from parties.tables.data_files import MAX_NAME, MAX_NAMES, check_names, named, reporting_faults, stamp_of
+from parties.tables.data_files import (
+    MAX_NAME,
+    MAX_NAMES,
+    check_names,
+    is_stored,
+    named,
+    parts,
+    reporting_faults,
+    stamp_of,
+)
 
 
 @pytest.fixture
@@ -51,6 +60,24 @@ def test_what_is_no_file_or_empty_is_not_even_opened(tmp_path: Path) -> None:
         with pytest.raises(TableError, match=words), reporting_faults(tmp_path / name):
             reached.append(name)
         assert reached == []
+
+
+def test_no_parquet_file_is_left_out_for_the_case_of_its_name(tmp_path: Path) -> None:
+    """A folder was read without a word as if it did not hold it, and the file alone was no text in UTF-8."""
+    for name in ("b.PARQUET", "a.parquet", "c.csv", "d.parquet.crc"):
+        (tmp_path / name).touch()
+    assert parts(tmp_path) == (tmp_path / "a.parquet", tmp_path / "b.PARQUET")
+    assert is_stored(tmp_path / "b.PARQUET")
+    assert not is_stored(tmp_path / "c.csv")
+
+
+def test_a_folder_that_may_not_be_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(TableError, match=r"cannot be read: Permission denied\. Nothing was sent"):
+        parts(tmp_path)
 
 
 def test_a_stamp_changes_with_the_file(path: Path) -> None:
