@@ -260,6 +260,11 @@ class TableSchema:
         """Names of the feature columns, in order."""
         return tuple(column.name for column in self.columns)
 
+    @property
+    def all_names(self) -> frozenset[str]:
+        """Names of all columns: the record key's, features, and those of training."""
+        return frozenset((*self.id_columns, *self.names, *(name for _, name in self.of_training)))
+
 
 def column_from_mapping(name: str, description: Mapping[str, Any]) -> ColumnSchema:
     """Read one column's description, as found in a schema file.

@@ -123,7 +123,7 @@ def partitions_of(
         return
     paths = parts(run.data)
     for path in paths:
-        check_columns(path, stored_names(path), schema, ignore, needs_label=needs_label)
+        check_columns(path, stored_names(path, schema.all_names), schema, ignore, needs_label=needs_label)
     is_chosen = run.ids is not None or run.align.duplicates != "refuse" or schema.format.drops_unlabelled
     if not (is_chosen or schema.format.changes_cells) and (found := look(paths, names=varied)) is not None:
         yield found

@@ -115,7 +115,7 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
     for path in _listed(data):
         if not is_parquet(path):
             raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
-        check_columns(path, stored_names(path), schema, ignore, needs_label=True)
+        check_columns(path, stored_names(path, schema.all_names), schema, ignore, needs_label=True)
         stamp, n_rows = stamp_of(path), int(are_labelled(path, schema).sum())
         files.append(PartFile(path, table_schema, n_classes, stamp, n_rows))
         others |= others_of(path, schema)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -22,26 +23,28 @@ if TYPE_CHECKING:
 STORED_ROWS = 1 << 16
 
 
-def stored_names(path: Path) -> list[str]:
+def stored_names(path: Path, wanted: Collection[str] = ()) -> list[str]:
     """Names of the columns of a stored table, of which every file has the same.
+
+    What pandas wrote as the index of rows is a column if it is `wanted`.
 
     Raises
     ------
     TableError
     """
-    first, *others = [_names(part) for part in parts(path)]
+    first, *others = [_names(part, wanted) for part in parts(path)]
     for part, found in zip(parts(path)[1:], others, strict=True):
         if odd := set(found) ^ set(first):
             raise TableError(f"{part} and the first file of its folder differ in columns {named(sorted(odd))}")
     return first
 
 
-def _names(path: Path) -> list[str]:
+def _names(path: Path, wanted: Collection[str]) -> list[str]:
     # What pandas has noted in the file may be damaged, too.
     with opened(path) as file:
         schema = file.schema_arrow
         index = (schema.pandas_metadata or {}).get("index_columns", ())
-        return [name for name in schema.names if name not in index]
+        return [name for name in schema.names if name not in index or name in wanted]
 
 
 def stored_schemas(path: Path) -> Iterator[pa.Schema]:
@@ -102,11 +105,12 @@ def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
             tables.append(file.read(columns=None if names is None else list(names)))
             if len(tables[-1]) != file.metadata.num_rows:
                 raise ValueError("other rows than the file says")
-            frames.append(_frame(tables[-1], names or ()))
+            found = _named(tables[-1]) if names is None else names
+            frames.append(_frame(tables[-1], found))
     if len(tables) == 1:
         return frames[0]
     try:
-        return _frame(pa.concat_tables(tables, promote_options="permissive"), names or ())
+        return _frame(pa.concat_tables(tables, promote_options="permissive"), found)
     except pa.ArrowException:
         raise TableError(f"{path}: its files hold cells of different kinds in a column{_kinds(tables)}") from None
 
@@ -154,6 +158,11 @@ def _holds_cells(kind: pa.DataType) -> bool:
     return any(test(kind) for test in (*numbers, *others))
 
 
+def _named(table: pa.Table) -> list[str]:
+    """The columns of a table but those that pandas made of rows' numbers."""
+    return [name for name in table.column_names if not re.fullmatch(r"__index_level_\d+__", name)]
+
+
 def _holds_texts(kind: pa.DataType) -> bool:
     import pyarrow.types as pt
 
@@ -164,6 +173,8 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     """What was read as a pandas table, which does not look whether texts are texts; an empty one is an empty cell."""
     table.validate(full=True)
     frame = table.to_pandas(use_threads=False)
+    if of_index := [name for name in names if name in frame.index.names and name not in frame.columns]:
+        frame = frame.reset_index(of_index)
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
     texts = (field.name for field in table.schema if field.name in frame.columns and _holds_texts(field.type))

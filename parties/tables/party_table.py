@@ -153,7 +153,7 @@ def read_table(
     """
     by_column = by_column and is_stored(path)
     stamp = stamp_of(path)
-    names, frame = (stored_names(path), pd.DataFrame()) if by_column else read_frame(path, schema)
+    names, frame = (stored_names(path, schema.all_names), pd.DataFrame()) if by_column else read_frame(path, schema)
     check_columns(path, names, schema, ignore, needs_label=needs_label)
     if by_column and (given := [name for _, name in schema.of_training if name in names]):
         frame = read_cells(read_stored(path, given), schema, path)
@@ -232,9 +232,9 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
     TableError
         If it is no table.
     """
-    known = {*schema.id_columns, *schema.names, *(name for _, name in schema.of_training)}
+    known = schema.all_names
     if is_stored(path):
-        names = stored_names(path)
+        names = stored_names(path, known)
         return names, read_cells(read_stored(path, [name for name in names if name in known]), schema, path)
     form = schema.format
     texts = (c.name for c in schema.columns if c.kind is not Kind.NUMERIC or form.has_numbers or c.name in form.columns)

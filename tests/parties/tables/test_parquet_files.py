@@ -27,6 +27,20 @@ def test_a_folder_is_the_table_of_its_files_in_the_order_of_their_names(tmp_path
     pd.testing.assert_frame_equal(pd.concat(pieces, ignore_index=True), FRAME[["y", "key"]])
 
 
+def test_an_index_that_is_asked_for_is_a_column(tmp_path: Path) -> None:
+    """pandas puts the record key there, and a file that every other program finds it in had none."""
+    path, known = tmp_path / "data.parquet", FRAME.set_index(["key", "note"])
+    known.to_parquet(path)
+    assert stored_names(path) == list(known)
+    assert set(stored_names(path, ["key", "absent"])) == {"key", *known}
+    pd.testing.assert_frame_equal(read_stored(path, ["y", "key"])[["y", "key"]], FRAME[["y", "key"]])
+    pieces = list(stored_frames(path, ["key"]))
+    pd.testing.assert_frame_equal(pd.concat(pieces), FRAME[["key"]])
+    assert set(read_stored(path).columns) == set(FRAME)
+    FRAME.set_index(pd.Index(range(9, 9 + len(FRAME)))).to_parquet(path)
+    assert list(read_stored(path).columns) == list(FRAME)
+
+
 def test_whole_numbers_and_fractions_are_one_kind(tmp_path: Path) -> None:
     path = in_a_folder(FRAME, tmp_path / "data")
     FRAME.iloc[:2].assign(y=[0.5, np.nan]).to_parquet(path / "3.parquet", index=False)
