@@ -93,10 +93,14 @@ def _by_text(column: pd.Series, form: TableFormat, read: Callable[[str], object]
     return pd.Series(known[codes], index=column.index, name=column.name, dtype=None if is_number else "object")
 
 
+# What stands for a mark of thousands: spaces that do not break, and the apostrophe of word processors.
+_MARKS = {" ": r"[ \u00a0\u202f]", "'": r"['\u2019]"}
+
+
 def number_pattern(form: TableFormat) -> re.Pattern[str]:
     """What a number looks like in a table: groups ``sign`` and ``digits``."""
     symbols = "|".join(re.escape(stripped) for symbol in form.currency if (stripped := symbol.strip())) or "(?!)"
-    mark = r"[ \u00a0\u202f]" if form.thousands == " " else re.escape(form.thousands)
+    mark = _MARKS.get(form.thousands, re.escape(form.thousands))
     whole = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
     digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
     # Possessive: a cell of thousands of spaces would be divided among them in every way.
@@ -107,7 +111,8 @@ def number_pattern(form: TableFormat) -> re.Pattern[str]:
 def empty_numbers(form: TableFormat) -> set[float]:
     """Numbers that mean an empty cell, by value: how 99.0 is written depends on the other cells of its file."""
     read = partial(_number, pattern=number_pattern(form), form=form)
-    return {value for text in form.na_values if isinstance(value := read(text), float)}
+    infinite = {float(text) for text in form.na_values if re.fullmatch(r"\s*[+-]?inf(inity)?\s*", text, re.IGNORECASE)}
+    return infinite | {value for text in form.na_values if isinstance(value := read(text), float)}
 
 
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
@@ -124,7 +129,7 @@ def _number(text: str, pattern: re.Pattern[str], form: TableFormat) -> float | s
     found = pattern.fullmatch(text.strip())
     if found is None:
         return UNREADABLE
-    digits = re.sub(r"\s", "", found["digits"].replace(form.thousands, "")).replace(form.decimal, ".")
+    digits = re.sub(r"[\s\u2019]", "", found["digits"].replace(form.thousands, "")).replace(form.decimal, ".")
     try:
         return float(found["sign"] + digits)
     except ValueError:

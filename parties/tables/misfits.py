@@ -35,6 +35,8 @@ LABEL_CURE = "a word? `positive:` in the schema names the label that means 1"
 _CURES = (
     (r"\D*9{1,3}(,999)+(\.9+)?\D*", "thousands separators? `reader: {thousands: ','}` in the schema reads them"),
     (r"\D*9{1,3}(\.999)+(,9+)?\D*", "thousands separators? `reader: {thousands: '.', decimal: ','}` reads them"),
+    (r"\D*9{1,3}(['\u2019]999)+(\.9+)?\D*", 'thousands separators? `reader: {thousands: "\'"}` reads them'),
+    (r"\D*9{1,3}([ ?]999)+([.,]9+)?\D*", "thousands separators? `reader: {thousands: ' '}` reads them"),
     (r"\D*9+,9+\D*", "a decimal comma? `reader: {decimal: ','}` reads it"),
     (r"9{1,4}[-./]9{1,2}[-./]9{1,4}.*", "a date? `kind: date`, with a `format` if it is not as 2024-05-31"),
     (r"[^\d\s.,+-]{1,3}\s*[-+]?[9.,' ]+", "a currency? `reader: {currency: ...}` passes over it"),

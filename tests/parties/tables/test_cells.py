@@ -64,6 +64,9 @@ NUMBER = {"lower": -1e9, "upper": 1e9, "missing": "category"}
         (["-999", "2"], {"na_values": -999}, [np.nan, 2]),
         (["-999", "2.5"], {"na_values": -999}, [np.nan, 2.5]),
         (["-999.0", "?", "2"], {"na_values": [-999, "?"]}, [np.nan, np.nan, 2]),
+        (["1'234.5", "1\u2019234\u2019567", "7"], {"thousands": "'"}, [1234.5, 1234567, 7]),
+        (["inf", "1.5", "inf"], {"na_values": ["Infinity"]}, [np.nan, 1.5, np.nan]),
+        (["-inf", "1.5", "2"], {"na_values": ["-Inf"]}, [np.nan, 1.5, 2]),
         (["-9.990,0", "2"], {"na_values": "-9.990", "decimal": ",", "thousands": "."}, [np.nan, 2]),
     ],
 )
@@ -432,6 +435,8 @@ def test_a_parquet_file_is_read_by_the_same_format(tmp_path: Path, by_column: bo
     [
         (["1", "12,345.60"], NUMBER, 3, "99,999.99", "thousands: ','"),
         (["1", "12.345,60"], NUMBER, 3, "99.999,99", "thousands: '.', decimal: ','"),
+        (["1", "12\u2019345.60"], NUMBER, 3, "99\u2019999.99", 'thousands: "\'"'),
+        (["1", "12\u202f345,60"], NUMBER, 3, "99?999,99", "thousands: ' '"),
         (["1,5", "2"], NUMBER, 2, "9,9", "decimal: ','"),
         (["1", "€5"], NUMBER, 3, "€9", "currency"),
         (["1", "31.12.2024"], NUMBER, 3, "99.99.9999", "kind: date"),
