@@ -51,6 +51,10 @@ _SENTENCES = {
 
 _MERGE = "tag:yaml.org,2002:merge"
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_TIME = "tag:yaml.org,2002:timestamp"
+
+# The key of a list of texts, with which cells are compared.
+_WORDS = "categories"
 
 # YAML 1.1 reads 1:30 as 90 and 010 as 8, where a time or a code was meant.
 _MISREAD = re.compile(r".*:.*|[-+]?0[0-9_]+")
@@ -66,8 +70,8 @@ def read_yaml(path: Path) -> dict[str, Any]:
     ------
     ConfigError
         If the file cannot be read, is not YAML, has more values than `MAX_VALUES`, a text that is too long or holds a
-        line break or a control character, or a number in base 60 or 8, is nested deeper than `MOST_NESTED`, or gives a
-        key twice, of which YAML libraries take the last one.
+        line break or a control character, a number in base 60 or 8, or a category that reads as another text, is nested
+        deeper than `MOST_NESTED`, or gives a key twice, of which YAML libraries take the last one.
     """
     try:
         if (kind := odd_kind(path)) is not None:
@@ -165,6 +169,10 @@ class _Refused(Exception):
     """The document has a repeated key, a number in an odd base, or a text that can be no name."""
 
 
+def _which(scalar: yaml.ScalarNode) -> str:
+    return f"the text {shown(scalar.value)} in line {scalar.start_mark.line + 1}"
+
+
 class _Loader(yaml.SafeLoader):
     """PyYAML's safe loader, which refuses odd numbers, texts that are no names, deep nests and repeated keys."""
 
@@ -183,7 +191,7 @@ class _Loader(yaml.SafeLoader):
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
-        text, which = scalar.value, f"the text {shown(scalar.value)} in line {scalar.start_mark.line + 1}"
+        text, which = scalar.value, _which(scalar)
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
             raise _Refused(f"{which} holds a line break or a control character")
         if len(text.encode()) > MAX_TEXT_BYTES or max(len(part.encode()) for part in text.split("/")) > MAX_NAME_BYTES:
@@ -192,8 +200,12 @@ class _Loader(yaml.SafeLoader):
                 "in all, are allowed"
             )
         if scalar.tag in _NUMBERS and _MISREAD.fullmatch(text):
-            raise _Refused(f"{which} reads as {shown(self.construct_object(scalar))}; put it in quotes, or write that")
+            raise self._misread(scalar)
         return scalar
+
+    def _misread(self, scalar: yaml.ScalarNode) -> _Refused:
+        found = shown(self.construct_object(scalar))
+        return _Refused(f"{_which(scalar)} reads as {found}; put it in quotes, or write that")
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         super().flatten_mapping(node)
@@ -203,9 +215,11 @@ class _Loader(yaml.SafeLoader):
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         mapping = super().compose_mapping_node(anchor)
         lines: dict[Hashable, int] = {}
-        for node, _ in mapping.value:
+        for node, value in mapping.value:
             if not isinstance(node, yaml.ScalarNode):
                 continue
+            if node.value == _WORDS and isinstance(value, yaml.SequenceNode):
+                self._check_words(value)
             key = "<<" if node.tag == _MERGE else self.construct_object(node)
             line = node.start_mark.line + 1
             if key in lines:
@@ -214,3 +228,9 @@ class _Loader(yaml.SafeLoader):
                 )
             lines[key] = line
         return mapping
+
+    def _check_words(self, texts: yaml.SequenceNode) -> None:
+        """Refuse numbers and times that stand for texts, and are not written as they read."""
+        for one in texts.value:
+            if one.tag in (*_NUMBERS, _TIME) and str(self.construct_object(one)) != one.value:
+                raise self._misread(one)

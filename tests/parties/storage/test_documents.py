@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,19 @@ def test_keys_that_are_merged_may_be_given_anew(tmp_path: Path) -> None:
     text = "base: &base {a: 1, b: 2}\nnext: &next {<<: *base, b: 3}\nlast: {<<: *next, a: 4}\nx: {<<: [*base, *next]}\n"
     (tmp_path / "a.yaml").write_text(text)
     assert read_yaml(tmp_path / "a.yaml") == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize("text", ["1.10", ".5", "1_000", "0x1F", "+5", "1.", "2024-05-31T10:00:00Z"])
+def test_a_category_that_reads_as_another_text_is_refused_and_a_number_elsewhere_is_not(
+    tmp_path: Path, text: str
+) -> None:
+    """Of cells with 1.10, categories [1.10] took none, and with `other: true` that was no error."""
+    path = tmp_path / "document.yaml"
+    path.write_text(f"columns: {{a: {{step: {text}, categories: [x, {text}]}}}}\n")
+    with pytest.raises(ConfigError, match=rf"the text '{re.escape(text)}' in line 1 reads as .*; put it in quotes, or"):
+        read_yaml(path)
+    path.write_text(f"columns: {{a: {{step: {text}, categories: [x, '{text}', 1.5, 10, 2.0, 2024-05-31]}}}}\n")
+    assert read_yaml(path)["columns"]["a"]["categories"][1] == text
 
 
 @pytest.mark.parametrize(
