@@ -150,6 +150,10 @@ def described_column(name: str, description: Mapping[str, Any]) -> tuple[ColumnS
         form = ColumnFormat(is_boolean=True)
         if given["categories"] != TRUTH:
             raise SchemaError(f"column {name!r} is boolean and has the categories false and true: leave them out")
+    elif kind in ("ordered", "unordered") and isinstance(given.get("categories"), list) and "" in given["categories"]:
+        raise SchemaError(
+            f"column {name!r} lists an empty text: an empty text is an empty cell; say `missing: category`"
+        )
     elif kind in ("ordered", "unordered") and "other" in given:
         form = ColumnFormat(has_other=_truth(name, "other", given.pop("other")))
         listed = given.get("categories", ())

@@ -82,6 +82,7 @@ def test_bounds_of_dates_are_whole_units_since_1970(unit: str, upper: int) -> No
         ({"kind": "boolean", "categories": ["a", "b"]}, "has the categories false and true"),
         ({"kind": "ordered", "categories": ["a", "b"], "other": True}, "at its place among the categories"),
         ({"kind": "unordered", "categories": ["a", "b"], "other": "yes"}, "other must be true or false"),
+        ({"kind": "unordered", "categories": ["a", "", "b"]}, "empty text is an empty cell; say `missing: category`"),
     ],
 )
 def test_a_description_that_cannot_be_meant_is_refused_by_column(described: dict[str, Any], words: str) -> None:
