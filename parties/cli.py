@@ -25,6 +25,7 @@ from parties.commands.console import (
     print_error,
     print_result,
     print_trained,
+    print_unexpected,
     refuse_given,
     terminal_of_command,
 )
@@ -281,10 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print_error(str(told))
             raise told from None
         if isinstance(error, Exception):
-            print_error(
-                f"stopped with {type(error).__name__}, which is a defect of this program. What follows is for "
-                "whoever mends it; it may hold values of your data, so read it before you pass it on"
-            )
+            print_unexpected(error)
         raise
     finally:
         # Everything is closed by now; to look for cycles among all modules would take another third of a second.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from parties.runs.run_folder import RunFolder
 
 stderr = Console(stderr=True)
+
+# What a write to a full disk, or over a limit, ends with.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Format(StrEnum):
@@ -80,6 +84,25 @@ def refuse_given(why: str, **options: object) -> None:
 def print_error(sentence: str) -> None:
     """Print why a command ended, on standard error."""
     stderr.print(f"error: {sentence}", style="red", highlight=False, markup=False, soft_wrap=True)
+
+
+def print_unexpected(error: Exception) -> None:
+    """Print what no command expects: a defect, whose traceback follows, or that there is no room for its words.
+
+    Raises
+    ------
+    SystemExit
+        Of a full disk.
+    """
+    from parties.commands.exit_codes import ExitCode
+
+    if isinstance(error, OSError) and error.errno in _NO_ROOM and error.filename is None:
+        print_error(f"standard output, or a temporary file, cannot be written: {error.strerror}")
+        raise SystemExit(int(ExitCode.STORAGE)) from None
+    print_error(
+        f"stopped with {type(error).__name__}, which is a defect of this program. What follows is for whoever mends "
+        "it; it may hold values of your data, so read it before you pass it on"
+    )
 
 
 def print_trained(form: Format, folder: RunFolder, then: str) -> None:

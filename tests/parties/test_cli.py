@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -321,3 +322,21 @@ def test_a_defect_has_a_sentence_above_its_traceback(
     said = capsys.readouterr().err
     assert said.startswith("error: stopped with KeyError, which is a defect of this program.")
     assert "81726354" not in said
+
+
+def test_a_full_disk_behind_standard_output_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was done ended in a traceback, as a defect."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 6
+    assert capsys.readouterr().err == (
+        "error: standard output, or a temporary file, cannot be written: No space left on device\n"
+    )
