@@ -67,7 +67,7 @@ def _query(path: Path, ensemble: Ensemble, table: str, keep: list[str], schema: 
     if schema is not None:
         own = {feature.name for feature in ensemble.features if feature.owner is None}
         described = read_schema(schema)[0]
-        if not own & {*described.names}:
+        if own and not own & {*described.names}:
             raise ConfigError(f"{schema} describes no column of the model's own. No model was exported")
         check_numbers_of_categories(described, path.parent, own)
         categories = {one.name: one.categories for one in described.columns if one.categories and one.name in own}
