@@ -243,10 +243,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     try:
         content = path.read_bytes()
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile):
+        raise RunFolderError(f"{path} cannot be read: it is damaged") from None
     except OSError as error:
         raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
-    except (EOFError, ValueError, zlib.error):
-        raise RunFolderError(f"{path} cannot be read: it is damaged") from None
     for number, line in enumerate(text.splitlines(), start=1):
         # A crash may have cut a line short.
         with suppress(ValueError, RecursionError):

@@ -145,7 +145,7 @@ def test_parts_of_a_log_are_read_in_the_order_of_their_time(log: RunLog, tmp_pat
     log.step("now", "a step")
     assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == [*found, "now"]
     (tmp_path / "log.jsonl.2.gz").write_bytes(b"x")
-    with pytest.raises(RunFolderError, match="cannot be read"):
+    with pytest.raises(RunFolderError, match="cannot be read: it is damaged"):
         log_lines(RunFolder(tmp_path))
 
 
