@@ -17,7 +17,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.fitting.noise_correction import LEAST_ROWS, fill
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.fitting.outputs import Engine, Growing, with_cuts_from_zero
-from opboost.fitting.recipe import OWN_DEPTHS, Recipe, calmed
+from opboost.fitting.recipe import OWN_DEPTHS, Recipe, calmed, patient
 from opboost.trees.binning import BinnedColumn, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
@@ -229,20 +229,22 @@ def train(
     # Rounds that follow a model which took the released codes as they are go on with these.
     sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
     of_classes = parameters.weighted(labels, weights, loss)
-    parameters = calmed(parameters, left_open) if sources else parameters
+    own = None
+    if sources:
+        own, parameters = calmed(parameters, left_open), patient(parameters, left_open, loss, int(is_fitted.sum()))
     binned = (
         None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
         for c, column in enumerate(columns)
     )
     own_depths = OWN_DEPTHS if sources and "max_depth" in left_open else ()
-    recipe = Recipe(parameters, loss, limits, seed, watch, own_depths)
+    recipe = Recipe(parameters, loss, limits, seed, watch, own, own_depths)
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
         rows = binned, sources, labels, of_classes, is_fitted, recipe, known
         filled = fill(*rows, n_columns=len(columns), choice=choice, may_go_on=leaf_labels is None)
         if filled.margins is not None:
             start, of_outputs = recipe.base_scores(labels[is_fitted], of_classes[is_fitted]), filled.margins
-        parameters = recipe.of_depth(filled.depth).parameters
+        parameters = filled.grown_by(recipe).parameters
         growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
         before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
         trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)

@@ -124,7 +124,7 @@ def _own_part(
     """Trees on the own columns, and what the others go on from, as a blend needs them."""
     if not blend.own_share:
         return (), None
-    rows, recipe = (table, labels, weights), recipe.of_depth(blend.own_depth)
+    rows, recipe = (table, labels, weights), recipe.on_own(blend.own_depth)
     if not is_trained.all():
         rows = table.of_rows(np.flatnonzero(is_trained)), labels[is_trained], weights[is_trained]
     trees, base_scores = recipe.grow(*rows)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
-from opboost.fitting.recipe import moved
+from opboost.fitting.recipe import Recipe, moved
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 from opboost.trees.tree import Tree
@@ -160,10 +160,11 @@ class Filled:
         """What the trees see of noised columns."""
         return None if self.blend is None else self.blend.choice
 
-    @property
-    def depth(self) -> int | None:
-        """Of the trees on this table, where they see the own columns alone and another one than usual serves them."""
-        return self.blend.own_depth if self.blend is not None and self.choice is NoiseChoice.ALONE else None
+    def grown_by(self, recipe: Recipe) -> Recipe:
+        """How trees on this table are grown: as those on the own columns, if they see nothing else."""
+        if self.blend is None or self.blend.choice is not NoiseChoice.ALONE:
+            return recipe
+        return recipe.on_own(self.blend.own_depth)
 
     def beside_own(self, held_out: HeldOutRows, n_outputs: int) -> HeldOutRows:
         """Held-out rows, scored as by the model: with the part of the own trees, and the share of the others."""

@@ -27,19 +27,41 @@ FOLDS, FEW_FOLDS = 3, 2
 # Highest rate of fewer rounds unless a higher one is chosen, and their deepest trees.
 _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 
-# Parameters that suit noise, for those that are left open: chosen by cross-validation inside the training parts of ten
-# tables, once for all budgets (`docs/architecture/noise.md`).
+# Parameters for those that are left open, of trees on the own columns and of any trees on many rows: chosen by
+# cross-validation inside the training parts of ten tables, once for all budgets (`docs/architecture/noise.md`).
 CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
+
+# The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly.
+PATIENT: dict[str, Any] = {"max_depth": 5, "n_estimators": 500, "learning_rate": 0.02, "subsample": 0.75}
+
+# Records that pull every leaf of such trees to nothing, and the most that the curvature of one of classes comes to.
+_PULLING_RECORDS, _CURVATURE_OF_CLASSES = 50.0, 0.25
+
+# All that is set where it is left open.
+LEFT_OPEN = frozenset({*CALM, *PATIENT, "reg_lambda"})
 
 # Depths of trees on the own columns, which carry no noise, where the depth is left open: held-out rows say which.
 OWN_DEPTHS = (4, 6, 8)
 
 
 def calmed(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
-    """The parameters, those that are left open as suits noise; the rate of learning and the rounds go together."""
+    """The parameters, those that are left open as suits trees on the own columns, or many rows."""
+    return _set(parameters, left_open, CALM)
+
+
+def patient(parameters: BoostingParameters, left_open: Collection[str], loss: Loss, n_rows: int) -> BoostingParameters:
+    """The parameters, those that are left open as suits trees on noised columns of so many rows."""
+    if n_rows > MANY_ROWS:
+        return calmed(parameters, left_open)
+    curvature = _CURVATURE_OF_CLASSES if isinstance(loss, Logistic | Softmax | Ordinal) else 1.0
+    return _set(parameters, left_open, PATIENT | {"reg_lambda": _PULLING_RECORDS * curvature})
+
+
+def _set(parameters: BoostingParameters, left_open: Collection[str], values: dict[str, Any]) -> BoostingParameters:
+    # The rate of learning and the rounds go together.
     pair = {"n_estimators", "learning_rate"}
     changed = set(left_open) if pair <= set(left_open) else set(left_open) - pair
-    return replace(parameters, **{name: value for name, value in CALM.items() if name in changed})
+    return replace(parameters, **{name: value for name, value in values.items() if name in changed})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,8 +76,10 @@ class Recipe:
     seed : int or None
     watch : callable
         Called after every tree that is grown here; may end all by raising.
+    own : BoostingParameters, optional
+        Of trees on the own columns alone, if they are others.
     own_depths : tuple of int
-        Depths that trees on the own columns may have in place of the parameters', which they have if there is none.
+        Depths that trees on the own columns may have in place of their parameters', which they have if there is none.
     """
 
     parameters: BoostingParameters
@@ -63,6 +87,7 @@ class Recipe:
     constraints: Constraints
     seed: int | None
     watch: Callable[[], None] = lambda: None
+    own: BoostingParameters | None = None
     own_depths: tuple[int, ...] = ()
 
     @property
@@ -81,16 +106,13 @@ class Recipe:
 
     def brief(self, most_rounds: int) -> Recipe:
         """At most so many rounds, of flatter trees that learn as much faster."""
-        n_rounds, rate = self.parameters.n_estimators, self.parameters.learning_rate
-        n_brief = min(n_rounds, most_rounds)
-        rate = max(rate, min(rate * n_rounds / max(n_brief, 1), _BRIEF_RATE))
-        depth = min(self.parameters.max_depth or _BRIEF_DEPTH, _BRIEF_DEPTH)
-        chosen = replace(self.parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
-        return replace(self, parameters=chosen)
+        own = None if self.own is None else _brief(self.own, most_rounds)
+        return replace(self, parameters=_brief(self.parameters, most_rounds), own=own)
 
-    def of_depth(self, depth: int | None) -> Recipe:
-        """Trees of another depth; None changes nothing."""
-        return self if depth is None else replace(self, parameters=replace(self.parameters, max_depth=depth))
+    def on_own(self, depth: int | None = None) -> Recipe:
+        """Of trees on the own columns alone; None leaves their depth as it is."""
+        parameters = self.own or self.parameters
+        return replace(self, parameters=parameters if depth is None else replace(parameters, max_depth=depth))
 
     def base_scores(self, labels: Values, weights: Values) -> Values:
         """Where scores start, shape ``(n_outputs,)``."""
@@ -133,6 +155,14 @@ class Recipe:
             trees, _ = self.grow(table.of_rows(others), labels[others], weights[others])
             found[:, here] = moved(table.of_rows(here), trees, nothing)
         return found
+
+
+def _brief(parameters: BoostingParameters, most_rounds: int) -> BoostingParameters:
+    n_rounds, rate = parameters.n_estimators, parameters.learning_rate
+    n_brief = min(n_rounds, most_rounds)
+    rate = max(rate, min(rate * n_rounds / max(n_brief, 1), _BRIEF_RATE))
+    depth = min(parameters.max_depth or _BRIEF_DEPTH, _BRIEF_DEPTH)
+    return replace(parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
 
 
 def moved(table: BinnedTable, trees: Sequence[Tree], base_scores: Values) -> Values:

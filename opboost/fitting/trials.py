@@ -115,7 +115,7 @@ class Trial:
         `margins` are what the trees go on from, which these scores leave out.
         """
         turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
-        recipe = self.recipe.of_depth(self.own_depth if choice is NoiseChoice.ALONE else None)
+        recipe = self.recipe.on_own(self.own_depth) if choice is NoiseChoice.ALONE else self.recipe
         trees, base_scores = recipe.grow(self.table, self.labels, self.weights, turns, margins=margins)
         return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
 
@@ -126,7 +126,7 @@ class Trial:
 
     def margins(self) -> Values:
         """What trees on the own columns that have not seen a row say of it, shape ``(n_outputs, n_rows)``."""
-        return self.recipe.of_depth(self.own_depth).margins(self.own, self.labels, self.weights)
+        return self.recipe.on_own(self.own_depth).margins(self.own, self.labels, self.weights)
 
     def errors(self, scores: Values) -> Values:
         """Of the scored rows, as `ScoredRows.errors`."""

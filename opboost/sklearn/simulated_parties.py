@@ -18,7 +18,7 @@ from opboost.arrays import Values
 from opboost.column_positions import ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice
-from opboost.fitting.recipe import CALM
+from opboost.fitting.recipe import LEFT_OPEN
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import metrics_of
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
@@ -172,7 +172,7 @@ class SimulatedParties(VerticalParameters):
             engine=self.engine,
             # Trees on noised codes are the right predictor of noised codes.
             correct_noise=self.correct_noise and self.prediction != "desensitized",
-            left_open=frozenset(name for name in CALM if getattr(self, name) is None),
+            left_open=frozenset(name for name in LEFT_OPEN if getattr(self, name) is None),
             by_cells=self.answers == "cells",
             seed=seed,
             on_round=on_round,

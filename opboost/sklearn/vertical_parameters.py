@@ -44,7 +44,7 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     max_depth: int | None = None
     max_leaves: int = 0
     learning_rate: float | None = None
-    reg_lambda: float = 1.0
+    reg_lambda: float | None = None
     reg_alpha: float = 0.0
     gamma: float = 0.0
     min_child_weight: float = 1.0

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.errors import ParameterError
 from opboost.fitting.outputs import Engine
-from opboost.fitting.recipe import calmed
+from opboost.fitting.recipe import calmed, patient
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
@@ -195,8 +195,9 @@ class ActiveJob:
         """How many split tests the model can ask a party for."""
         if self.by_cells:
             return 0
-        either = self.parameters, calmed(self.parameters, self.left_open)
-        n_splits = max(one.n_estimators * one.max_splits for one in either) * self.loss.n_outputs
+        calm = calmed(self.parameters, self.left_open)
+        any_of = self.parameters, calm, patient(self.parameters, self.left_open, self.loss, self.n_rows)
+        n_splits = max(one.n_estimators * one.max_splits for one in any_of) * self.loss.n_outputs
         if self.earlier is not None:
             n_splits += sum(int((~tree.is_leaf).sum()) for tree in self.earlier.model.ensemble.trees)
         return min(n_splits, MAX_TESTS)

@@ -9,7 +9,20 @@ import numpy as np
 import pytest
 
 import opboost.fitting.recipe
-from opboost.fitting.recipe import CALM, FEW_FOLDS, FOLDS, Recipe, calmed, moved, no_versions, raw_scores
+from opboost.fitting.recipe import (
+    CALM,
+    FEW_FOLDS,
+    FOLDS,
+    LEFT_OPEN,
+    MANY_ROWS,
+    PATIENT,
+    Recipe,
+    calmed,
+    moved,
+    no_versions,
+    patient,
+    raw_scores,
+)
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import Constraints
@@ -39,6 +52,28 @@ def test_what_is_left_open_is_calmed_and_rounds_only_with_their_rate(
     left_open: tuple[str, ...], changed: tuple[str, ...]
 ) -> None:
     assert calmed(OWN, left_open) == replace(OWN, **{name: CALM[name] for name in changed})
+
+
+@pytest.mark.parametrize(
+    ("loss", "reg_lambda"), [(SquaredError(), 50.0), (Logistic(), 12.5), (Softmax(3), 12.5), (Ordinal(4), 12.5)]
+)
+def test_trees_on_noised_columns_of_few_rows_are_patient_and_those_of_many_calm(loss: Loss, reg_lambda: float) -> None:
+    expected = replace(OWN, **PATIENT, reg_lambda=reg_lambda)
+    assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS) == expected
+    assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS + 1) == calmed(OWN, LEFT_OPEN)
+    assert patient(OWN, (), loss, MANY_ROWS) == OWN
+    assert patient(OWN, {"reg_lambda", "learning_rate"}, loss, 1) == replace(OWN, reg_lambda=reg_lambda)
+
+
+def test_trees_on_the_own_columns_have_parameters_of_their_own() -> None:
+    own = BoostingParameters(n_estimators=200, learning_rate=0.05, max_depth=4)
+    both = replace(recipe(SquaredError(), n_estimators=500, learning_rate=0.02, max_depth=5), own=own)
+    assert both.on_own().parameters == own
+    assert both.on_own(8).parameters == replace(own, max_depth=8)
+    brief = both.brief(100)
+    assert (brief.parameters.n_estimators, brief.parameters.learning_rate) == (100, pytest.approx(0.1))
+    assert (brief.on_own().parameters.n_estimators, brief.on_own().parameters.learning_rate) == (100, 0.1)
+    assert recipe(SquaredError()).on_own().parameters == BoostingParameters()
 
 
 @pytest.mark.parametrize(
