@@ -19,10 +19,11 @@ from hypothesis import strategies as st
 
 from opboost.errors import DataError
 from opboost.preprocess import own_features
+from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import TableFormat
 from parties.config.reading import read_schema
 from parties.errors import EXPECTED_ERRORS, TableError, notes_on
-from parties.tables.cells import number_pattern
+from parties.tables.cells import named_as_listed, number_pattern
 from parties.tables.misfits import masked, showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 
@@ -211,6 +212,30 @@ def test_whole_numbers_of_a_csv_file_are_categories_whether_or_not_a_cell_is_mis
         with pytest.raises(DataError, match="1 cells whose category") as caught:
             values(tmp_path, ["2.0", cell], described)
         assert [note.split(", column")[0] for note in notes_on(caught.value)] == ["data.csv, line 3"]
+
+
+def test_a_number_that_means_an_empty_cell_does_so_among_texts_however_programs_wrote_it(tmp_path: Path) -> None:
+    """Beside a missing cell, -999 became -999.0: the category `other`, or a group of its own."""
+    towns = {"kind": "unordered", "categories": [1, 2], "missing": "category", "other": True}
+    for column in (towns, {"kind": "boolean", "missing": "category"}):
+        for number in ("-999", "-999.0"):
+            found = values(tmp_path, ["1.0", "", "-999.0", "-999"], column, na_values=number)
+            assert np.isnan(found).tolist() == [False, True, True, True]
+    found = stored_values(tmp_path, [1.0, None, -999.0], towns, by_column=False, na_values="-999.0")
+    np.testing.assert_array_equal(found, [0, np.nan, np.nan])
+    document = LABELLED | {"group": "g", "missing_label": "drop", "positive": 1, "reader": {"na_values": -1}}
+    table = read(tmp_path, "id,x,y,g\na,1,0.0,1.0\nb,2,-1.0,1.0\nc,3,1.0,-1.0\nd,4,1.0,", document, needs_label=True)
+    assert table.index.tolist() == ["a"]
+
+
+def test_whole_numbers_are_looked_up_among_many_categories_at_once() -> None:
+    """Of 1,000 categories, a pass for each took 39 seconds in a million cells."""
+    column = ColumnSchema(name="x", kind=Kind.UNORDERED, categories=tuple(map(str, range(1000))))
+    cells = pd.Series(np.arange(300_000) % 1000).astype(str).add(".0").astype("string")
+    start = time.perf_counter()
+    found = named_as_listed(pd.DataFrame({"x": cells}), TableSchema(columns=(column,)))
+    assert time.perf_counter() - start < 5
+    assert found["x"].tolist() == cells.str.removesuffix(".0").tolist()
 
 
 def stored_values(folder: Path, cells: Any, column: dict[str, Any], *, by_column: bool, **reader: Any) -> list[float]:
