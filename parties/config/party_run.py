@@ -125,9 +125,11 @@ class PartyRun(Section):
         ------
         ConfigError
         """
-        real, folder = Path(os.path.realpath(out)), os.path.realpath(self.run_folder)
-        is_read = str(real) in {os.path.realpath(path) for path in (run_file, *paths_in(self))}
-        if is_read or (real.is_relative_to(folder) and real.exists() and real.stem not in _REPORTS):
+        real = Path(os.path.realpath(out))
+        kept = {os.path.realpath(path) for path in (run_file, *paths_in(self))}
+        # A folder holds the files of a table or of a run, and a pattern names files.
+        is_inside = real.exists() and any(real.is_relative_to(path) or real.match(path) for path in kept)
+        if str(real) in kept or (is_inside and real.stem not in _REPORTS):
             raise ConfigError(
                 f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"
             )

@@ -29,6 +29,11 @@ class Section(BaseModel):
     _aliases: ClassVar[Mapping[str, str]] = {}
     _explained: ClassVar[Mapping[str, str]] = {}
 
+    def paths(self) -> Iterator[Path]:
+        """Every path in the section, at any depth."""
+        for name in type(self).model_fields:
+            yield from paths_in(getattr(self, name))
+
     @model_validator(mode="before")
     @classmethod
     def _take_aliases(cls, given: object) -> object:
@@ -90,5 +95,4 @@ def paths_in(value: object) -> Iterator[Path]:
             for item in value:
                 yield from paths_in(item)
         case Section():
-            for name in type(value).model_fields:
-                yield from paths_in(getattr(value, name))
+            yield from value.paths()

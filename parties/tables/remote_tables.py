@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 WRITABLE = ("postgresql", "postgres", "sqlite")
 DATABASES = (*WRITABLE, "duckdb", "grpc", "grpc+tls", "odbc")
 STORES = ("s3", "gs", "hdfs")
-_FILES = ("sqlite", "duckdb")
+FILES = ("sqlite", "duckdb")
 
 # SQLite's driver takes the types of columns from the rows that it reads first.
 RESULT_ROWS = 1 << 16
@@ -78,7 +78,7 @@ def check_uri(uri: str, schemes: Sequence[str]) -> None:
             "a URI must hold no password or key: run files name `password_env` or `password_file`, and drivers read "
             "their own, such as PGPASSWORD, PGPASSFILE or AWS_PROFILE. Nothing was sent"
         )
-    if scheme in _FILES and not uri.partition(":")[2].startswith("///"):
+    if scheme in FILES and not uri.partition(":")[2].startswith("///"):
         raise ConfigError(f"{scheme}: give the whole path of the file, as in {scheme}:///srv/crm.db. Nothing was sent")
 
 
@@ -105,7 +105,7 @@ def _kept_at(found: SplitResult) -> tuple[str, str]:
     scheme = scheme_of(found.geturl())
     if scheme in STORES:
         return scheme, ""
-    path = os.path.realpath(f"/{found.path.lstrip('/')}") if scheme in _FILES else found.path
+    path = os.path.realpath(f"/{found.path.lstrip('/')}") if scheme in FILES else found.path
     return scheme.removesuffix("ql"), path
 
 

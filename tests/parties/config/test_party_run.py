@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from parties.config.data_section import Data
 from parties.config.party_run import PartyRun, Wiring
 from parties.config.protection import GivenBudget
 from parties.errors import ConfigError
@@ -76,3 +77,29 @@ def test_no_report_takes_the_place_of_what_a_run_reads_or_keeps(tmp_path: Path) 
             run.check_free(out, run_file)
     for name in ("report.html", "explanation.json", "new.md", "../new.md"):
         run.check_free(tmp_path / name, run_file)
+
+
+class Reader(PartyRun):
+    """A run with data, and with an earlier run that it goes on from."""
+
+    data: Data
+    continue_from: Path | None = None
+
+
+def test_no_report_takes_the_place_of_a_part_of_the_data(tmp_path: Path) -> None:
+    """Of a folder of files, of a pattern, of a file that a database lies in, and of the run that is continued."""
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "old").mkdir()
+    kept = [tmp_path / name for name in ("rows/1.parquet", "crm.db", "old/model.json")]
+    for path in kept:
+        path.touch()
+    database = {"uri": f"sqlite://{tmp_path}/crm.db", "query": "select 1"}
+    for data, path in zip(("rows", database, "rows/1.parquet"), kept, strict=True):
+        given = {"data": data if isinstance(data, dict) else tmp_path / data, "continue_from": tmp_path / "old"}
+        run = Reader.model_validate({**RUN, "schema": tmp_path / "schema.yaml", "folder": tmp_path / "new", **given})
+        with pytest.raises(ConfigError, match="is what the run reads or keeps"):
+            run.check_free(path, tmp_path / "run.yaml")
+        run.check_free(tmp_path / "rows" / "report.html", tmp_path / "run.yaml")
+    run = run.model_copy(update={"data": tmp_path / "rows" / "*.parquet"})
+    with pytest.raises(ConfigError, match="is what the run reads or keeps"):
+        run.check_free(kept[0], tmp_path / "run.yaml")
