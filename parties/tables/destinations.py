@@ -123,7 +123,8 @@ class Destination:
             raise ConfigError(f"{self}: predictions are written to {' or '.join(ENDINGS)}. Nothing was sent")
         if (self.overwrite and self.append) or (self.append and not self._is_table):
             raise ConfigError("--append adds to a table of a database, and goes without --overwrite. Nothing was sent")
-        if not self.overwrite and not self.append and self._exists():
+        # Also one that may be replaced has to be within reach.
+        if self._exists() and not (self.overwrite or self.append):
             raise ConfigError(f"{self} exists; give another file with --out, or --overwrite. Nothing was sent")
 
     def _exists(self) -> bool:
@@ -172,8 +173,11 @@ def _is_of(place: Path | str, data: object) -> bool:
     """Whether a place to write at holds data that is read, or lies among it."""
     if isinstance(place, str):
         return isinstance(data, ReadElsewhere) and data.reads(place)
-    real = os.path.realpath(place)
-    return isinstance(data, Path) and os.path.realpath(data) in (real, os.path.dirname(real))
+    real = Path(os.path.realpath(place))
+    # A folder of files is read, or those that a pattern names.
+    return isinstance(data, Path) and (
+        (found := os.path.realpath(data)) in (str(real), str(real.parent)) or real.match(found)
+    )
 
 
 def _write_file(rows: pd.DataFrame, path: Path) -> None:

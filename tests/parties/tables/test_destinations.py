@@ -53,6 +53,8 @@ def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
     for out in (data, str(folder / ".." / "data.csv"), link, folder / "part-9.parquet"):
         with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
             Destination.of(out, Path("absent"), **how)
+    with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
+        Destination.of(folder / "1.parquet", Path("absent"), **how | {"inputs": [folder / "*.parquet"]})
     assert Destination.of(tmp_path / "scores.csv", Path("absent"), **how).name == "scores.csv"
 
 
@@ -96,6 +98,14 @@ def test_where_no_file_can_be_written_nobody_is_asked(tmp_path: Path) -> None:
     for odd, kind in ((pipe, "a named pipe"), (folder, "a folder")):
         with pytest.raises(RunFolderError, match=f"cannot be written: it is {kind}, which no file replaces"):
             of(odd, overwrite=True)
+
+
+@pytest.mark.parametrize("options", [{}, {"overwrite": True}, {"append": True}])
+def test_where_no_table_can_be_written_nobody_is_asked(tmp_path: Path, options: Any) -> None:
+    """With --overwrite or --append, that was noticed when passive parties had answered."""
+    pytest.importorskip("adbc_driver_sqlite")
+    with pytest.raises(TableError, match=r"none/scores\.db cannot be written \(.*\)\. Nothing was sent"):
+        of(f"sqlite://{tmp_path}/none/scores.db#scores", **options)
 
 
 def test_a_folder_that_is_gone_at_the_end_is_one_sentence(tmp_path: Path) -> None:
