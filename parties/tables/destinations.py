@@ -142,7 +142,7 @@ class Destination:
     def write(self, rows: pd.DataFrame) -> None:
         """Write predictions keyed by id; whole, or not at all.
 
-        In CSV, ids that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
+        In CSV, ids and reasons that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
 
         Raises
         ------
@@ -186,5 +186,5 @@ def _write_file(rows: pd.DataFrame, path: Path) -> None:
         if path.suffix == ".parquet":
             rows.to_parquet(partial, index=False)
         else:
-            ids = rows.filter(regex=r"^id(\.|$)").map(as_text)
-            rows.assign(**ids).to_csv(partial, index=False)
+            texts = rows.filter(regex=r"^(id(\.|$)|reason_)").map(as_text, na_action="ignore")
+            rows.assign(**texts).to_csv(partial, index=False)

@@ -72,5 +72,14 @@ def test_predictions_compute_no_id_and_keep_their_numbers(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("formula", FORMULAS)
+def test_reasons_compute_no_name_of_a_column(tmp_path: Path, formula: str) -> None:
+    """Own columns are named by the header of a file that anybody may have made."""
+    table = pd.DataFrame({"id": ["a", "b"], "prediction": [0.5, 0.1], "reason_1": [formula, None]})
+    Destination(tmp_path / "scores.csv").write(table)
+    with (tmp_path / "scores.csv").open(newline="") as file:
+        assert [row[2] for row in csv.reader(file)] == ["reason_1", f"'{formula}", ""]
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
 def test_the_same_look_finds_formulas(formula: str) -> None:
     assert is_computed(formula)
