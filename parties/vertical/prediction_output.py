@@ -65,7 +65,7 @@ def score(
         return {}
     columns = table.labels.reshape(len(known), -1)
     known = known & np.isfinite(columns).all(axis=1)
-    if not known.any() or not np.ptp(columns[known], axis=0).all():
+    if (columns[known] == columns[known][:1]).all(axis=0).any():
         return {}
     loss = model.ensemble.loss
     try:

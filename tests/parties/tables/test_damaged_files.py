@@ -364,6 +364,7 @@ CELLS: dict[str, tuple[str, dict[str, Any], Callable[[pd.DataFrame], pd.DataFram
     "own column of A": ("bank", {}, lambda t: t.assign(age=t["age"].where(t.index != 3)), "1 missing cells"),
     "label": ("bank", {}, lambda t: t.assign(y=t["y"].where(t.index != 3)), "label column 'y' is missing"),
     "label of one value": ("bank", {}, lambda t: t.assign(y=1), "holds a single value"),
+    "labels far apart": ("bank", {}, lambda t: t.assign(y=np.where(t["y"] > 0, 1e308, -1e308)), "needs labels 0 and 1"),
     "id missing": ("shop", {}, lambda t: t.assign(id=t["id"].where(t.index != 7)), "1 rows have no 'id'"),
     "id twice": ("shop", {}, lambda t: t.assign(id=t["id"].where(t["id"] != "k0001", "k0002")), "repeats an id"),
 }
