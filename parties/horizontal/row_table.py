@@ -15,6 +15,7 @@ from opboost.fit_quality import FitQuality, model_quality
 from opboost.preprocess import own_features
 from opboost.schema import TableSchema
 from opboost.table_format import TableFormat
+from opboost.trees.losses.loss import MAX_LABEL
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
@@ -81,7 +82,7 @@ class OwnerRows:
         return cls(schema=schema, values=np.column_stack([columns[name] for name in schema.names]), labels=table.labels)
 
     def check_labels(self, n_classes: int, data: Path) -> None:
-        """Refuse labels of classes that are not 0, 1, 2, ...; numbers are of 0 classes.
+        """Refuse labels of classes that are not 0, 1, 2, ..., and numbers, of 0 classes, whose squares overflow.
 
         Raises
         ------
@@ -92,6 +93,8 @@ class OwnerRows:
                 "two classes must be 0 and 1" if n_classes == 2 else f"{n_classes} classes must be 0 to {n_classes - 1}"
             )
             raise ConfigError(f"{data}: the labels of {rule}. Nothing was sent")
+        if np.abs(self.labels).max(initial=0) > MAX_LABEL:
+            raise ConfigError(f"{data}: labels must be of magnitude {MAX_LABEL:g} at most. Nothing was sent")
 
     def behind(self, stream: RowStream, data: Path, table_schema: Path) -> OwnerRows:
         """The rows with those of the run that is continued first, as they come by their ids or in the file.

@@ -54,6 +54,9 @@ def test_the_digest_changes_with_any_value_label_or_row(clinics: Clinics) -> Non
 def test_two_classes_are_zero_and_one(clinics: Clinics, labels: tuple[float, ...], is_taken: bool) -> None:
     rows = replace(read(clinics), labels=np.array(labels, float))
     rows.check_labels(0, Path("data.csv"))
+    # Metrics of the finished run warned that these overflow.
+    with pytest.raises(ConfigError, match=r"data\.csv: labels must be of magnitude 1e\+100 at most\. Nothing was sent"):
+        replace(rows, labels=np.array([1e308, 0])).check_labels(0, Path("data.csv"))
     if is_taken:
         rows.check_labels(2, Path("data.csv"))
         return
