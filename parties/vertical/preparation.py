@@ -280,9 +280,7 @@ def _whole_table(
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
     """Refuse a whole file in which the label or a column holds a single value; among some of its records it may."""
-    labels = table.labels
-    # Not by differences, which of the farthest doubles are infinite.
-    if run.role == "active" and labels is not None and (labels == labels[:1]).all(axis=0).any():
+    if run.role == "active" and (y := table.labels) is not None and (y == y[:1]).all(axis=0).any():
         raise TableError(f"{run.data}: label column {', '.join(schema.labels)!r} holds a single value")
     check_varied(table, schema, run.data)
 
