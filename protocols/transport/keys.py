@@ -12,6 +12,8 @@ import os
 import re
 import secrets
 import stat
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,17 +42,19 @@ def generate(folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
     key = ECC.generate(curve="Curve25519")
     secret_path, public_path = _new_files(folder, name, "secret", "public")
-    _write_private(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n")
-    # Others may read it, and never change it.
-    with open(public_path, "x", opener=lambda path, flags: os.open(path, flags, 0o644)) as file:
-        file.write(f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n")
+    _write(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n", private_opener)
+    try:
+        _write(public_path, f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n", _public_opener)
+    except KeyFileError:
+        secret_path.unlink()
+        raise
     return secret_path, public_path
 
 
 def generate_shared(folder: Path, name: str) -> Path:
     """Write ``name.shared``, 32 random bytes that all parties get over a safe way and keep to themselves."""
     (path,) = _new_files(folder, name, "shared")
-    _write_private(path, f"{SHARED_HEADER} {secrets.token_hex(32)}\n")
+    _write(path, f"{SHARED_HEADER} {secrets.token_hex(32)}\n", private_opener)
     return path
 
 
@@ -144,6 +148,18 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
     return paths
 
 
-def _write_private(path: Path, text: str) -> None:
-    with open(path, "x", opener=private_opener) as file:
-        file.write(text)
+def _write(path: Path, text: str, opener: Callable[[str, int], int]) -> None:
+    """Write a new file whole; of one for which a disk has no room, nothing stays that would count as a key."""
+    try:
+        with open(path, "x", opener=opener) as file:
+            file.write(text)
+    except OSError as error:
+        if not isinstance(error, FileExistsError):
+            with suppress(OSError):
+                path.unlink()
+        raise KeyFileError(f"{path} cannot be written: {error.strerror}. Nothing was written") from None
+
+
+def _public_opener(path: str, flags: int) -> int:
+    """Others may read it, and never change it."""
+    return os.open(path, flags, 0o644)

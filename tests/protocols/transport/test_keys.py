@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 from zmq.utils import z85
 
 from protocols.errors import KeyFileError
-from protocols.transport.keys import PUBLIC_HEADER, SECRET_HEADER, generate, read_public, read_secret
+from protocols.transport import keys
+from protocols.transport.keys import PUBLIC_HEADER, SECRET_HEADER, generate, generate_shared, read_public, read_secret
 
 DIGITS = "0123456789abcdef" * 4
 
@@ -126,6 +128,34 @@ def test_a_folder_that_cannot_hold_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KeyFileError, match=r"file cannot hold keys: File exists\. Nothing was written"):
         generate(tmp_path / "file", "bank")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("opener", ["private_opener", "_public_opener"])
+def test_a_full_disk_leaves_no_beginning_of_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: str) -> None:
+    """An empty file stayed, which counted as a key that is never replaced."""
+
+    def full(path: str, flags: int) -> int:
+        descriptor, device = os.open(path, flags, 0o600), os.open("/dev/full", os.O_WRONLY)
+        os.dup2(device, descriptor)
+        os.close(device)
+        return descriptor
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, opener, full)
+        calls = [generate, *([generate_shared] if opener == "private_opener" else [])]
+        for call in calls:
+            with pytest.raises(KeyFileError, match=r"bank\.\w+ cannot be written: No space left .*Nothing was written"):
+                call(tmp_path, "bank")
+    assert not list(tmp_path.iterdir())
+    assert read_secret(generate(tmp_path, "bank")[0])
+
+
+def test_a_link_that_leads_nowhere_is_in_the_way_of_a_key(tmp_path: Path) -> None:
+    (tmp_path / "bank.public").symlink_to(tmp_path / "none")
+    with pytest.raises(KeyFileError, match=r"bank\.public cannot be written: File exists\. Nothing was written"):
+        generate(tmp_path, "bank")
+    assert [path.name for path in tmp_path.iterdir()] == ["bank.public"]
 
 
 def test_an_absent_key_file_is_named(tmp_path: Path) -> None:
