@@ -126,6 +126,10 @@ def make_project(
     second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
     for part, own in zip((first, second), of_party, strict=True):
         _check(part, own)
+        for key in (f"{part.party}.secret", f"{part.party}.public", f"{part.peer}.public"):
+            _check_free(part.folder / "keys" / key)
+    for name in (TRAIN_IDS, TEST_IDS):
+        _check_free(first.folder / name)
     drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
     ids = [
         read_ids(raw.frame, [draft.id], path) for raw, draft, path in zip(raws, drafts, (active, passive), strict=True)

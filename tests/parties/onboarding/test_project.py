@@ -108,6 +108,20 @@ def test_files_that_exist_are_never_replaced(tables: tuple[Path, Path], tmp_path
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.parametrize(
+    "name", ["bank/train_ids.txt", "bank/test_ids.txt", "bank/keys/shop.public", "shop/keys/shop.secret"]
+)
+def test_a_rehearsal_replaces_no_list_and_no_key(tables: tuple[Path, Path], tmp_path: Path, name: str) -> None:
+    """Lists of ids and the other party's key were replaced, and of two folders one was made."""
+    kept = tmp_path / "both" / name
+    kept.parent.mkdir(parents=True)
+    kept.write_text("kept")
+    with pytest.raises(ConfigError, match=r"exists and is not replaced; .* Nothing was made"):
+        make_project(*tables, tmp_path / "both", Hints(id="id", label="y"))
+    assert [path for path in (tmp_path / "both").rglob("*") if path.is_file()] == [kept]
+    assert kept.read_text() == "kept"
+
+
 def test_both_sides_of_a_rehearsal_know_each_other(tables: tuple[Path, Path], tmp_path: Path) -> None:
     hints = Hints(id="id", label="y", bounds={"age": (0, 200), "spend": (0, 100)})
     made = make_project(*tables, tmp_path / "both", hints)
