@@ -166,8 +166,10 @@ def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series
         for pattern in others:
             times = times.fillna(times_by(texts, pattern))
     else:
-        days = category_texts(column.dt.tz_localize(None), ()).str.strip()
-        texts = times = pd.to_datetime(column, utc=True).mask(days.isin(form.na_values))
+        # Every different time is written once: of a million, that takes seconds.
+        numbers, different = pd.factorize(column.dt.tz_localize(None))
+        is_empty = category_texts(pd.Series(different), ()).str.strip().isin(form.na_values).to_numpy(np.bool_)
+        texts = times = pd.to_datetime(column, utc=True).mask(np.append(is_empty, False)[numbers])
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")
     units = (seconds // own.unit_s).astype(np.float64).where(times.notna())
     return (

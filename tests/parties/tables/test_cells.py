@@ -287,6 +287,17 @@ def test_a_day_that_means_an_empty_cell_does_so_in_every_type(
     np.testing.assert_array_equal(found, [np.nan, 19874, np.nan])
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Zurich"])
+@pytest.mark.parametrize("days", [[None], ["9999-12-31"] * 2, ["2024-05-31", None, "9999-12-31", "2024-05-31"]])
+def test_times_of_which_none_or_several_are_the_same_may_mean_empty_cells(
+    tmp_path: Path, zone: str | None, days: list[str | None]
+) -> None:
+    column = {"kind": "datetime", "unit": "day", "lower": datetime.date(1990, 1, 1), "upper": datetime.date(2030, 1, 1)}
+    cells = pa.Array.from_pandas(pd.Series(pd.to_datetime(days)).dt.tz_localize(zone))
+    found = stored_values(tmp_path, cells, {**column, "missing": "category"}, by_column=False, na_values="9999-12-31")
+    assert np.isfinite(found).tolist() == [day == "2024-05-31" for day in days]
+
+
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("cells", [[1, 9, 0, None], [1.0, 9.0, 0.0, None], [Decimal("1.00"), Decimal(9), 0, None]])
 def test_a_number_that_means_an_empty_cell_does_so_among_truth_values(
