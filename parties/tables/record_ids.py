@@ -92,8 +92,8 @@ def ids_to_keep(pieces: Iterable[pd.Index], duplicates: Duplicates, columns: Seq
     found = sort_ids(pieces, duplicates)
     if found.n_repeated and duplicates == "refuse":
         raise TableError(
-            f"{path}: {named} repeats an id in {found.n_repeated} of {found.n_rows} rows; ids must be unique, or "
-            "`align` must say which rows count: `duplicates: first`, `last` or `drop`"
+            f"{path}: {named} repeats an id in {found.n_repeated} of {found.n_rows} rows; ids must be unique, or, "
+            "where parties hold columns, `align` must say which rows count: `duplicates: first`, `last` or `drop`"
         )
     if len(found.rows) == 0:
         raise TableError(f"{path} has no rows" + (f" whose id is not repeated in {named}" if found.n_rows else ""))
