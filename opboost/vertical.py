@@ -229,9 +229,8 @@ def train(
     # Rounds that follow a model which took the released codes as they are go on with these.
     sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
     of_classes = parameters.weighted(labels, weights, loss)
-    own = None
-    if sources:
-        own, parameters = calmed(parameters, left_open), patient(parameters, left_open, loss, int(is_fitted.sum()))
+    own = calmed(parameters, left_open) if sources else None
+    parameters = patient(parameters, left_open, loss, len(labels)) if sources else parameters
     binned = (
         None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
         for c, column in enumerate(columns)

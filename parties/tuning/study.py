@@ -18,8 +18,6 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import TrialState
 
-from opboost.fitting.noised_table import NoiseChoice
-from opboost.fitting.recipe import calmed, patient
 from opboost.metrics import default_metric, metric_by_name
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.kernels.threads import n_threads
@@ -29,13 +27,11 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.earlier_model import Earlier
-from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
 from parties.vertical.party_a import grow_trees
-from parties.vertical.training_job import ActiveJob
 from protocols.private_files import private_opener
 
 TUNING_FOLDER, TRIALS = "tuning", "trials.jsonl"
@@ -128,7 +124,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     make_folder(folder)
     _cut_torn_line(folder / TRIALS)
     model, left_open = RunFolder(run.run_folder).load_joint_model(), run.model.left_open
-    own = read_space(tuning.space).inside(_grown_with(model, rows.everything.job))
+    own = read_space(tuning.space).inside(rows.everything.job.grown_with(model.choice))
     study = _study(folder, metric)
     # A trial that was interrupted has no score, and is begun anew.
     tried = study.get_trials(deepcopy=False, states=(TrialState.WAITING, *_ENDED))
@@ -256,15 +252,6 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
         if not isinstance(reason, OSError):
             raise
         raise _unwritable(run.run_folder / TUNING_FOLDER / TRIALS, reason) from None
-
-
-def _grown_with(model: JointModel, job: ActiveJob) -> BoostingParameters:
-    """The parameters of a model's trees on passive columns, or of all where there are no others."""
-    if model.choice is None:
-        return job.parameters
-    if model.choice is NoiseChoice.ALONE:
-        return calmed(job.parameters, job.left_open)
-    return patient(job.parameters, job.left_open, job.loss, job.n_rows)
 
 
 def _metric(run: ActiveRun, tuning: Tuning) -> Metric:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.fit_quality import fit_quality
 from opboost.fitting.noise_correction import LEAST_KNOWN
-from opboost.fitting.recipe import calmed
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.metrics import default_metric
 from opboost.privacy.guarantee import Guarantee
 from opboost.split_tests import bind, feature_matrix, n_answer_bits, unpacked
@@ -200,7 +200,7 @@ def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], Traine
     if not names:
         margins = [job.held_out.own[one.name] for one in job.margins] or [np.zeros(n_rows)]
         return job.loss.predictions(model.ensemble.base_scores + np.column_stack(margins))
-    parameters = job.parameters if model.choice is None else calmed(job.parameters, job.left_open)
+    parameters = job.grown_with(None if model.choice is None else NoiseChoice.ALONE)
     if job.earlier is not None:
         # As many rounds as the joint model has, those of the model that it continues included.
         parameters = replace(parameters, n_estimators=parameters.n_estimators + job.earlier.model.n_rounds)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import ParameterError
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.fitting.outputs import Engine
 from opboost.fitting.recipe import calmed, patient
 from opboost.schema import TableSchema
@@ -190,13 +191,20 @@ class ActiveJob:
         """Records."""
         return len(self.labels) if self.grow is None else self.grow.n_rows
 
+    def grown_with(self, choice: NoiseChoice | None) -> BoostingParameters:
+        """The parameters of trees on passive columns, or of all where there are no others; None: no noise is known."""
+        if choice is None:
+            return self.parameters
+        if choice is NoiseChoice.ALONE:
+            return calmed(self.parameters, self.left_open)
+        return patient(self.parameters, self.left_open, self.loss, self.n_rows)
+
     @property
     def most_tests(self) -> int:
         """How many split tests the model can ask a party for."""
         if self.by_cells:
             return 0
-        calm = calmed(self.parameters, self.left_open)
-        any_of = self.parameters, calm, patient(self.parameters, self.left_open, self.loss, self.n_rows)
+        any_of = map(self.grown_with, (None, *NoiseChoice))
         n_splits = max(one.n_estimators * one.max_splits for one in any_of) * self.loss.n_outputs
         if self.earlier is not None:
             n_splits += sum(int((~tree.is_leaf).sum()) for tree in self.earlier.model.ensemble.trees)
