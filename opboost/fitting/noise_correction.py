@@ -6,7 +6,7 @@ All of it works on what was released already, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -36,6 +36,10 @@ COMPARED_ROWS = 15_000
 # Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
 # rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
 _ROUNDS, FEW_ROUNDS = 200, 60
+
+# Fits of what lies behind the released codes, each of which has an equal share of the draws: the mean of what trees
+# learn from several is closer than from any one (`docs/architecture/noise.md`).
+N_FITS = 5
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -94,8 +98,8 @@ def fill(
     is_large = len(trained) > MANY_ROWS
     recipe = replace(recipe, own_depths=()) if is_large else recipe
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
-    imputation, evidence = impute(noised, labels, trained, recipe, rng=rng)
-    states = _draws(noised, labels, weights, is_trained, imputation, evidence, recipe, max_bin=most, rng=rng)
+    fits, evidence = impute(noised, labels, trained, recipe, n_fits=1 if is_large else N_FITS, rng=rng)
+    states = _draws(noised, labels, weights, is_trained, fits, evidence, recipe, max_bin=most, rng=rng)
     if choice is not None:
         blend = Blend(choice)
     else:
@@ -105,12 +109,12 @@ def fill(
         if known is None and not is_large:
             drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
         else:
-            first = imputation.of_rows(some), evidence.rows(some), states[:, :, some]
+            first = fits[0].of_rows(some), evidence.rows(some), states[:, :, some]
             drawn_for = partial(_drawn_before, *first, rng=comparing)
         blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
-    sources_alone = imputation.of_rows(trained[:0]).sources
-    del imputation, evidence
+    sources_alone = fits[0].of_rows(trained[:0]).sources
+    del fits, evidence
     own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
         return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
@@ -154,10 +158,10 @@ def _drawn_apart(
     rng: np.random.Generator,
 ) -> Drawn:
     """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
-    imputation, evidence = impute(noised, labels, kept, recipe, rng=rng)
+    fits, evidence = impute(noised, labels, kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(labels)), kept)
-    states = _draws(noised, labels, weights, is_kept, imputation, evidence, recipe, max_bin=max_bin, rng=rng)
-    return _drawn(imputation, evidence, states, kept, held, rng=rng)
+    states = _draws(noised, labels, weights, is_kept, fits, evidence, recipe, max_bin=max_bin, rng=rng)
+    return _drawn(fits[0], evidence, states, kept, held, rng=rng)
 
 
 def _drawn_before(
@@ -195,7 +199,7 @@ def _draws(
     labels: Values,
     weights: Values,
     is_trained: Mask,
-    imputation: Imputation,
+    fits: Sequence[Imputation],
     evidence: Evidence,
     recipe: Recipe,
     *,
@@ -203,15 +207,25 @@ def _draws(
     rng: np.random.Generator,
 ) -> States:
     """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
-    seed, held_out = int(rng.integers(2**63)), np.flatnonzero(~is_trained)
-    most = n_draws(len(labels))
-    states = imputation.draw(evidence, most, seed=seed)
+    held_out, most, seed = np.flatnonzero(~is_trained), n_draws(len(labels)), int(rng.integers(2**62))
+    states = _draws_of_each(fits, evidence, most, seed=seed)
     if len(held_out):
-        hidden = imputation.of_rows(held_out).draw(evidence.rows(held_out), most, with_label=False, seed=seed + 1)
-        states[:, :, held_out] = hidden
+        hidden = [fit.of_rows(held_out) for fit in fits]
+        seed += len(fits)
+        states[:, :, held_out] = _draws_of_each(hidden, evidence.rows(held_out), most, with_label=False, seed=seed)
     if can_refine(recipe, len(labels) - len(held_out)):
         trained = np.flatnonzero(is_trained)
-        behind, of_rows = imputation.of_rows(trained), evidence.rows(trained)
+        behind, of_rows = [fit.of_rows(trained) for fit in fits], evidence.rows(trained)
         first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
         states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
     return states
+
+
+def _draws_of_each(
+    fits: Sequence[Imputation], evidence: Evidence, most: int, *, with_label: bool = True, seed: int
+) -> States:
+    """At most so many draws of the same rows, as many by each fit, one fit's after the other's."""
+    every = most // len(fits)
+    return np.concatenate(
+        [fit.draw(evidence, every, with_label=with_label, seed=seed + number) for number, fit in enumerate(fits)]
+    )

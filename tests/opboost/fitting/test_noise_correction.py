@@ -18,10 +18,10 @@ from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
-from opboost.fitting.noise_correction import _drawn_apart, _drawn_before
+from opboost.fitting.noise_correction import N_FITS, _drawn_apart, _drawn_before, _draws_of_each
 from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
 from opboost.fitting.recipe import OWN_DEPTHS, Recipe
-from opboost.fitting.trials import Drawn
+from opboost.fitting.trials import N_PARTS, Drawn
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
@@ -353,6 +353,33 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and
     assert all(tree.depth <= 5 for tree in trained.trees if (tree.columns > 0).any())
 
 
+def test_each_fit_has_an_equal_share_of_the_draws() -> None:
+    run = Run(0.1, n_rows=400)
+    noised, recipe = described(run)
+    fits, evidence = impute(noised, run.labels[:400], np.arange(400), recipe, n_fits=2, rng=np.random.default_rng(1))
+    both, twice = (_draws_of_each(each, evidence, 10, seed=1) for each in (fits, fits[:1] * 2))
+    np.testing.assert_array_equal(both[:5], twice[:5])
+    assert len(both) == 10
+    assert (both[5:] != twice[5:]).any()
+    assert (twice[5:] != twice[:5]).any()
+
+
+def test_what_is_drawn_is_fitted_several_times_where_rows_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, asked = Run(0.1, n_rows=500), []
+
+    def counted(*rows: Any, n_fits: int = 1, rng: Any) -> Any:
+        asked.append(n_fits)
+        return impute(*rows, n_fits=n_fits, rng=rng)
+
+    monkeypatch.setattr(opboost.fitting.noise_correction, "impute", counted)
+    run.train()
+    # Then one for each part that candidates are compared on.
+    assert asked == [N_FITS, *[1] * N_PARTS]
+    monkeypatch.setattr(opboost.fitting.noise_correction, "MANY_ROWS", 499)
+    run.train()
+    assert asked[1 + N_PARTS :] == [1]
+
+
 def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
     """Draws of the run itself do: by the mixture, and by the trees that weigh proposals. They are the broken twin."""
     run, rng = Run(0.1, n_rows=400), np.random.default_rng(0)
@@ -363,9 +390,9 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
         labels = run.labels[:400] + shift * rng.normal(size=400) * (part == 0)
         ones, of_all = np.ones(400), np.random.default_rng(1)
         seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
-        fit = impute(noised, labels, np.arange(400), recipe, rng=of_all)
-        states = fit[0].draw(fit[1], 10, seed=2)
-        before.append(_drawn_before(*fit, states, kept, held, rng=of_all))
+        (fit,), evidence = impute(noised, labels, np.arange(400), recipe, rng=of_all)
+        states = fit.draw(evidence, 10, seed=2)
+        before.append(_drawn_before(fit, evidence, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
     np.testing.assert_array_equal(seen[0].blind, seen[1].blind)
     assert (before[0].states != before[1].states).any()
