@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
@@ -176,6 +176,10 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
 
             # With a second slash before it, as SQLAlchemy has it, a folder would be taken for a host.
             place = "/" + urlsplit(uri).path.lstrip("/")
+            if writes:
+                # SQLite itself would make a file that others may read.
+                with suppress(FileExistsError):
+                    open(place, "xb", opener=private_opener).close()
             return sqlite.connect(f"file:{quote(place)}?mode={'rwc' if writes else 'ro'}")
         case "duckdb":
             from adbc_driver_duckdb import dbapi as duckdb

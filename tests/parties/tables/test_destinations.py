@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from parties.errors import ConfigError, RunFolderError, TableError
 from parties.tables.destinations import Destination
 from parties.tables.parquet_files import read_stored
 from parties.tables.remote_tables import connect, fetch
+from tests.support.modes import open_umask
 from tests.support.remote_places import PASSWORD
 
 SCORES = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "status": ["ok", "missing"]})
@@ -162,6 +164,17 @@ def test_scores_become_a_table_of_sqlite(tmp_path: Path) -> None:
     # As SQLAlchemy writes it.
     with pytest.raises(ConfigError, match="exists; give another"):
         of(f"sqlite:///{tmp_path}/crm.db#scores")
+
+
+def test_a_database_that_is_made_for_scores_is_its_owners_alone(tmp_path: Path) -> None:
+    """SQLite made one that others could read, whatever the umask allowed."""
+    place = tmp_path / "scores of june.db"
+    with open_umask():
+        of(f"sqlite://{place}#scores").write(SCORES)
+    assert [stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()] == [0o600]
+    place.chmod(0o640)
+    of(f"sqlite://{place}#scores", append=True).write(SCORES)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
 
 
 def test_scores_become_a_table_of_postgresql(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
