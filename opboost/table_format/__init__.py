@@ -50,7 +50,7 @@ class TableFormat:
     currency : tuple of str
         Symbols before or after a number that are passed over.
     na_values : tuple of str
-        Texts that mean an empty cell; of numbers, all that have the same value.
+        Texts that mean an empty cell; of numbers and times, all that have the same value.
     true_values, false_values : tuple of str
         Truth values, in any case.
     strip, ignore_case : bool

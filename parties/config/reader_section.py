@@ -60,7 +60,9 @@ class ReaderSection(Section):
     thousands: Literal["", ",", ".", " ", "'"] = Field("", description="Mark between groups of three digits.")
     currency: Texts = Field((), description="Symbols beside numbers that are passed over.")
     na_values: Texts = Field(
-        (), description="Texts and numbers that mean an empty cell, as `n/a` or -999; ids count as they are written."
+        (),
+        description="Texts, numbers and times that mean an empty cell, as `n/a` or -999; ids count as they are "
+        "written.",
     )
     true_values: Texts = Field(TableFormat().true_values, description="Texts that mean true, in any case.")
     false_values: Texts = Field(TableFormat().false_values, description="Texts that mean false, in any case.")

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from opboost.arrays import Mask
 from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
@@ -153,9 +154,24 @@ def times_by(texts: pd.Series, pattern: str) -> pd.Series:
     return pd.to_datetime(texts.mask(texts.isin(("now", "today"))), format=pattern, errors="coerce", utc=True)
 
 
+def empty_times(own: ColumnFormat, form: TableFormat) -> list[pd.Timestamp]:
+    """Times that mean an empty cell, by value: how a midnight is written depends on the other cells of its file."""
+    texts = pd.Series(form.na_values, dtype="string").str.strip()
+    # The shorter forms of ISO 8601, such as years, may be numbers of other columns.
+    read = [times_by(texts.where(texts.str.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")), "ISO8601")]
+    read += [times_by(texts, pattern) for pattern in own.patterns]
+    return [time for times in read for time in times.dropna()]
+
+
+def _is_one_of(times: pd.Series, empty: Collection[pd.Timestamp]) -> Mask:
+    """Which times are among these; one by one, since a time of the year 9999 is none in nanoseconds."""
+    return np.logical_or.reduce([np.zeros(len(times), np.bool_), *((times == one).to_numpy() for one in empty)])
+
+
 def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series:
     """Times as whole units since 1970."""
     assert own.unit_s is not None
+    empty = empty_times(own, form)
     if column.dtype.kind != "M" and not isinstance(column.dtype, pd.DatetimeTZDtype):
         # Whole numbers become doubles where a cell beside them is missing: 20240531.0 is written 20240531.
         texts = _by_text(category_texts(column, ()), form, str.strip)
@@ -168,8 +184,12 @@ def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series
     else:
         # Every different time is written once: of a million, that takes seconds.
         numbers, different = pd.factorize(column.dt.tz_localize(None))
-        is_empty = category_texts(pd.Series(different), ()).str.strip().isin(form.na_values).to_numpy(np.bool_)
+        local = pd.Series(different)
+        is_written = category_texts(local, ()).str.strip().isin(form.na_values).to_numpy(np.bool_)
+        is_empty = is_written | _is_one_of(local, [one.tz_localize(None) for one in empty])
         texts = times = pd.to_datetime(column, utc=True).mask(np.append(is_empty, False)[numbers])
+    if (is_empty := _is_one_of(times, empty)).any():
+        texts, times = texts.mask(is_empty), times.mask(is_empty)
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")
     units = (seconds // own.unit_s).astype(np.float64).where(times.notna())
     return (

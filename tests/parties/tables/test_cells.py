@@ -298,6 +298,30 @@ def test_times_of_which_none_or_several_are_the_same_may_mean_empty_cells(
     assert np.isfinite(found).tolist() == [day == "2024-05-31" for day in days]
 
 
+@pytest.mark.parametrize("meant", ["1900-01-01", "1900-01-01 00:00:00", " 1900-01-01T00:00Z", "01.01.1900"])
+@pytest.mark.parametrize("unit", ["s", "ns"])
+def test_a_time_that_means_an_empty_cell_does_so_however_it_is_written(tmp_path: Path, meant: str, unit: str) -> None:
+    """A time stamp of midnight was the text of its day alone, and in CSV that of a midnight beside times of day."""
+    column = {"kind": "datetime", "lower": datetime.date(1890, 1, 1), "upper": datetime.date(2030, 1, 1)}
+    column |= {"missing": "category"} | ({"format": ["%d.%m.%Y", "%d.%m.%Y %H:%M"]} if "." in meant else {})
+    texts = ["1900-01-01 00:00:00", "2024-05-31 07:30:00", ""]
+    cells = pa.array([datetime.datetime.fromisoformat(one) if one else None for one in texts], pa.timestamp(unit))
+    if "." in meant:
+        texts = ["01.01.1900 00:00", "31.05.2024 07:30", ""]
+    reader = {"na_values": [meant, "1900", "9999-12-31"]}
+    found = [np.nan, 1717140600, np.nan]
+    np.testing.assert_array_equal(values(tmp_path, texts, column, **reader), found)
+    for by_column in (False, True):
+        np.testing.assert_array_equal(stored_values(tmp_path, cells, column, by_column=by_column, **reader), found)
+
+
+def test_a_number_that_means_an_empty_cell_is_no_year(tmp_path: Path) -> None:
+    column = {"kind": "date", "lower": datetime.date(1890, 1, 1), "upper": datetime.date(2030, 1, 1)}
+    cells = pa.array([datetime.date(1900, 1, 1), datetime.date(1970, 1, 2)])
+    found = stored_values(tmp_path, cells, column, by_column=False, na_values=[1900, 1])
+    np.testing.assert_array_equal(found, [-25567, 1])
+
+
 @pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("cells", [[1, 9, 0, None], [1.0, 9.0, 0.0, None], [Decimal("1.00"), Decimal(9), 0, None]])
 def test_a_number_that_means_an_empty_cell_does_so_among_truth_values(
