@@ -17,7 +17,7 @@ from pathlib import Path
 from parties.errors import LedgerError
 from parties.ledger.ledger_lines import read_head
 from parties.ledger.release_ledger import Ledger
-from parties.storage.atomic_files import make_folder, partial_of, replacing, write_text
+from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
 from parties.storage.sqlite import reporting
 
 
@@ -37,10 +37,10 @@ def back_up(path: Path, folder: Path) -> int:
     if target.exists() or (_head(target).exists() and not partial_of(target).exists()):
         raise LedgerError(f"{folder} holds a copy of a ledger; choose another folder. Nothing was copied")
     with Ledger(path, create=False) as ledger, replacing(target) as unfinished:
-        with closing(sqlite3.connect(unfinished)) as copy, reporting(target):
-            ledger.backup(copy)
-            number, digest = copy.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
-            copy.execute("PRAGMA journal_mode = DELETE")
+        with closing(sqlite3.connect(unfinished)) as taken, reporting(target):
+            ledger.backup(taken)
+            number, digest = taken.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
+            taken.execute("PRAGMA journal_mode = DELETE")
         # The ledger's name comes last: without these two, it would be no copy.
         _copy_keys(path.parent, folder)
         write_text(_head(target), json.dumps({"lines": number, "digest": digest}))
@@ -77,21 +77,30 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     make_folder(path.parent)
     # Over a sound ledger, nothing is put back any more.
     _copy_keys(folder, path.parent)
-    with reporting(path):
-        there = [
-            file
-            for file in (path, _head(path), *(path.with_name(path.name + log) for log in ("-wal", "-shm")))
-            if file.exists()
-        ]
-        taken = {file.name for file in path.parent.iterdir()}
-        numbered = (".damaged" if n == 1 else f".damaged.{n}" for n in count(1))
-        end = next(end for end in numbered if not any(file.name + end in taken for file in there))
-        for file in there:
+    with reporting(path), replacing(path) as unfinished:
+        # What has no room is known before anything is moved.
+        unfinished.write_bytes(source.read_bytes())
+        end = _end_of_damaged(path)
+        if _head(path).exists():
+            copy(_head(path), _head(path).with_name(_head(path).name + end))
+        # Before the ledger is away: of one without a head, the next job would begin another that knows of no release.
+        copy(_head(source), _head(path))
+        for file in filter(Path.exists, _with_logs(path)):
             file.rename(file.with_name(file.name + end))
-        for file in (_head(source), source):
-            with replacing(path.with_name(file.name)) as unfinished:
-                unfinished.write_bytes(file.read_bytes())
     return _verified(path)
+
+
+def _with_logs(path: Path) -> tuple[Path, ...]:
+    """A ledger's file and those of SQLite beside it."""
+    return path, *(path.with_name(path.name + log) for log in ("-wal", "-shm"))
+
+
+def _end_of_damaged(path: Path) -> str:
+    """What the names of a damaged ledger's files end with: none of them is taken."""
+    taken = {file.name for file in path.parent.iterdir()}
+    names = [file.name for file in (_head(path), *_with_logs(path))]
+    numbered = (".damaged" if n == 1 else f".damaged.{n}" for n in count(1))
+    return next(end for end in numbered if taken.isdisjoint(name + end for name in names))
 
 
 def _copy_keys(source: Path, target: Path) -> None:
@@ -121,12 +130,12 @@ def _head(path: Path) -> Path:
     return path.with_suffix(".head.json")
 
 
-def _lines_known(path: Path, copy: Path) -> int | None:
+def _lines_known(path: Path, source: Path) -> int | None:
     """The number of lines that a ledger had; None where its head is lost, damaged or of another ledger."""
     try:
         head = read_head(_head(path))
     except (OSError, ValueError):
         return None
-    with closing(sqlite3.connect(f"{copy.absolute().as_uri()}?mode=ro", uri=True)) as lines, reporting(copy):
+    with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as lines, reporting(source):
         found = lines.execute("SELECT digest FROM lines WHERE number = ?", (head.lines,)).fetchone()
     return head.lines if found in (None, (head.digest,)) and head.lines > 0 else None

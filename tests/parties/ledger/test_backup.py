@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,3 +234,39 @@ def test_a_key_that_finds_no_room_leaves_the_ledger_to_be_put_back(
             restore(tmp_path / "copy", path, older=True)
     restore(tmp_path / "copy", path, older=True)
     assert key.exists()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("n_done", range(9))
+def test_where_a_copy_was_not_put_back_to_the_end_no_ledger_is_begun_anew(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_done: int, is_killed: bool
+) -> None:
+    """With the damaged ledger its head was away, and the next job began a ledger that knew of no release."""
+
+    class Kill(BaseException):
+        pass
+
+    on_account(path, train())
+    before = lines(path)
+    back_up(path, tmp_path / "copy")
+    damage(path)
+    left = iter([True] * n_done)
+
+    def stopping(call: Any) -> Any:
+        def instead(own: Path, *given: Any, **options: Any) -> Any:
+            if path.parent in own.parents and not next(left, False):
+                raise Kill if is_killed else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return call(own, *given, **options)
+
+        return instead
+
+    with monkeypatch.context() as patch:
+        for name in ("rename", "replace", "write_bytes"):
+            patch.setattr(Path, name, stopping(getattr(Path, name)))
+        with suppress(Kill, LedgerError, RunFolderError):
+            restore(tmp_path / "copy", path)
+    with suppress(LedgerError), Ledger(path):
+        assert lines(path) == before
+        return
+    assert restore(tmp_path / "copy", path) == len(before)
+    assert lines(path) == before
