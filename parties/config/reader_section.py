@@ -16,6 +16,7 @@ from opboost.errors import SchemaError, shown
 from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.config.section import Section
+from parties.tables.cells import empty_texts
 
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 TRUTH = ("false", "true")
@@ -212,12 +213,27 @@ def _units(name: str, key: str, found: object, unit_s: int) -> int:
 
 
 def check_words(schema: TableSchema) -> None:
-    """Refuse categories that read the same by the table's format.
+    """Refuse categories that read the same by the table's format, and categories and labels that it takes for empty.
 
     Raises
     ------
     SchemaError
     """
+    form = schema.format
     for column in schema.columns:
-        if len({schema.format.words(category) for category in column.categories}) < len(column.categories):
+        if len({form.words(category) for category in column.categories}) < len(column.categories):
             raise SchemaError(f"column {column.name!r} lists categories that `strip` or `ignore_case` make the same")
+    listed = {
+        one
+        for column in schema.columns
+        for one in column.categories
+        if not (form.of(column.name).is_boolean or (one == OTHER and form.of(column.name).has_other))
+    }
+    # Words of truth stand there whether a column has them or not.
+    labels = {*form.positive, *form.negative} - {*TRUTH, *form.true_values, *form.false_values}
+    empty = empty_texts(form)
+    if both := sorted(one for one in listed | labels if one.strip() in empty):
+        raise SchemaError(
+            f"{', '.join(map(shown, both))} is listed as a category or a label, and means an empty cell by "
+            "`na_values`; leave it out there or here"
+        )

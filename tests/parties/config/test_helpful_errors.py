@@ -233,6 +233,36 @@ def test_categories_that_cleaning_makes_the_same_are_refused(tmp_path: Path) -> 
         read_schema(tmp_path / "schema.yaml")
 
 
+@pytest.mark.parametrize(
+    ("listed", "empty", "words"),
+    [
+        ({"categories": ["some", "none"]}, ["none"], "'none' is listed as a category or a label, and means an empty"),
+        ({"categories": ["1", "99.0"]}, [99], "'99.0' is listed"),
+        ({"categories": ["1", "2"], "other": True}, ["2.0"], "'2' is listed"),
+        ({"categories": ["1", "2"], "other": True}, ["other", "n/a"], None),
+        ({"categories": ["1", "2"], "positive": ["won", "lost"]}, ["lost"], "'lost' is listed"),
+        ({"categories": ["1", "2"], "positive": True, "negative": False}, [0, 9], None),
+    ],
+)
+def test_what_is_listed_and_means_an_empty_cell_is_refused(
+    tmp_path: Path, listed: dict[str, object], empty: list[object], words: str | None
+) -> None:
+    """Cells with such a category were empty, and read as `fill`, in silence."""
+    town = {
+        "kind": "unordered",
+        "missing": "category",
+        **{k: listed[k] for k in ("categories", "other") if k in listed},
+    }
+    labels = {key: listed[key] for key in ("positive", "negative") if key in listed}
+    document = {"columns": {"town": town}, "label": "y", "reader": {"na_values": empty}, **labels}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump(document))
+    if words is None:
+        read_schema(tmp_path / "schema.yaml")
+        return
+    with pytest.raises(ConfigError, match=words):
+        read_schema(tmp_path / "schema.yaml")
+
+
 AGE = TableSchema(columns=(column_from_mapping("age", {"lower": 0, "upper": 120}),), label="churned")
 
 
