@@ -81,10 +81,13 @@ def impute(
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    return tuple(imputed(noised, evidence, rows, rng=rng) for _ in range(n_fits)), evidence
+    return imputed(noised, evidence, rows, n_fits=n_fits, rng=rng), evidence
 
 
-def imputed(noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator) -> Imputation:
-    """The fit for known evidence."""
+def imputed(
+    noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, n_fits: int = 1, rng: np.random.Generator
+) -> tuple[Imputation, ...]:
+    """The fits for known evidence."""
+    sources = sources_of(noised.columns)
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng)
+        return tuple(Imputation.fit(sources, evidence, rows, rng=rng) for _ in range(n_fits))
