@@ -133,7 +133,8 @@ def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n
     import pyarrow.parquet as pq
 
     names = dict.fromkeys([*schema.id_columns, *schema.names, *schema.labels])
-    frame = read_stored(part, [name for name in names if name in stored_names(part, schema.all_names)])
+    stored = set(stored_names(part, schema.all_names))
+    frame = read_stored(part, [name for name in names if name in stored])
     places = np.load(places_file)
     if len(frame) != len(places):
         raise TableError(f"{part.name} was changed while it was in use. Nothing was sent")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from parties.commands.console import Format, FormatOption, RunFile, print_result, terminal_of_command
 from parties.errors import ConfigError
-
-if TYPE_CHECKING:
-    from parties.config.party_run import PartyRun
 
 EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
 REASONS_FILE = "reasons.csv"
@@ -43,7 +40,7 @@ def explain(
             from opboost.explanation.partial_dependence import dependences
 
             active = read_run(run_file, ActiveRun)
-            _check_free(active, out, run_file)
+            active.check_free(out, run_file)
             found = dependences(RunFolder(active.run_folder).load_joint_model().ensemble)
             target = out or active.run_folder / EXPLANATION_FILE
             columns = [one.to_dict() for one in found]
@@ -53,18 +50,13 @@ def explain(
             print_result(form, share_of_gain=shares, explanation=str(target))
         elif role == "passive" and of is not None:
             run = read_run(run_file, PassiveRun)
-            _check_free(run, out, run_file)
+            run.check_free(out, run_file)
             # Not under the name that the other party gave its file: the folder has files that answers come from.
             target = out or run.run_folder / (REASONS_FILE if of.suffix == ".csv" else EXPLANATION_FILE)
             _in_own_words(run, of, target)
             print_result(form, explanation=str(target))
         else:
             raise ConfigError(f"{run_file} is of role {role}: explanations are an active party's, or --of one")
-
-
-def _check_free(run: PartyRun, out: Path | None, run_file: Path) -> None:
-    if out is not None:
-        run.check_free(out, run_file)
 
 
 def _in_own_words(run: Any, of: Path, target: Path) -> None:

@@ -9,14 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Annotated, Any, Self
-from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from parties.config.section import PlainName, Section
 from parties.errors import ConfigError
 from parties.tables.data_files import reporting_faults
-from parties.tables.remote_tables import DATABASES, FILES, STORES, check_uri, fetch, is_read, scheme_of
+from parties.tables.remote_tables import DATABASES, STORES, check_uri, database_file, fetch, is_read, scheme_of
 
 
 class DataSource(Section):
@@ -61,8 +60,8 @@ class DataSource(Section):
     def paths(self) -> Iterator[Path]:
         """Also the file that a database lies in."""
         yield from super().paths()
-        if scheme_of(self.uri) in FILES:
-            yield Path("/", urlsplit(self.uri).path.lstrip("/"))
+        if (file := database_file(self.uri)) is not None:
+            yield file
 
     def reads(self, place: str) -> bool:
         """Whether this table is read from a place that is written."""

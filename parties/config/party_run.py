@@ -118,13 +118,15 @@ class PartyRun(Section):
         """Files that several runs write to, by their places in the run file; none lies in a run folder."""
         return {}
 
-    def check_free(self, out: Path, run_file: Path) -> None:
-        """Refuse to write at a place where the run reads or keeps something; reports of it may be written again.
+    def check_free(self, out: Path | None, run_file: Path) -> None:
+        """Refuse a place to write at, if one is given, where the run reads or keeps something but its reports.
 
         Raises
         ------
         ConfigError
         """
+        if out is None:
+            return
         real = Path(os.path.realpath(out))
         kept = {os.path.realpath(path) for path in (run_file, *paths_in(self))}
         # A folder holds the files of a table or of a run, and a pattern names files.

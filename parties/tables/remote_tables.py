@@ -19,6 +19,7 @@ from warnings import catch_warnings
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
+from parties.tables.data_files import is_parquet
 from protocols.private_files import private_folder, private_opener
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 WRITABLE = ("postgresql", "postgres", "sqlite")
 DATABASES = (*WRITABLE, "duckdb", "grpc", "grpc+tls", "odbc")
 STORES = ("s3", "gs", "hdfs")
-FILES = ("sqlite", "duckdb")
+_FILES = ("sqlite", "duckdb")
 
 # SQLite's driver takes the types of columns from the rows that it reads first.
 RESULT_ROWS = 1 << 16
@@ -78,7 +79,7 @@ def check_uri(uri: str, schemes: Sequence[str]) -> None:
             "a URI must hold no password or key: run files name `password_env` or `password_file`, and drivers read "
             "their own, such as PGPASSWORD, PGPASSFILE or AWS_PROFILE. Nothing was sent"
         )
-    if scheme in FILES and not uri.partition(":")[2].startswith("///"):
+    if scheme in _FILES and not uri.partition(":")[2].startswith("///"):
         raise ConfigError(f"{scheme}: give the whole path of the file, as in {scheme}:///srv/crm.db. Nothing was sent")
 
 
@@ -100,13 +101,21 @@ def is_read(place: str, uri: str, query: str | None) -> bool:
     return read in (written, written.parent)
 
 
+def database_file(uri: str) -> Path | None:
+    """The file that a database lies in, or will, if it lies in one.
+
+    With a second slash before its path, as SQLAlchemy has it, a folder would be taken for a host.
+    """
+    return Path("/" + urlsplit(uri).path.lstrip("/")) if scheme_of(uri) in _FILES else None
+
+
 def _kept_at(found: SplitResult) -> tuple[str, str]:
     """What keeps a place: the kind of store, or the kind of database and which one."""
     scheme = scheme_of(found.geturl())
     if scheme in STORES:
         return scheme, ""
-    path = os.path.realpath(f"/{found.path.lstrip('/')}") if scheme in FILES else found.path
-    return scheme.removesuffix("ql"), path
+    file = database_file(found.geturl())
+    return scheme.removesuffix("ql"), found.path if file is None else os.path.realpath(file)
 
 
 def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | None = None) -> Path:
@@ -174,13 +183,12 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
         case "sqlite":
             from adbc_driver_sqlite import dbapi as sqlite
 
-            # With a second slash before it, as SQLAlchemy has it, a folder would be taken for a host.
-            place = "/" + urlsplit(uri).path.lstrip("/")
+            file = str(database_file(uri))
             if writes:
                 # SQLite itself would make a file that others may read.
                 with suppress(FileExistsError):
-                    open(place, "xb", opener=private_opener).close()
-            return sqlite.connect(f"file:{quote(place)}?mode={'rwc' if writes else 'ro'}")
+                    open(file, "xb", opener=private_opener).close()
+            return sqlite.connect(f"file:{quote(file)}?mode={'rwc' if writes else 'ro'}")
         case "duckdb":
             from adbc_driver_duckdb import dbapi as duckdb
 
@@ -256,9 +264,7 @@ def _copied(uri: str, folder: Path) -> Path:
     found = store.get_file_info(place)
     files, target = [found], folder / found.base_name
     if found.type == fs.FileType.Directory:
-        files = [
-            one for one in store.get_file_info(fs.FileSelector(place)) if one.base_name.casefold().endswith(".parquet")
-        ]
+        files = [one for one in store.get_file_info(fs.FileSelector(place)) if is_parquet(Path(one.base_name))]
         folder = target
         private_folder(folder)
     elif found.type == fs.FileType.NotFound:
