@@ -16,7 +16,7 @@ from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, RecordsRefused, RunFolderError
+from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -169,7 +169,12 @@ def _predict_table(
             predictions = predictions[:, 0]
         written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
         folder.write_json(_NOTE, request.note)
-        target.write(with_parts(written.join(explained), schema.id_columns))
+        try:
+            target.write(with_parts(written.join(explained), schema.id_columns))
+        except PartyError:
+            # What comes to lie there later is not this request's, and not replaced unasked.
+            (folder.path / _NOTE).unlink(missing_ok=True)
+            raise
         request.note_written(log, len(written), target.name)
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.

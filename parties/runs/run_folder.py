@@ -17,7 +17,8 @@ file                content
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
-``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands
+``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands;
+                    ``predictions.1a2b3c4d.csv``: such as could not be written where they were to go
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw;
                     ``trees.json``: S-GBDT's, as in training (`parties.runs.row_stream`)
 ``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError, RunFolderError
+from parties.errors import ConfigError, PartyError, RunFolderError
 from parties.storage.atomic_files import check_writable, is_taken, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.remote_tables import (
@@ -53,11 +53,14 @@ class Destination:
         Whether what is there is replaced.
     append : bool
         Whether rows are added to a table.
+    spare : Path or None
+        Beside which they are kept if they cannot be written: whoever was asked for them counts his answers.
     """
 
     place: Path | str
     overwrite: bool = False
     append: bool = False
+    spare: Path | None = None
 
     def __str__(self) -> str:
         return str(self.place) if isinstance(self.place, Path) else readable_uri(self.place)
@@ -91,7 +94,7 @@ class Destination:
             raise ConfigError(
                 f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
             )
-        found = cls(place, overwrite, append)
+        found = cls(place, overwrite, append, default)
         found._check()
         if isinstance(place, Path):
             try:
@@ -147,7 +150,24 @@ class Destination:
         Raises
         ------
         ConfigError, RunFolderError, TableError
+            That says where they are kept instead, if they are.
         """
+        try:
+            self._write(rows)
+        except PartyError as error:
+            if self.spare is None:
+                raise
+            kept = self.spare.with_name(f"{self.spare.stem}.{uuid4().hex[:8]}.csv")
+            try:
+                _write_file(rows, kept)
+            except PartyError:
+                raise error from None
+            failed = type(error)(f"{str(error).removesuffix('. Nothing was sent')}. The predictions are in {kept}")
+            for note in getattr(error, "__notes__", ()):
+                failed.add_note(note)
+            raise failed from None
+
+    def _write(self, rows: pd.DataFrame) -> None:
         self._check()
         if isinstance(self.place, Path):
             _write_file(rows, self.place)

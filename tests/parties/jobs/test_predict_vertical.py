@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -20,6 +21,7 @@ from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
+from parties.tables.destinations import Destination
 from protocols.messages.prediction import RecordStatus
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
@@ -148,3 +150,24 @@ def test_a_table_for_local_prediction_has_the_passive_parties_columns_too(sites:
     schema, _ = read_schema((sites.bank.write()).with_name("schema.yaml"))
     known = predict_vertical._with_passive_columns(schema, Model())  # type: ignore[arg-type]
     assert (known.names, known.id, known.label) == (("age", "spend"), schema.id, schema.label)
+
+
+def test_what_lies_where_predictions_could_not_be_written_is_not_replaced_unasked(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of the request stayed, which stands for predictions that an earlier process has written."""
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    RunFolder(sites.bank.run_folder).save_joint_model(
+        JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("age"),)))
+    )
+    out, full = tmp_path / "scores.csv", RunFolderError("no room")
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
+    with monkeypatch.context() as patch:
+        patch.setattr(Destination, "_write", Mock(side_effect=full))
+        with pytest.raises(RunFolderError, match=r"no room\. The predictions are in .*/predictions\.\w+\.csv"):
+            predict_active(path, **given, terminal=Terminal())
+    out.write_text("of somebody else\n")
+    with pytest.raises(ConfigError, match=r"exists; give another file"):
+        predict_active(path, **given, terminal=Terminal())
+    assert out.read_text() == "of somebody else\n"

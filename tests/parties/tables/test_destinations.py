@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from parties.config.data_section import DataSource
-from parties.errors import ConfigError, RunFolderError, TableError
+from parties.errors import ConfigError, PartyError, RunFolderError, TableError
 from parties.tables.destinations import Destination
 from parties.tables.parquet_files import read_stored
 from parties.tables.remote_tables import connect, fetch
@@ -24,7 +24,7 @@ SCORES = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "statu
 
 
 def of(out: Path | str, **options: Any) -> Destination:
-    return Destination.of(out, Path("absent"), **{"overwrite": False, "append": False, **options})
+    return Destination.of(out, Path("absent", "predictions.csv"), **{"overwrite": False, "append": False, **options})
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet", "run #3? a.b.csv"])
@@ -116,6 +116,27 @@ def test_a_folder_that_is_gone_at_the_end_is_one_sentence(tmp_path: Path) -> Non
     where.rmdir()
     with pytest.raises(RunFolderError, match=r"scores\.csv cannot be written: No such file"):
         target.write(SCORES)
+
+
+@pytest.mark.parametrize("place", ["sqlite://{}/scores.db#scores", "{}/out/scores.csv"])
+def test_predictions_that_cannot_be_written_are_kept(tmp_path: Path, place: str) -> None:
+    """Passive parties had counted their answers, and nobody had them; the sentence said that nothing was sent."""
+    pytest.importorskip("adbc_driver_sqlite")
+    (folder := tmp_path / "out").mkdir()
+    (run_folder := tmp_path / "run").mkdir()
+    target = Destination.of(
+        place.format(tmp_path), run_folder / "predictions.csv", overwrite=False, append=False, inputs=()
+    )
+    folder.rmdir()
+    of(f"sqlite://{tmp_path}/scores.db#scores").write(SCORES[["id"]])
+    with pytest.raises(
+        PartyError, match=r"scores\.(db|csv) .*The predictions are in .*/run/predictions\.\w+\.csv$"
+    ) as told:
+        target.write(SCORES)
+    assert "Nothing was sent" not in str(told.value)
+    (kept,) = run_folder.iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    pd.testing.assert_frame_equal(pd.read_csv(kept, dtype={"id": str}), SCORES, check_dtype=False)
 
 
 @pytest.mark.parametrize(
