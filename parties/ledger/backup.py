@@ -61,7 +61,7 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     Raises
     ------
     LedgerError
-        If the copy cannot be trusted, the ledger is sound, or it had more lines. Nothing was restored.
+        If the copy cannot be trusted, the ledger is sound or in use, or it had more lines. Nothing was restored.
     """
     source = folder / path.name
     n_lines = _verified(source)
@@ -121,7 +121,12 @@ def _verified(path: Path) -> int:
 def _is_sound(path: Path) -> bool:
     try:
         _verified(path)
-    except LedgerError:
+    except LedgerError as error:
+        # Whoever holds it for so long that it cannot be looked at would go on charging a file that is none any more.
+        if "is locked" in str(error):
+            raise LedgerError(
+                f"{path} is in use, and not known to be damaged; end what uses it. Nothing was restored"
+            ) from None
         return False
     return True
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from parties.errors import LedgerError, RunFolderError
 from parties.ledger import due_cells
 from parties.ledger.backup import back_up, restore
 from parties.ledger.release_ledger import Ledger
-from parties.storage import atomic_files
+from parties.storage import atomic_files, sqlite
 from parties.storage.atomic_files import write_json
 from tests.support.released_cells import SPRING, kinds, lines, n_keys, on_account, order_of, predict, same, train
 
@@ -115,6 +116,19 @@ def test_an_older_copy_is_not_put_back_unasked_nor_over_a_sound_ledger(path: Pat
         restore(tmp_path / "copy", path)
     assert not path.exists()
     assert restore(tmp_path / "copy", path, older=True) == 7
+
+
+def test_a_ledger_that_another_program_holds_is_not_taken_for_a_damaged_one(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    monkeypatch.setattr(sqlite, "WAIT_S", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(LedgerError, match=r"is in use, and not known to be damaged.*\. Nothing was restored"):
+            restore(tmp_path / "copy", path)
+    assert sorted(file.name for file in path.parent.iterdir()) == ["ledger.head.json", "ledger.sqlite"]
 
 
 @pytest.mark.parametrize(
