@@ -36,6 +36,7 @@ from parties.service.requests import OwnRecords
 from parties.service.scorer import Scorer
 from parties.service.versions import Version, Versions
 from parties.session.connections import open_connections
+from parties.tables.data_files import file_digest
 from parties.vertical.prediction_client import Session, session
 from protocols.transport.channel import Channel
 
@@ -170,7 +171,13 @@ class ScoreService:
         if run.reveal.top is not None:
             raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")
         records = OwnRecords.read(self._data or run.data, schema, ignore, run.align.duplicates)
+        digest = file_digest(run.run_folder / "model.json")
         for known in current:
+            if known.run == run and known.digest != digest:
+                raise ConfigError(
+                    f"{run.run_folder} holds another model than the one of this run that is served: give it a run_id "
+                    "of its own, or start the service anew"
+                )
             if known.run == run:
                 return replace(known, records=records)
         note_caveat(model, self._log, desensitized=http.mode == "desensitized")
@@ -183,7 +190,7 @@ class ScoreService:
             max_waiting=http.max_waiting,
             on_batch=lambda n_records: self._metrics.count_batch(run.run_id, n_records),
         )
-        return Version(run=run, model=model, records=records, scorer=scorer)
+        return Version(run=run, model=model, digest=digest, records=records, scorer=scorer)
 
     @asynccontextmanager
     async def _lifespan(self, app: FastAPI) -> AsyncIterator[None]:

@@ -39,12 +39,15 @@ class Version:
     ----------
     run : ActiveRun
     model : JointModel
+    digest : str
+        Of the model's file.
     records : OwnRecords
     scorer : Scorer
     """
 
     run: ActiveRun
     model: JointModel
+    digest: str
     records: OwnRecords
     scorer: Scorer
 
