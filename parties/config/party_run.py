@@ -18,6 +18,7 @@ from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
 from parties.config.section import PlainName, Section, paths_in
 from parties.errors import ConfigError
+from parties.storage.atomic_files import real_places
 from protocols.transport.channel import Timing
 from protocols.transport.keys import is_loopback
 
@@ -127,11 +128,15 @@ class PartyRun(Section):
         """
         if out is None:
             return
-        real = Path(os.path.realpath(out))
+        places = real_places(out)
         kept = {os.path.realpath(path) for path in (run_file, *paths_in(self))}
         # A folder holds the files of a table or of a run, and a pattern names files.
-        is_inside = real.exists() and any(real.is_relative_to(path) or real.match(path) for path in kept)
-        if str(real) in kept or (is_inside and real.stem not in _REPORTS):
+        is_inside = out.exists() and any(
+            one.stem not in _REPORTS and (one.is_relative_to(path) or one.match(path))
+            for one in places
+            for path in kept
+        )
+        if is_inside or kept & set(map(str, places)):
             raise ConfigError(
                 f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"
             )

@@ -110,6 +110,11 @@ def is_taken(path: Path) -> bool:
         return path.exists()
 
 
+def real_places(path: Path) -> tuple[Path, Path]:
+    """Where a path leads, and where it lies itself, which is another place if it is a link."""
+    return Path(os.path.realpath(path)), Path(os.path.realpath(path.parent), path.name)
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, for its owner alone; an existing one stays as it is.
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from parties.errors import ConfigError, PartyError, RunFolderError
-from parties.storage.atomic_files import check_writable, is_taken, replacing
+from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.remote_tables import (
     STORES,
@@ -193,11 +193,11 @@ def _is_of(place: Path | str, data: object) -> bool:
     """Whether a place to write at holds data that is read, or lies among it."""
     if isinstance(place, str):
         return isinstance(data, ReadElsewhere) and data.reads(place)
-    real = Path(os.path.realpath(place))
-    # A folder of files is read, or those that a pattern names.
-    return isinstance(data, Path) and (
-        (found := os.path.realpath(data)) in (str(real), str(real.parent)) or real.match(found)
-    )
+    if not isinstance(data, Path):
+        return False
+    # A folder of files is read, or those that a pattern names; what lies there may be a link, which would be replaced.
+    found = os.path.realpath(data)
+    return any(found in (str(one), str(one.parent)) or one.match(found) for one in real_places(place))
 
 
 def _write_file(rows: pd.DataFrame, path: Path) -> None:

@@ -50,13 +50,16 @@ def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
     data, folder, link = tmp_path / "data.csv", tmp_path / "parts", tmp_path / "link.csv"
     data.write_text("id,x\n")
     folder.mkdir()
-    link.symlink_to(data)
+    for one in (link, folder / "7.parquet"):
+        one.symlink_to(data)
     how: dict[str, Any] = {"overwrite": True, "append": False, "inputs": (data, folder, None, ("other",))}
-    for out in (data, str(folder / ".." / "data.csv"), link, folder / "part-9.parquet"):
+    for out in (data, str(folder / ".." / "data.csv"), link, folder / "part-9.parquet", folder / "7.parquet"):
         with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
             Destination.of(out, Path("absent"), **how)
     with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
         Destination.of(folder / "1.parquet", Path("absent"), **how | {"inputs": [folder / "*.parquet"]})
+    with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
+        Destination.of(folder / "7.parquet", Path("absent"), **how | {"inputs": [folder / "*.parquet"]})
     assert Destination.of(tmp_path / "scores.csv", Path("absent"), **how).name == "scores.csv"
 
 
