@@ -38,8 +38,9 @@ from opboost.vertical import OwnColumn
 from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_client import Evaluation, predict_jointly, predict_locally
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.release_offer import offered_names
 from parties.vertical.simulation import drawn_from, serve, simulate
 from parties.vertical.training_job import ActiveJob

@@ -33,9 +33,9 @@ from parties.tables.blocks import EncodedTable
 from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable
 from parties.vertical.alignment import Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, RecordsOf, choose_passive
-from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.preparation import check_cells, check_learnable
+from parties.vertical.release_job import PassiveJob
 from protocols.transport.channel import Channel
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from parties.tables.blocks import EncodedTable
 from parties.tables.record_ids import Ids
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.held_out import RecordsOf
-from parties.vertical.party_b import PassiveJob
 from parties.vertical.preparation import prepare_active, prepare_passive
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
 

@@ -28,18 +28,18 @@ from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, PartyError
 from parties.jobs.life_cycle import Terminal
+from parties.jobs.warm_up import compiled_before
 from parties.onboarding.project import free_port
 from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, make_folder, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob
 from parties.vertical.party_b import train as take_part
 from parties.vertical.prediction_client import predict_locally
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.simulation import drawn_from, simulate
 from parties.vertical.training_job import ActiveJob
-from parties.vertical.warm_up import compiled_before
 from protocols.transport.keys import generate
 
 DATASET = "bank and retailer (synthetic)"

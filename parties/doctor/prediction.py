@@ -84,8 +84,11 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
                 checks.add("predictions", Status.WARNING, f"{target} exists; give another file with --out")
     if not checks.is_sound:
         return None
-    hello = _looking(asking_hello(run.party, run.run_id, run.reveal.words()))
-    return lambda keys: ask_passive(run, {peer.name: hello for peer in run.passive}, keys, checks, wait_s=wait_s)
+    hellos = {
+        peer.name: _looking(asking_hello(run.party, run.run_id, run.reveal.words(), model.trainings.get(peer.name)))
+        for peer in run.passive
+    }
+    return lambda keys: ask_passive(run, hellos, keys, checks, wait_s=wait_s)
 
 
 def _check_passive(
@@ -94,7 +97,7 @@ def _check_passive(
     """Check the share of a model, the records to answer for, ledger and limits."""
     folder = RunFolder(run.run_folder)
     with checks.checking("model"):
-        router = folder.load_router()
+        router, training = folder.load_router(), folder.load_trainings().get(run.active.name)
         with folder.locked() if serves else nullcontext():
             n_columns = len(set(source for source, _ in router.tests.sources))
         asked = "cells" if router.tests.by_cells else "split tests"
@@ -107,8 +110,8 @@ def _check_passive(
             _check_limits(run, router, checks)
     if not checks.is_sound:
         return None
-    hello = _looking(prediction_hello(run.party, run.run_id, reveal=run.serve.reveal.words()))
-    return lambda keys: ask_active(run, hello, keys, checks, wait_s=wait_s)
+    hello = prediction_hello(run.party, run.run_id, training=training, reveal=run.serve.reveal.words())
+    return lambda keys: ask_active(run, _looking(hello), keys, checks, wait_s=wait_s)
 
 
 def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checklist) -> tuple[PartyTable, TableSchema]:

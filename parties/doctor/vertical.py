@@ -31,8 +31,8 @@ from parties.storage.atomic_files import is_folder
 from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.agreed_grid import coarse_grids, other_grids
-from parties.vertical.party_b import PassiveJob
 from parties.vertical.release_accounts import account_of, released_otherwise
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.vertical import Task
 

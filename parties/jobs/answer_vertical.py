@@ -30,7 +30,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     run = read_run(path, PassiveRun)
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
-    router = folder.load_router()
+    router, training = folder.load_router(), folder.load_trainings().get(run.active.name)
     check_units_of_times(schema, folder.path, schema.names)
     source = data or run.data
     with ExitStack() as stack:
@@ -45,7 +45,9 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
         log = stack.enter_context(logged(folder, terminal, path=path, run=run))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
-        hello = prediction_hello(run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words())
+        hello = prediction_hello(
+            run.party, run.run_id, training=training, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
+        )
         tally = Tally()
         with_restarts(
             [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=log.progress), log
@@ -87,7 +89,7 @@ def serve_until_stopped(
     run = read_run(path, PassiveRun)
     schema, ignore = read_schema(run.table_schema)
     folder = RunFolder(run.run_folder)
-    router = folder.load_router()
+    router, training = folder.load_router(), folder.load_trainings().get(run.active.name)
     check_units_of_times(schema, folder.path, schema.names)
     source = data or run.data
 
@@ -104,7 +106,12 @@ def serve_until_stopped(
         patient = run.model_copy(update={"wait": math.inf})
         (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()
         hello = prediction_hello(
-            run.party, run.run_id, max_rows=answerer.max_rows, reveal=run.serve.reveal.words(), comes_again=True
+            run.party,
+            run.run_id,
+            training=training,
+            max_rows=answerer.max_rows,
+            reveal=run.serve.reveal.words(),
+            comes_again=True,
         )
         log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
         totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)

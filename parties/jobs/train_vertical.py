@@ -12,7 +12,9 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.jobs.life_cycle import Terminal, TrainingRun
+from parties.jobs.warm_up import compiled_before, warm_drawing, warm_training
 from parties.ledger.charged_release import Account
+from parties.runs.joint_model import TRAININGS_FILE
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -20,12 +22,12 @@ from parties.session.reconnection import with_restarts
 from parties.tables.blocks import record_set
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.prediction_server import Answerer
 from parties.vertical.rate_limits import Allowance
 from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.resolution_limit import ResolvedTests
-from parties.vertical.warm_up import compiled_before, warm_drawing, warm_training
 from protocols.errors import PeerLost, PeerRestarted
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
@@ -80,6 +82,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: Passiv
     ):
 
         def save(share: PassiveShare) -> None:
+            folder.write_json(TRAININGS_FILE, {run.active.name: share.training})
             folder.save_router(share.router, share.guarantee)
             folder.finish()
 

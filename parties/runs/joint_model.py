@@ -21,6 +21,9 @@ from parties.errors import Disagreement
 
 USES_FILE = "uses.json"
 
+# Has, per peer, what its share of the model has too: shares of different trainings would not be told apart by a run_id.
+TRAININGS_FILE = "trainings.json"
+
 _PIECE_ROWS = 1 << 20
 
 
@@ -53,6 +56,8 @@ class JointModel:
     categories : dict of str to sequence of str
         What the values of each own column are numbers of; nothing where they are numbers by themselves, nor of a
         model that was read from its run folder, where the schema says it.
+    trainings : dict of str to str
+        Per passive party, a digest that its share of the model has too.
     """
 
     ensemble: Ensemble
@@ -66,6 +71,7 @@ class JointModel:
     n_own_trees: int = 0
     release: dict[str, str] = field(default_factory=dict)
     categories: dict[str, Sequence[str]] = field(default_factory=dict)
+    trainings: dict[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
         promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
@@ -93,6 +99,8 @@ class JointModel:
             }
         if self.release:
             found["release.json"] = dict(self.release)
+        if self.trainings:
+            found[TRAININGS_FILE] = dict(self.trainings)
         if self.uplift is not None:
             found["held_out.json"] = asdict(self.uplift)
         if self.uses:

@@ -15,6 +15,7 @@ file                content
 ``held_out.json``   A only: scores of held-out records; their key is kept for all runs (`parties.vertical.held_out`)
 ``fit.json``        A and owners of rows: how predictions compare with labels, in training and wherever known later
 ``release.json``    A only: digests of the released columns, by which a run that continues this one knows them
+``trainings.json``  per peer, a digest of the release and of the tests that were asked for
 ``noise.json``      A only: what of noised columns the trees were grown on; ``labels.json``: of labels
 ``metrics.json``    scores; ``report.html``, ``report.json``: the same facts for people and programs (`parties.reports`)
 ``predictions.csv`` whoever has a model; meanwhile ``predicting.json``; ``tuning/``, ``scorecard/``: of these commands;
@@ -29,9 +30,6 @@ Shares, answers, drawings, coins and turns are kept twice, as ``*.copy`` too (`p
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +37,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -52,18 +50,22 @@ from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
 from parties.runs.installed_versions import installed_versions
-from parties.runs.joint_model import JointModel
+from parties.runs.joint_model import TRAININGS_FILE, JointModel
 from parties.runs.journal import FOLDER, Journal
-from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json, writing
+from parties.storage.atomic_files import copy, is_half_written, locked, read_json, replacing, sweep, write_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
+from protocols.messages.fields import Digest
 from protocols.private_files import private_folder
+
+T = TypeVar("T")
 
 ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 
 # Has what noise on labels promises, from before the parties agree to train.
 LABELS_FILE = "labels.json"
 
-_FIT = TypeAdapter(FitQuality)
+_FITS = TypeAdapter(dict[str, FitQuality])
+_TRAININGS = TypeAdapter(dict[str, Digest])
 
 
 class RunState(StrEnum):
@@ -137,10 +139,9 @@ class RunFolder:
             if not self.path.exists() or all(map(is_half_written, self.path.iterdir())):
                 return RunState.NEW
         taken = RunFolderError(f"{self.path} holds a run already; choose another run_id. Nothing was sent")
-        if not (self.path / "meta.json").exists():
+        if not (meta := self._if_there("meta.json")):
             raise taken
         keeps = self.has_released if role != "active" else Journal.has_received(self.path)
-        meta = self.read_json("meta.json")
         is_finished = meta.get("finished") is not None
         if not (keeps or is_finished or self.has_model or self.has_released):
             return RunState.NEW
@@ -164,15 +165,10 @@ class RunFolder:
         """
         with writing(self.path):
             private_folder(self.path)
-            descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise RunFolderError(f"another process works on the run in {self.path} now. Nothing was sent") from None
+        with locked(self.path) as is_alone:
+            if not is_alone:
+                raise RunFolderError(f"another process works on the run in {self.path} now. Nothing was sent")
             yield
-        finally:
-            os.close(descriptor)
 
     @property
     def has_released(self) -> bool:
@@ -235,10 +231,7 @@ class RunFolder:
 
     def load_fits(self) -> tuple[FitQuality, ...]:
         """Read what `note_fit` kept."""
-        try:
-            return tuple(_FIT.validate_python(document) for document in self._if_there("fit.json").values())
-        except (AttributeError, ValidationError):
-            raise RunFolderError(f"{self.path / 'fit.json'} is malformed") from None
+        return tuple(self._checked("fit.json", _FITS).values())
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
@@ -252,6 +245,7 @@ class RunFolder:
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
             n_own_trees=n_own if type(n_own) is int else 0,
             release=self._if_there("release.json"),
+            trainings=self.load_trainings(),
         )
 
     def save_router(self, router: Router, guarantee: Guarantee) -> None:
@@ -270,21 +264,23 @@ class RunFolder:
             raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")
         return router_from_dict(document)
 
+    def load_trainings(self) -> dict[str, str]:
+        """Per peer, which training the share of a model is of; empty if it was trained before that was noted."""
+        return self._checked(TRAININGS_FILE, _TRAININGS)
+
     def write_json(self, name: str, document: Any) -> None:
         """Write a JSON file as a whole."""
         write_json(self.path / name, document)
 
     def read_json(self, name: str) -> dict[str, Any]:
         """Read one of the folder's JSON files, each of which holds an object."""
+        return read_json(self.path / name)
+
+    def _checked(self, name: str, content: TypeAdapter[T]) -> T:
         try:
-            document = json.loads((self.path / name).read_text())
-        except OSError as error:
-            raise RunFolderError(f"{self.path / name} cannot be read: {error.strerror}") from None
-        except (ValueError, RecursionError):
-            raise RunFolderError(f"{self.path / name} is not JSON") from None
-        if not isinstance(document, dict):
-            raise RunFolderError(f"{self.path / name} holds no JSON object")
-        return document
+            return content.validate_python(self._if_there(name))
+        except ValidationError:
+            raise RunFolderError(f"{self.path / name} is malformed; bring a copy of it back") from None
 
     def _if_there(self, name: str) -> dict[str, Any]:
         return self.read_json(name) if (self.path / name).exists() else {}

@@ -42,8 +42,7 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"both sides are {mine.role.value}")
     if theirs.task is not mine.task and Task.CHECK not in (theirs.task, mine.task):
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
-    if theirs.run_id != mine.run_id:
-        found.append(f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}")
+    found += _model_differences(mine, theirs)
     if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
         # A party that predicts says nothing about what is agreed on for training.
         return found
@@ -60,6 +59,17 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
                 found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
     is_training = {_purpose(mine), _purpose(theirs)} == {Task.TRAIN}
     return found + (_training_differences(mine, theirs) if is_training else [])
+
+
+def _model_differences(mine: Hello, theirs: Hello) -> list[str]:
+    if theirs.run_id != mine.run_id:
+        return [f"its run is {theirs.run_id!r}, this party's is {mine.run_id!r}"]
+    if None not in (theirs.training, mine.training) and theirs.training != mine.training:
+        return [
+            "its share of the model is of another training of this run than this party's; bring the run folders of one "
+            "training back, or train again"
+        ]
+    return []
 
 
 def _purpose(hello: Hello) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -50,6 +51,24 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         if not isinstance(error, OSError):
             raise
         raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Lock a folder against other processes, if none holds it; yields whether that is so.
+
+    The lock ends with the process, however that ends.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(descriptor)
 
 
 def check_writable(path: Path, *, makes_folders: bool = False) -> None:
@@ -145,6 +164,24 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file atomically."""
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON file that holds an object.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    try:
+        document = json.loads(path.read_text())
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise RunFolderError(f"{path} is not JSON") from None
+    if not isinstance(document, dict):
+        raise RunFolderError(f"{path} holds no JSON object")
+    return document
 
 
 def copy(source: Path, target: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from itertools import groupby
 
@@ -24,14 +24,20 @@ from opboost.desensitize import ColumnMechanism
 from opboost.fitting.noise_correction import LEAST_ROWS
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
-from opboost.routing import SplitTests
+from opboost.routing import Router, SplitTests
+from parties.errors import ConfigError
 from parties.ledger.ledger_lines import digest_of, grid_fields
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
+from parties.storage.serialization import router_from_dict
 from parties.vertical.release_offer import OfferedRanks
 from parties.vertical.resolution_limit import ResolvedTests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Offer
+
+# Cells of all mechanisms that a passive party shares, each of which takes sixty bytes: the columns of 4,000 domains of
+# a thousand points, parted as finely as they can be.
+MOST_SHARED_CELLS = 1 << 21
 
 
 def agree_grid(
@@ -86,15 +92,37 @@ def agree_grid(
     return [cuts.tolist() for cuts, _ in found], cell_tests(columns, thresholds)
 
 
-def check_router(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool) -> None:
-    """Refuse what a peer shares to answer with if its answers were not those that the model reads.
+def shared_router(
+    peer: str, document: Mapping[str, JsonValue], offer: Offer, *, n_asked: int, by_cells: bool
+) -> Router:
+    """Read what a peer shares to answer with.
 
     Raises
     ------
     UnexpectedMessage
-        If it answers with cells where tests were asked for, with tests in place of cells, or with other cells than
-        those of the offer.
+        If it is of another size than what was offered and asked for, or cannot be read; if it answers with cells
+        where tests were asked for, with tests in place of cells, or with other cells than those of the offer.
     """
+    columns, tests = document.get("columns"), document.get("tests")
+    if not isinstance(columns, list) or not isinstance(tests, list):
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: they lack columns or tests")
+    if len(columns) > len(offer.columns):
+        raise UnexpectedMessage(
+            f"{peer} sent thresholds of {len(columns)} columns where {len(offer.columns)} were offered"
+        )
+    n_tests = n_asked + sum(len(one.cuts) + 1 for one in offer.columns if one.cuts is not None)
+    if len(tests) != n_tests:
+        raise UnexpectedMessage(f"{peer} resolved {len(tests)} of {n_tests} split ranks")
+    try:
+        router = router_from_dict(document, most_cells=MOST_SHARED_CELLS)
+    except ConfigError as error:
+        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None
+    _check_answers(router.tests, offer, peer, by_cells=by_cells)
+    return router
+
+
+def _check_answers(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool) -> None:
+    """Refuse to be answered with other bits than those that the model reads."""
     due = [len(one.cuts) + 1 for one in offer.columns if one.cuts is not None]
     runs = [len(list(run)) for _, run in groupby(tests.sources)]
     is_of_offer = runs == list(Counter(tests.sources).values()) == due

@@ -39,8 +39,8 @@ from parties.storage.atomic_files import make_folder, write_json
 from parties.tables.blocks import record_names
 from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import Ids
-from parties.vertical.party_b import PassiveJob
 from parties.vertical.prediction_server import AnswerableRecords
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob, HeldOutRecords
 from protocols.alignment.private_set_intersection import SHARE_BYTES
 from protocols.errors import UnexpectedMessage

@@ -9,8 +9,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
-from pydantic import JsonValue
-
 from opboost.errors import ParameterError
 from opboost.fit_quality import training_quality
 from opboost.privacy.guarantee import with_tests
@@ -18,24 +16,19 @@ from opboost.routing import Router
 from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
 from opboost.vertical import Column, RankColumn, TrainedTrees, train
-from parties.errors import ConfigError
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all
 from parties.session.heartbeats import HEARTBEAT_S, heartbeats
-from parties.storage.serialization import router_from_dict
-from parties.vertical.agreed_grid import check_router
+from parties.vertical.agreed_grid import shared_router
 from parties.vertical.held_out_score import HeldOutCells, ask_cells, score_held_out
 from parties.vertical.rank_receiver import Receipt, collect
+from parties.vertical.release_offer import training_digest
 from parties.vertical.training_job import ActiveJob
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Done, Hello, SplitRanks, Terms, Thresholds
 from protocols.transport.channel import Channel, expect
-
-# Cells of all mechanisms that a passive party shares, each of which takes sixty bytes: the columns of 4,000 domains of
-# a thousand points, parted as finely as they can be.
-MOST_SHARED_CELLS = 1 << 21
 
 
 def train_jointly(
@@ -91,6 +84,10 @@ def train_jointly(
             n_own_trees=trained.n_own_trees,
             release=release_digests(received) if job.grow is None else {},
             categories={one.name: one.categories for one in job.own},
+            trainings={
+                peer: training_digest(receipt.offered(), None if job.by_cells else tests[peer])
+                for peer, receipt in receipts.items()
+            },
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
@@ -208,15 +205,10 @@ def _have_resolved(
         channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
     routers = {}
     for channel in channels:
-        receipt = receipts[channel.peer]
-        assert receipt.offer is not None
-        document = receipt.offer.router if job.by_cells else expect(channel, Thresholds).router
+        offer, n_asked = receipts[channel.peer].offered(), len(tests[channel.peer].ranks)
+        document = offer.router if job.by_cells else expect(channel, Thresholds).router
         if document is not None:
-            n_tests = sum(len(cuts) + 1 for one in receipt.offer.columns if (cuts := one.cuts) is not None)
-            n_tests += len(tests[channel.peer].ranks)
-            _check_counts(channel.peer, document, n_offered=len(receipt.columns), n_tests=n_tests)
-            router = routers[channel.peer] = _shared_router(channel.peer, document)
-            check_router(router.tests, receipt.offer, channel.peer, by_cells=job.by_cells)
+            routers[channel.peer] = shared_router(channel.peer, document, offer, n_asked=n_asked, by_cells=job.by_cells)
     return routers
 
 
@@ -249,8 +241,7 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
 
 def _check_grid(receipt: Receipt, *, by_cells: bool) -> None:
     """Refuse an offer with the cuts of a grid where none was agreed on, without them where one was, or out of range."""
-    assert receipt.offer is not None
-    for one in receipt.offer.columns:
+    for one in receipt.offered().columns:
         if (one.cuts is not None) is not by_cells or (one.cuts and one.cuts[-1] >= one.n_ranks - 1):
             raise UnexpectedMessage(
                 f"{receipt.peer} offered a column of {one.n_ranks} ranks with "
@@ -278,21 +269,3 @@ def _check_number(tests: Mapping[str, ListedTests]) -> None:
                 f"the trees make {len(listed.ranks)} different splits on the columns of {peer}; at most {MAX_TESTS} "
                 "can be resolved. Train fewer or smaller trees; no split rank was sent"
             )
-
-
-def _check_counts(peer: str, document: Mapping[str, JsonValue], *, n_offered: int, n_tests: int) -> None:
-    """Compare the sizes of what answers the tests with what was offered and asked for, before it is read."""
-    columns, tests = document.get("columns"), document.get("tests")
-    if not isinstance(columns, list) or not isinstance(tests, list):
-        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: they lack columns or tests")
-    if len(columns) > n_offered:
-        raise UnexpectedMessage(f"{peer} sent thresholds of {len(columns)} columns where {n_offered} were offered")
-    if len(tests) != n_tests:
-        raise UnexpectedMessage(f"{peer} resolved {len(tests)} of {n_tests} split ranks")
-
-
-def _shared_router(peer: str, document: Mapping[str, JsonValue]) -> Router:
-    try:
-        return router_from_dict(document, most_cells=MOST_SHARED_CELLS)
-    except ConfigError as error:
-        raise UnexpectedMessage(f"{peer} sent thresholds that cannot be used: {error}") from None

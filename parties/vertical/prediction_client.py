@@ -207,9 +207,17 @@ def evaluated(
     return np.concatenate(found)
 
 
-def asking_hello(party: str, run_id: str, reveal: str | None) -> Hello:
+def asking_hello(party: str, run_id: str, reveal: str | None, training: str | None = None) -> Hello:
     """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
-    return Hello(role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=Terms(reveal=reveal))
+    return Hello(
+        role=Role.ACTIVE,
+        party=party,
+        run_id=run_id,
+        task=Task.PREDICT,
+        n_rows=0,
+        plan=Terms(reveal=reveal),
+        training=training,
+    )
 
 
 def most_rows(n_bits: int) -> int:
@@ -237,8 +245,9 @@ def session(
     """
     with conversation(channels) as phase:
         phase.enter("greeting")
-        hello = asking_hello(party, run_id, reveal)
-        theirs = greet_all(channels, {channel.peer: hello for channel in channels})
+        peers = [channel.peer for channel in channels]
+        hellos = {peer: asking_hello(party, run_id, reveal, model.trainings.get(peer)) for peer in peers}
+        theirs = greet_all(channels, hellos)
         phase.enter("asking for answers")
         takes = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)
         yield Session(model, channels, batch_rows=min((BATCH_ROWS, *takes)))

@@ -215,9 +215,19 @@ class Answerer:
 
 
 def prediction_hello(
-    party: str, run_id: str, *, max_rows: int | None = None, reveal: str | None = None, comes_again: bool = False
+    party: str,
+    run_id: str,
+    *,
+    training: str | None = None,
+    max_rows: int | None = None,
+    reveal: str | None = None,
+    comes_again: bool = False,
 ) -> Hello:
-    """A passive party's greeting for prediction; `reveal` is how coarse the scores must be that A lets out."""
+    """A passive party's greeting for prediction.
+
+    `training` tells which training its share of the model is of; `reveal` is how coarse the scores must be that A lets
+    out.
+    """
     return Hello(
         role=Role.PASSIVE,
         party=party,
@@ -227,6 +237,7 @@ def prediction_hello(
         agreed=Terms(reveal=reveal),
         max_rows=max_rows,
         comes_again=comes_again,
+        training=training,
     )
 
 

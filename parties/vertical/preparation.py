@@ -46,7 +46,7 @@ from parties.vertical.held_out import (
     n_trained,
     own_records,
 )
-from parties.vertical.party_b import PassiveJob
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob, digest_of_own, earlier_of_run
 from protocols.transport.channel import Channel
 

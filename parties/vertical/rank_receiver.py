@@ -93,10 +93,14 @@ class Receipt:
             return None
         return Held(offer=offer_digest(self.offer), column=len(self.columns), row=self._n_filled)
 
+    def offered(self) -> Offer:
+        """What the peer has offered, once it has."""
+        assert self.offer is not None
+        return self.offer
+
     def released(self) -> list[RankColumn]:
         """The complete columns with the noise channels that they went through, and their grid, where there are any."""
-        assert self.offer is not None
-        grids = [None if one.cuts is None else np.array(one.cuts, np.int64) for one in self.offer.columns]
+        grids = [None if one.cuts is None else np.array(one.cuts, np.int64) for one in self.offered().columns]
         found = zip(self.columns, self._releases, grids, strict=True)
         return [replace(column, release=release, cuts=cuts) for column, release, cuts in found]
 
@@ -115,7 +119,6 @@ class Receipt:
                 raise UnexpectedMessage(f"{self.peer} sent {message.kind!r} where 'offer' was due")
             self._begin(message)
             return False
-        assert self.offer is not None
         if self.is_complete:
             raise UnexpectedMessage(f"{self.peer} sent {message.kind!r} where nothing was due")
         if not isinstance(message, RankChunk):
@@ -126,7 +129,7 @@ class Receipt:
                 f"{self.peer} sent rows {message.start}.. of column {message.column} where rows {self._n_filled}.. of "
                 f"column {index} were due"
             )
-        self._check(message.ranks, self.offer.columns[index])
+        self._check(message.ranks, self.offered().columns[index])
         self._keep_ranks(index, message.ranks)
         self._fill(message.ranks)
         return len(self.columns) > index
@@ -183,7 +186,6 @@ class Receipt:
 
     def _fill(self, ranks: RankBytes) -> None:
         """Add checked ranks to the column that is under way; a full one is compared with its digest."""
-        assert self.offer is not None
         self._digest.update(np.ascontiguousarray(ranks))
         if self._folder is None:
             self._ranks[self._n_filled : self._n_filled + len(ranks)] = ranks
@@ -191,7 +193,7 @@ class Receipt:
         if self._n_filled < self._n_rows:
             return
         index = len(self.columns)
-        offered = self.offer.columns[index]
+        offered = self.offered().columns[index]
         if self._digest.hexdigest() != offered.digest:
             if self._folder is not None:
                 (self._folder / f"{index}.ranks").unlink(missing_ok=True)
@@ -201,10 +203,9 @@ class Receipt:
 
     def _complete(self, index: int) -> RankRows:
         """The ranks of a full column in the order of the records."""
-        assert self.offer is not None
         ranks: RankRows = self._ranks
         if self._folder is not None:
-            kind = rank_type(self.offer.columns[index].n_ranks)
+            kind = rank_type(self.offered().columns[index].n_ranks)
             ranks = MappedRanks(self._folder / f"{index}.ranks", kind, self._n_rows)
         if self._order is None:
             return ranks
@@ -219,10 +220,9 @@ class Receipt:
         return MappedRanks(place, in_order.dtype, self._n_rows)
 
     def _start_column(self) -> None:
-        assert self.offer is not None
-        index = len(self.columns)
-        if self._folder is None and index < len(self.offer.columns):
-            self._ranks = np.empty(self._n_rows, dtype=rank_type(self.offer.columns[index].n_ranks))
+        index, offered = len(self.columns), self.offered().columns
+        if self._folder is None and index < len(offered):
+            self._ranks = np.empty(self._n_rows, dtype=rank_type(offered[index].n_ranks))
         self._n_filled = 0
         self._digest = hashlib.sha256()
 

@@ -16,6 +16,7 @@ from opboost.privacy.guarantee import Guarantee
 from opboost.ranking import Ranking, RankTable, rankings
 from opboost.routing import Router
 from opboost.schema import ColumnSchema, Kind
+from opboost.split_tests import ListedTests
 from parties.errors import Disagreement
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import WINDOW_ROWS
@@ -23,7 +24,7 @@ from parties.tables.blocks import Block, EncodedTable, cut
 from parties.vertical.shared_codes import codes_that_occur
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS, ColumnNames
-from protocols.messages.vertical import Held, Offer, OfferedColumn
+from protocols.messages.vertical import Held, Offer, OfferedColumn, SplitRanks
 from protocols.transport.codec import encode
 
 ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
@@ -190,6 +191,14 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
 def offer_digest(offer: Offer) -> str:
     """Tells one release from every other: an offer names the digests of its columns."""
     return hashlib.sha256(encode(offer)[0]).hexdigest()
+
+
+def training_digest(offer: Offer, wanted: ListedTests | SplitRanks | None) -> str:
+    """Tells a training from every other: by its release, and the tests that were asked for if there were any."""
+    digest = hashlib.sha256(encode(offer)[0])
+    for array in () if wanted is None else (wanted.columns, wanted.ranks, wanted.missing_left):
+        digest.update(np.asarray(array, "<u4").tobytes())
+    return digest.hexdigest()
 
 
 def check_held(held: Held | None, offer: Offer, peer: str, *, n_rows: int) -> None:

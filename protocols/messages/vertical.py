@@ -142,6 +142,7 @@ class Hello(Message):
     `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
     `names` are those under which the passive party is going to offer its columns, in their order.
     `id_point` hides the ids of records that are aligned; it is None before they are, and where none are compared.
+    `training` tells to predict which training a share of a model is of; None of models from before there was one.
     """
 
     kind: ClassVar[str] = "hello"
@@ -160,6 +161,7 @@ class Hello(Message):
     comes_again: bool = False
     looks_for: Annotated[Task | None, Field(strict=False)] = None
     names: ColumnNames = ()
+    training: Digest | None = None
 
 
 class OfferedColumn(Message):

@@ -110,6 +110,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     from opboost.trees.losses import Logistic
     from opboost.vertical import OwnColumn
     from parties.vertical import party_a, party_b
+    from parties.vertical.release_job import PassiveJob
     from parties.vertical.simulation import drawn_from, simulate
 
     columns, labels = data
@@ -118,7 +119,7 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     theirs = np.array_split(np.arange(case.columns // 2, case.columns), case.parties)
     bits = rng.secure()
     passive = {
-        f"b{i}": party_b.PassiveJob(
+        f"b{i}": PassiveJob(
             party=f"b{i}",
             features=pd.DataFrame({f"x{c}": columns[c] for c in part}),
             rng=bits,

@@ -28,6 +28,7 @@ from opboost import rng
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, TableSchema
+from parties.jobs.warm_up import warm_drawing
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
@@ -36,7 +37,6 @@ from parties.storage.spool import ArraySpool
 from parties.tables.blocks import encode_table
 from parties.tables.party_table import read_table
 from parties.vertical.release_offer import ReleasedTable, rank_columns
-from parties.vertical.warm_up import warm_drawing
 
 
 def main() -> None:

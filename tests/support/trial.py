@@ -14,7 +14,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import OwnColumn
-from parties.vertical.party_b import PassiveJob
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.simulation import drawn_from
 from parties.vertical.training_job import ActiveJob
 

@@ -34,7 +34,8 @@ from parties.runs.joint_model import JointModel
 from parties.runs.journal import Journal
 from parties.tables.blocks import EncodedTable
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, PassiveShare, train
+from parties.vertical.party_b import PassiveShare, train
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, rank_columns
 from parties.vertical.training_job import ActiveJob
 from tests.support.released_partitions import OCCASION, encoded, ranks_of

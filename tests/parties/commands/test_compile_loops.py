@@ -13,7 +13,7 @@ from pathlib import Path
 from numba.core.dispatcher import Dispatcher
 from parties.commands.compile_loops import compile_loops
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from parties.vertical.warm_up import compiled_before
+from parties.jobs.warm_up import compiled_before
 from tests.support.outcomes import outcomes_of
 from tests.support.sites import Sites
 

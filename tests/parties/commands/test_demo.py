@@ -25,8 +25,9 @@ from parties.errors import PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, train
+from parties.vertical.party_b import train
 from parties.vertical.prediction_client import predict_jointly
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.simulation import drawn_from, serve
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.channel import Channel
@@ -187,7 +188,7 @@ def test_both_run_folders_are_complete(out: Path) -> None:
         "order.share",
         "schema.yaml",
     }
-    common |= {"order.copy", "report.html", "report.json", "progress.json"}
+    common |= {"order.copy", "report.html", "report.json", "progress.json", "trainings.json"}
     predictions = {"held_out.json", "fit.json", "metrics.json", "partners.json", "noise.json"}
     predictions |= {"predictions.csv", "predictions_desensitized.csv", "release.json", "received"}
     found = {party: {path.name for path in (out / party / "runs/demo").iterdir()} for party in MARKED}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import Mock
@@ -19,10 +21,12 @@ from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
+from parties.jobs.train_vertical import train_active, train_passive
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
 from protocols.messages.prediction import RecordStatus
+from tests.support.addresses import free_addresses
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
 
@@ -171,3 +175,39 @@ def test_what_lies_where_predictions_could_not_be_written_is_not_replaced_unaske
     with pytest.raises(ConfigError, match=r"exists; give another file"):
         predict_active(path, **given, terminal=Terminal())
     assert out.read_text() == "of somebody else\n"
+
+
+@pytest.mark.parametrize("answers", ["tests", "cells"])
+def test_shares_of_two_trainings_of_one_run_do_not_predict_together(
+    sites: Sites, outcomes: Callable[..., dict[str, Any]], answers: str
+) -> None:
+    (address,) = free_addresses(1)
+    common = {"run_id": "spring", "answers": answers}
+    sites.bank.run |= {**common, "listen": address, "model": {"n_estimators": 3, "max_depth": 2}}
+    sites.shop.run |= {**common, "connect": address}
+    bank, shop = sites.bank.write(), sites.shop.write()
+    common = {"insecure": False, "terminal": Terminal()}
+
+    def train() -> None:
+        outcomes({"bank": lambda: train_active(bank, **common), "shop": lambda: train_passive(shop, **common)})
+
+    def predict() -> dict[str, Any]:
+        asked = {"data": None, "ids": None, "mode": "routed", "out": None, "overwrite": True, **common}
+        return outcomes(
+            {"bank": lambda: predict_active(bank, **asked), "shop": lambda: serve_passive(shop, data=None, **common)}
+        )
+
+    train()
+    assert not isinstance(predict()["bank"], BaseException)
+    earlier = sites.bank.path / "earlier"
+    sites.bank.run_folder.rename(earlier)
+    # Its ledger as well, so that another release is drawn.
+    shutil.rmtree(sites.shop.run_folder.parent)
+    train()
+    assert not isinstance(predict()["bank"], BaseException)
+    shutil.rmtree(sites.bank.run_folder)
+    earlier.rename(sites.bank.run_folder)
+    before = (earlier_predictions := sites.bank.run_folder / "predictions.csv").read_bytes()
+    found = predict()
+    assert all("is of another training of this run" in str(error) for error in found.values())
+    assert earlier_predictions.read_bytes() == before

@@ -53,6 +53,7 @@ def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: A
     assert predictions["prediction"].between(0, 1).all()
 
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "schema.yaml"}
+    common |= {"trainings.json"}
     bank, shop = ({path.name: path for path in site.run_folder.iterdir()} for site in (sites.bank, sites.shop))
     scored = {"fit.json", "noise.json", "partners.json", "predictions.csv", "metrics.json", "release.json", "received"}
     assert set(bank) - {"progress.json"} == common | scored

@@ -217,6 +217,16 @@ def test_one_partys_share_is_not_taken_for_the_others(folder: RunFolder) -> None
         folder.load_joint_model()
 
 
+@pytest.mark.parametrize("document", [{"shop": 5}, {"shop": "A" * 64}, {"shop": ["a" * 64]}])
+def test_what_tells_a_training_is_read_as_digests_alone(folder: RunFolder, document: dict[str, object]) -> None:
+    assert folder.load_trainings() == {}
+    folder.write_json("trainings.json", {"shop": "a" * 64})
+    assert folder.load_trainings() == {"shop": "a" * 64}
+    folder.write_json("trainings.json", document)
+    with pytest.raises(RunFolderError, match=r"trainings\.json is malformed; bring a copy of it back"):
+        folder.load_trainings()
+
+
 @pytest.mark.parametrize("change", [{"format": "opboost-model"}, {"version": 2}])
 def test_a_share_of_another_format_or_version_is_refused(folder: RunFolder, change: dict[str, object]) -> None:
     folder.save_router(ROUTER, GUARANTEE)

@@ -43,6 +43,15 @@ def test_exactly_the_differences_are_named(fields: set[str]) -> None:
     assert {field for field, (_, words) in _DIFFERENCES.items() if words in str(refusal.value)} == fields
 
 
+def test_shares_of_different_trainings_of_a_run_do_not_predict_together() -> None:
+    bank, shop = (one.model_copy(update={"task": Task.PREDICT, "training": "a" * 64}) for one in (BANK, SHOP))
+    assert differences(bank, shop, "shop") == []
+    for before in (shop.model_copy(update={"training": None}), SHOP.model_copy(update={"task": Task.PREDICT})):
+        assert differences(bank, before, "shop") == differences(before, bank, "bank") == []
+    with pytest.raises(Disagreement, match="share of the model is of another training of this run than this party's"):
+        check_agreement(bank, shop.model_copy(update={"training": "b" * 64}), "shop")
+
+
 def test_aligned_records_are_not_compared_with_others() -> None:
     for one, other in (
         (BANK, SHOP.model_copy(update={"id_point": None})),

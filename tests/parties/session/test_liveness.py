@@ -72,8 +72,8 @@ def take_part(role: str, path: str, victim: bool, behind: str, blow: int, errors
     """Run one party in this process, which strikes itself behind a message if it is the victim."""
     from parties.jobs.train_horizontal import train_coordinator, train_worker
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
+    from parties.jobs.warm_up import warm_drawing, warm_training
     from parties.runs.run_log import RunLog
-    from parties.vertical.warm_up import warm_drawing, warm_training
 
     auditor = RunLog._auditor
 

@@ -20,7 +20,7 @@ from parties.errors import ConfigError, Disagreement
 from parties.horizontal.public_randomness import term_differences
 from parties.ledger.release_ledger import Ledger
 from parties.storage.serialization import guarantee_from_dict, router_from_dict
-from parties.vertical import party_a, party_b
+from parties.vertical import agreed_grid, party_b
 from parties.vertical.party_a import train_jointly
 from parties.vertical.release_offer import offer_digest
 from parties.vertical.resolution_limit import ResolvedTests
@@ -279,12 +279,14 @@ def test_thresholds_over_cells_that_together_nobody_could_hold_are_refused_befor
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # A thousand columns of a million cells each, which a peer may offer, would be 60 GB.
-    monkeypatch.setattr(party_a, "MOST_SHARED_CELLS", 1000)
+    monkeypatch.setattr(agreed_grid, "MOST_SHARED_CELLS", 1000)
+    offer = Offer(columns=(COLUMN, COLUMN), guarantee={})
     (column,) = shared(0, mechanism="local", domain_size=1500, theta=2)["columns"]
     router = {"columns": [column, column], "tests": []}
     with pytest.raises(UnexpectedMessage, match=r"thresholds that cannot be used: .* more than 1000 cells"):
-        party_a._shared_router("shop", router)
-    assert len(party_a._shared_router("shop", {**router, "columns": [column]}).mechanisms) == 1
+        agreed_grid.shared_router("shop", router, offer, n_asked=0, by_cells=False)
+    fewer = {**router, "columns": [column]}
+    assert len(agreed_grid.shared_router("shop", fewer, offer, n_asked=0, by_cells=False).mechanisms) == 1
     assert len(router_from_dict(router).mechanisms) == 2
 
 

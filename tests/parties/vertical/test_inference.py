@@ -28,7 +28,8 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.vertical.agreed_grid import agree_grid
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, train
+from parties.vertical.party_b import train
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.resolution_limit import ResolvedTests
 from parties.vertical.simulation import drawn_from, simulate
 from parties.vertical.training_job import ActiveJob

@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.errors import ParameterError, RankError
-from opboost.schema import Kind
 from parties.errors import Disagreement
 from parties.session.handshake import greet
 from parties.vertical import party_b
@@ -145,15 +143,6 @@ def test_a_model_of_more_tests_than_agreed_or_of_who_knows_how_many_is_refused_b
     found = together(greet_alone, {"shop": lambda channel: party_b.train(shop, channel)})
     assert isinstance(found["shop"], Disagreement)
     assert f"number of split tests: {words}" in str(found["shop"])
-
-
-def test_the_plan_announces_the_largest_budget_per_point_of_the_columns_that_have_points(trial: Any) -> None:
-    mechanisms = tuple(
-        ColumnMechanism(schema, MechanismSettings(epsilon=0.3 if schema.kind is Kind.UNORDERED else 0.05))
-        for schema in trial.schemas("shop")
-    )
-    assert trial.passive("shop", mechanisms=mechanisms).hello().plan.epsilon == 0.05
-    assert trial.passive("shop", mechanisms=mechanisms[2:]).hello().plan.epsilon == 0.0
 
 
 def test_split_ranks_of_unequal_lengths_are_refused(together: Together, trial: Any) -> None:

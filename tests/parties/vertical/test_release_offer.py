@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import compose
 from opboost.schema import ColumnSchema
+from opboost.split_tests import ListedTests
 from parties.errors import Disagreement
 from parties.tables.blocks import Block
 from parties.vertical.release_offer import (
@@ -21,10 +22,11 @@ from parties.vertical.release_offer import (
     offered_names,
     rank_columns,
     rank_type,
+    training_digest,
 )
 from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import MAX_COLUMNS
-from protocols.messages.vertical import Held, Offer
+from protocols.messages.vertical import Held, Offer, SplitRanks
 from tests.support.released_cells import mechanisms
 
 MECHANISMS = mechanisms()
@@ -90,6 +92,21 @@ def test_names_that_cannot_travel_and_too_many_columns_are_refused() -> None:
 def test_another_release_has_another_digest() -> None:
     other = ReleasedTable(MECHANISMS, ({f"{c}.codes": codes[::-1] for c, codes in enumerate(CODES)},))
     assert offer_digest(offer()) == offer_digest(offer(released=table(2))) != offer_digest(offer(released=other))
+
+
+def test_a_training_is_told_by_its_release_and_by_what_its_trees_ask() -> None:
+    def wanted(*ranks: int, missing_left: bool = False) -> SplitRanks:
+        columns = np.zeros(len(ranks), np.uint32)
+        flags = np.full(len(ranks), missing_left)
+        return SplitRanks(columns=columns, ranks=np.array(ranks, np.uint32), missing_left=flags)
+
+    other = offer(released=ReleasedTable(MECHANISMS, ({f"{c}.codes": codes[::-1] for c, codes in enumerate(CODES)},)))
+    asked = [None, wanted(), wanted(0, 1), wanted(1, 0), wanted(0, 1, missing_left=True)]
+    found = [training_digest(one, tests) for one in (offer(), other) for tests in asked]
+    # That no tests are asked for is as good as cells, of which the offer tells.
+    assert len(set(found)) == 2 * (len(asked) - 1)
+    listed = ListedTests(np.zeros(2, np.uint32), np.array([0, 1], np.uint32), np.zeros(2, np.bool_))
+    assert training_digest(offer(), listed) == training_digest(offer(released=table(2)), wanted(0, 1))
 
 
 @pytest.mark.parametrize(

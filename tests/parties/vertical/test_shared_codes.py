@@ -26,7 +26,8 @@ from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical import shared_codes
 from parties.vertical.party_a import train_jointly
-from parties.vertical.party_b import PassiveJob, train
+from parties.vertical.party_b import train
+from parties.vertical.release_job import PassiveJob
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer
 from parties.vertical.shared_codes import MOST_HELD, releases_of
 from parties.vertical.simulation import drawn_from, simulate

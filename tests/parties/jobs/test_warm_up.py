@@ -12,8 +12,8 @@ from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.losses import Logistic, Objective, loss_by_name
-from parties.vertical import warm_up
-from parties.vertical.warm_up import warm_drawing, warm_training
+from parties.jobs import warm_up
+from parties.jobs.warm_up import warm_drawing, warm_training
 
 SCHEMAS = (
     ColumnSchema(name="number", lower=-3, upper=5),
