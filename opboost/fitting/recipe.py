@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +32,8 @@ _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 # cross-validation inside the training parts of ten tables, once for all budgets (`docs/architecture/noise.md`).
 CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
 
-# The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly.
+# The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly. The
+# rounds take as many steps as those of `CALM`.
 PATIENT: dict[str, Any] = {"max_depth": 5, "n_estimators": 500, "learning_rate": 0.02, "subsample": 0.75}
 
 # Records that pull every leaf of such trees to nothing, and the most that the curvature of one of classes comes to.
@@ -58,10 +60,17 @@ def patient(parameters: BoostingParameters, left_open: Collection[str], loss: Lo
 
 
 def _set(parameters: BoostingParameters, left_open: Collection[str], values: dict[str, Any]) -> BoostingParameters:
-    # The rate of learning and the rounds go together.
-    pair = {"n_estimators", "learning_rate"}
-    changed = set(left_open) if pair <= set(left_open) else set(left_open) - pair
-    return replace(parameters, **{name: value for name, value in values.items() if name in changed})
+    changed = {name: value for name, value in values.items() if name in left_open}
+    # The rate of learning and the rounds go together: where one is given, the other one leaves their product.
+    steps = values["n_estimators"] * values["learning_rate"]
+    match "n_estimators" in changed, "learning_rate" in changed:
+        case False, True:
+            rate = steps / max(parameters.n_estimators, 1)
+            changed["learning_rate"] = min(rate, parameters.learning_rate)
+        case True, False:
+            n_rounds = math.ceil(steps / parameters.learning_rate)
+            changed["n_estimators"] = max(n_rounds, parameters.n_estimators)
+    return replace(parameters, **changed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ import yaml
 
 from opboost import rng
 from opboost.fit_quality import fit_quality
-from opboost.fitting.recipe import CALM
+from opboost.fitting.recipe import calmed
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
@@ -179,7 +179,7 @@ def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
         "listen": address,
         "secret_key": f"keys/{BANK}.secret",
         "passive": [{"name": RETAILER, "public_key": f"keys/{RETAILER}.public"}],
-        "model": {"objective": "binary:logistic", **CALM, "max_depth": 3},
+        "model": {"objective": "binary:logistic"},
     }
     retailer = {
         "role": "passive",
@@ -247,7 +247,7 @@ def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, Par
 
 
 def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
-    """Test scores of the bank alone, and of both parties' columns without noise, with the run's own settings."""
+    """Test scores of the bank alone, and of both parties' columns without noise."""
     run = read_run(folders[BANK] / "run.yaml", ActiveRun)
     schemas = {party: read_schema(folder / "schema.yaml")[0] for party, folder in folders.items()}
     tables = {
@@ -267,7 +267,7 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         labels=bank.labels,
         weights=np.ones(bank.n_rows),
         loss=run.model.loss(),
-        parameters=run.model.parameters(),
+        parameters=calmed(run.model.parameters(), run.model.left_open),
     )
     alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
     test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}

@@ -28,6 +28,7 @@ _OF_LOSSES = {
     "aft_loss_distribution_scale",
     "lambdarank_num_pair_per_sample",
 }
+_SUITS_NOISE = "; left open where a column is noised, what suits noise."
 _ON_PARTITIONS = (Logistic.name, SquaredError.name, Poisson.name, Softmax.name)
 
 
@@ -68,18 +69,18 @@ class ModelSection(Section):
         None, description="How many of the highest scores of a group are paired, for `rank:*`; by default 32."
     )
     engine: Engine = Field("native", description="What grows the trees.")
-    n_estimators: int = Field(100, description="Rounds of boosting.")
-    max_depth: int = Field(6, description="Most levels of a tree; 0: no limit, with `max_leaves`.")
+    n_estimators: int = Field(100, description=f"Rounds of boosting{_SUITS_NOISE}")
+    max_depth: int = Field(6, description=f"Most levels of a tree; 0: no limit, with `max_leaves`{_SUITS_NOISE}")
     max_leaves: int = Field(0, description="Most leaves; growth is then by largest gain. 0: no limit.")
-    learning_rate: float = Field(0.3, description="Factor of every leaf value.")
-    reg_lambda: float = Field(1.0, description="L2 regularisation of leaf values.")
+    learning_rate: float = Field(0.3, description=f"Factor of every leaf value{_SUITS_NOISE}")
+    reg_lambda: float = Field(1.0, description=f"L2 regularisation of leaf values{_SUITS_NOISE}")
     reg_alpha: float = Field(0.0, description="L1 regularisation of leaf values.")
     gamma: float = Field(0.0, description="Least gain of a split.")
     min_child_weight: float = Field(1.0, description="Least sum of Hessians in a child.")
     max_delta_step: float | None = Field(
         None, description="Bound on leaf values before the learning rate, 0 for none; by default 0.7 for counts."
     )
-    subsample: float = Field(1.0, description="Share of the rows of each round.")
+    subsample: float = Field(1.0, description=f"Share of the rows of each round{_SUITS_NOISE}")
     colsample_bytree: float = Field(1.0, description="Share of the columns of each tree.")
     colsample_bylevel: float = Field(1.0, description="Share of these columns at each level of a tree.")
     colsample_bynode: float = Field(1.0, description="Share of these columns at each node.")

@@ -17,7 +17,7 @@ from parties.config.reading import read_section
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
-from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
+from parties.onboarding.run_draft import DESENSITIZE, run_file_text
 from parties.onboarding.schema_draft import Hints, draft_schema, texts_of
 from parties.onboarding.schema_text import Draft
 from parties.storage.atomic_files import copy, is_taken, write_text
@@ -193,7 +193,7 @@ def _make(
         "answers": "cells",
     }
     if is_active:
-        model = {"objective": draft.objective, **MODEL, **part.model}
+        model = {"objective": draft.objective, **part.model}
         given |= {"listen": part.address, "passive": [peer], "model": model}
     else:
         given |= {"connect": part.address, "active": peer, "desensitize": DESENSITIZE}

@@ -12,16 +12,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from opboost.fitting.recipe import CALM
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from parties.onboarding.key_words import constraint_words, keys_of, type_words
 from parties.onboarding.schema_text import flow
 
 # Of a passive party.
 DESENSITIZE = {"mechanism": "global", "whole_range": DEFAULT_WHOLE_RANGE}
-
-# Of an active party, for few records and noise.
-MODEL = {**CALM, "max_depth": 3}
 
 
 def run_file_text(model: type[BaseModel], given: Mapping[str, Any]) -> str:

@@ -140,7 +140,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     if not any(trial.state == TrialState.COMPLETE for trial in trials):
         raise ConfigError("no trial was finished: give more time, or other ranges")
     best = study.best_trial
-    chosen = {**best.params, "n_estimators": best.user_attrs["rounds"]}
+    chosen = {"learning_rate": rows.learning_rate, **best.params, "n_estimators": best.user_attrs["rounds"]}
     tuned = Tuned(
         metric=metric.name,
         is_higher_better=metric.is_higher_better,
@@ -156,12 +156,13 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """The records of a run, those to test on behind the others."""
+    """The records of a run, those to test on behind the others, and the rate at which its trees learned."""
 
     everything: KeptRelease
     development: KeptRelease
     n_tested: int
     seed: int
+    learning_rate: float
 
     @classmethod
     def of(cls, run: ActiveRun, tuning: Tuning) -> _Rows:
@@ -176,7 +177,8 @@ class _Rows:
         n_tested = round(TESTED * n_rows)
         if n_tested < 1 or n_rows - n_tested < 2:
             raise ConfigError(f"{n_rows} records are too few to tune on. Nothing was trained")
-        return cls(kept.of_rows(order), kept.of_rows(order[: n_rows - n_tested]), n_tested, seed)
+        rate = kept.job.grown_with(RunFolder(run.run_folder).load_joint_model().choice).learning_rate
+        return cls(kept.of_rows(order), kept.of_rows(order[: n_rows - n_tested]), n_tested, seed, rate)
 
     def tested(
         self, parameters: BoostingParameters, left_open: frozenset[str], metric: Metric, most_rounds: float = math.inf
@@ -214,6 +216,7 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
     base = replace(
         release.job.parameters,
         n_estimators=tuning.rounds,
+        learning_rate=rows.learning_rate,
         early_stopping_rounds=PATIENCE,
         n_jobs=max(1, n_threads() // tuning.jobs),
     )
@@ -227,7 +230,7 @@ def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress
 
         chosen = space.suggest(trial)
         # What no range holds stays open, as in a run with the parameters that are printed.
-        left_open = release.job.left_open - {*chosen, "n_estimators"}
+        left_open = release.job.left_open - {*chosen, "learning_rate", "n_estimators"}
         job = replace(release.job, parameters=replace(base, **chosen), left_open=left_open, on_round=on_round)
         history = grow_trees(job, (), release.received, no_progress).history
         trial.set_user_attr("rounds", history.best_round)

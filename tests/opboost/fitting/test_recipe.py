@@ -42,16 +42,34 @@ def recipe(loss: Loss, **parameters: Any) -> Recipe:
     [
         ((), ()),
         (("max_depth",), ("max_depth",)),
-        (("n_estimators",), ()),
-        (("learning_rate", "subsample"), ("subsample",)),
         (("n_estimators", "learning_rate"), ("n_estimators", "learning_rate")),
         (tuple(CALM), tuple(CALM)),
     ],
 )
-def test_what_is_left_open_is_calmed_and_rounds_only_with_their_rate(
-    left_open: tuple[str, ...], changed: tuple[str, ...]
-) -> None:
+def test_what_is_left_open_is_calmed(left_open: tuple[str, ...], changed: tuple[str, ...]) -> None:
     assert calmed(OWN, left_open) == replace(OWN, **{name: CALM[name] for name in changed})
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({"n_estimators": 80}, {"learning_rate": 0.125}),
+        ({"n_estimators": 1000}, {"learning_rate": 0.01}),
+        ({"n_estimators": 20}, {"learning_rate": 0.3}),
+        ({"n_estimators": 0}, {"learning_rate": 0.3}),
+        ({"learning_rate": 0.05}, {"n_estimators": 200}),
+        ({"learning_rate": 0.003}, {"n_estimators": 3334}),
+        ({"learning_rate": 0.3}, {"n_estimators": 100}),
+    ],
+)
+def test_rounds_and_their_rate_go_together_where_one_of_them_is_given(
+    given: dict[str, Any], found: dict[str, Any]
+) -> None:
+    parameters = BoostingParameters(**given)
+    for set_ in (calmed, lambda *settings: patient(*settings, SquaredError(), 1)):
+        changed = set_(parameters, {"n_estimators", "learning_rate"} - set(given))
+        assert changed == replace(parameters, learning_rate=changed.learning_rate, n_estimators=changed.n_estimators)
+        assert {name: getattr(changed, name) for name in found} == pytest.approx(found)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +80,7 @@ def test_trees_on_noised_columns_of_few_rows_are_patient_and_those_of_many_calm(
     assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS) == expected
     assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS + 1) == calmed(OWN, LEFT_OPEN)
     assert patient(OWN, (), loss, MANY_ROWS) == OWN
-    assert patient(OWN, {"reg_lambda", "learning_rate"}, loss, 1) == replace(OWN, reg_lambda=reg_lambda)
+    assert patient(OWN, {"reg_lambda"}, loss, 1) == replace(OWN, reg_lambda=reg_lambda)
 
 
 def test_trees_on_the_own_columns_have_parameters_of_their_own() -> None:

@@ -13,7 +13,7 @@ from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.onboarding.key_words import keys_of
-from parties.onboarding.run_draft import DESENSITIZE, MODEL, run_file_text
+from parties.onboarding.run_draft import DESENSITIZE, run_file_text
 
 COMMON = {"party": "bank", "run_id": "first", "data": "bank.csv", "schema": "schema.yaml"}
 GIVEN: dict[type[BaseModel], dict[str, Any]] = {
@@ -22,7 +22,7 @@ GIVEN: dict[type[BaseModel], dict[str, Any]] = {
         **COMMON,
         "listen": "tcp://127.0.0.1:1",
         "passive": [{"name": "shop", "public_key": "keys/shop.public"}],
-        "model": {"objective": "reg:squarederror", **MODEL},
+        "model": {"objective": "reg:squarederror"},
     },
     PassiveRun: {
         "role": "passive",

@@ -178,13 +178,14 @@ def test_trees_grow_as_in_the_run_and_in_one_with_the_printed_parameters(
     grown: list[Any] = []
     monkeypatch.setattr(study, "grow_trees", lambda job, *rest: (grown.append(job), grow_trees(job, *rest))[1])
     space = tmp_path / "space.yaml"
-    space.write_text("subsample: null\n")
-    tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=6, space=space))
+    space.write_text("subsample: null\nlearning_rate: null\n")
+    tuned = tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=6, space=space))
     *trials, own, best = grown
     assert len(trials) == 2
     for job in (*trials, best):
         assert "subsample" in job.left_open
         assert not job.left_open & {"n_estimators", "learning_rate", "max_depth"}
+        assert tuned.parameters["learning_rate"] == job.parameters.learning_rate
     assert own.left_open == read_run(run_file, ActiveRun).model.left_open
     assert [own.on_round(RoundReport(finished, 9, {})) for finished in (4, 5)] == [False, True]
 
