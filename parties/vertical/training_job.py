@@ -199,16 +199,18 @@ class ActiveJob:
             return calmed(self.parameters, self.left_open)
         return patient(self.parameters, self.left_open, self.loss, self.n_rows)
 
-    @property
-    def most_tests(self) -> int:
-        """How many split tests the model can ask a party for."""
+    def most_tests(self, peer: str) -> int:
+        """How many split tests the model can ask a party for.
+
+        Of an earlier model's splits only the tests count that this party has resolved: how many there are on other
+        columns depends on labels, and is not for it to know.
+        """
         if self.by_cells:
             return 0
         any_of = map(self.grown_with, (None, *NoiseChoice))
         n_splits = max(one.n_estimators * one.max_splits for one in any_of) * self.loss.n_outputs
-        if self.earlier is not None:
-            n_splits += sum(int((~tree.is_leaf).sum()) for tree in self.earlier.model.ensemble.trees)
-        return min(n_splits, MAX_TESTS)
+        before = () if self.earlier is None else self.earlier.model.ensemble.features
+        return min(n_splits + sum(one.owner == peer and one.rank is not None for one in before), MAX_TESTS)
 
     def receipt(self, peer: str) -> Receipt:
         """What a peer has sent so far; empty without a journal."""
@@ -227,7 +229,7 @@ class ActiveJob:
             has_label=True,
             plan=Terms(
                 objective=self.loss.name,
-                tests=self.most_tests,
+                tests=self.most_tests(peer),
                 held_out=self.held_out_share,
                 most_records=self.most_records,
                 by_cells=self.by_cells,

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 from opboost.errors import ParameterError
+from opboost.split_tests import EarlierModel, bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
+from opboost.trees.losses import Logistic
+from opboost.vertical import RankColumn, train
+from parties.runs.earlier_model import Earlier
 from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Hello, Role, Task, Terms
 
@@ -18,7 +22,7 @@ def test_a_greeting_tells_rows_objective_and_the_most_tests(trial: Any) -> None:
     job = trial.active(agreed={"shop": Terms(columns=4)})
     hello = job.hello("shop")
     assert (hello.role, hello.n_rows, hello.plan.objective) == (Role.ACTIVE, 300, "binary:logistic")
-    assert hello.plan.tests == job.most_tests
+    assert hello.plan.tests == job.most_tests("shop")
     assert hello.agreed == Terms(columns=4)
     assert job.hello("post").agreed == Terms()
     assert (hello.held, hello.id_point) == (None, None)
@@ -28,8 +32,29 @@ def test_a_greeting_tells_rows_objective_and_the_most_tests(trial: Any) -> None:
 def test_a_tree_of_full_depth_has_the_most_splits(trial: Any, n_trees: int, depth: int) -> None:
     parameters = BoostingParameters(n_estimators=n_trees, max_depth=depth)
     job = trial.active(parameters=parameters)
-    assert job.most_tests == n_trees * (2**depth - 1)
-    assert trial.active(parameters=BoostingParameters(n_estimators=10**6, max_depth=30)).most_tests == MAX_TESTS
+    assert job.most_tests("shop") == n_trees * (2**depth - 1)
+    assert trial.active(parameters=BoostingParameters(n_estimators=10**6, max_depth=30)).most_tests("shop") == MAX_TESTS
+
+
+@pytest.mark.parametrize("name", ["age", "post"])
+def test_of_an_earlier_model_a_greeting_tells_no_number_that_depends_on_labels_but_a_peers_own(
+    trial: Any, name: str
+) -> None:
+    """It told how many splits the earlier trees have in all, those on the bank's own and on others' columns too."""
+    codes = trial.tables["post"]["parcels"].to_numpy().astype(np.uint8) - 1
+    other = trial.active().own[0] if name == "age" else RankColumn("post", 0, "c0", codes, 33)
+    spend = trial.tables["shop"]["spend"].to_numpy().astype(np.uint8) - 1
+    columns = [other, RankColumn("shop", 0, "c0", spend, 33)]
+    found = []
+    for labels in (trial.labels, (spend > 10) * 1.0):
+        trained = train(columns, labels, np.ones(300), loss=Logistic(), parameters=BoostingParameters(n_estimators=3))
+        tests = list_tests(trained)
+        earlier = Earlier(EarlierModel(bind(trained, tests)), {}, {})
+        job = trial.active(earlier=earlier)
+        n_more = [job.hello(peer).plan.tests - trial.active().most_tests(peer) for peer in ("shop", "post", "isp")]
+        assert n_more == [len(tests["shop"].ranks), len(tests["post"].ranks) if "post" in tests else 0, 0]
+        found.append(sum(int((~tree.is_leaf).sum()) for tree in trained.trees))
+    assert found[0] > found[1] > 0
 
 
 def test_before_alignment_there_is_nothing_to_prove_and_afterwards_per_peer_and_order(trial: Any) -> None:
