@@ -72,10 +72,12 @@ def check_ranks(offer: Offer, guarantee: Guarantee, *, peer: str) -> None:
     """
     promised = (one for one in guarantee.columns for _ in range(n_offered(one)))
     for index, (column, promise) in enumerate(zip(offer.columns, promised, strict=True)):
-        most = 2 if "n_categories" in promise.parameters else promise.parameters.get("domain_size", 0)
+        most = 2.0 if "n_categories" in promise.parameters else promise.parameters.get("domain_size", math.nan)
+        # Also of a column without a rank: the report counts the values of all.
         if not column.n_ranks <= most:
+            values = "no number of" if math.isnan(most) else f"{most:g}"
             raise UnexpectedMessage(
-                f"{peer} offers {column.n_ranks} ranks in column {index}, and its guarantee is for {most:g} values. "
+                f"{peer} offers {column.n_ranks} ranks in column {index}, and its guarantee is for {values} values. "
                 "Nothing was asked"
             )
 

@@ -154,6 +154,20 @@ def test_an_offer_whose_guarantee_could_not_be_kept_is_refused_before_a_rank_is_
     assert not re.search(r"\d{3,} places", str(error))
 
 
+def test_a_column_without_a_rank_needs_a_number_of_values_too(trial: Any) -> None:
+    """A finished run's report had a traceback in place of a page: it counts the values of every column."""
+    ranks = np.zeros(N_ROWS, np.uint8)
+    digest = hashlib.sha256(ranks).hexdigest()
+    column = COLUMN.model_copy(update={"n_ranks": 0, "has_missing": True, "digest": digest})
+    guarantee = changed(GUARANTEE, ["columns", 0, "parameters"], {"epsilon": 0.1})
+    script = [SHOP, PROVED, Offer(columns=(column,), guarantee=guarantee), RankChunk(column=0, start=0, ranks=ranks)]
+    error, channel = refusal(lambda channel: train_jointly(trial.active(), [channel]), "shop", script)
+    assert str(error) == (
+        "shop offers 0 ranks in column 0, and its guarantee is for no number of values. Nothing was asked"
+    )
+    assert [message.kind for message in channel.heard] == ["hello", "id confirmation", "abort"]
+
+
 def test_a_guarantee_of_another_loss_than_was_greeted_with_is_refused(trial: Any) -> None:
     hello = SHOP.model_copy(update={"plan": Terms(total_epsilon=0.5)})
     error, bank = refusal(lambda channel: train_jointly(trial.active(), [channel]), "shop", [hello, *release()[1:]])
