@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,11 @@ from opboost.errors import DataError, RankError
 from opboost.preprocess import EncodedColumn, encode
 from opboost.ranking import RankTable, indicator
 from opboost.rng import BitSource
+from opboost.schema import ColumnSchema
+
+# Bytes of the tables of all columns' answers, and answers that are worked out at a time.
+MOST_TABLE_BYTES = 1 << 26
+_AT_ONCE = 1 << 20
 
 
 class ReleasedRanks(Protocol):
@@ -68,6 +73,18 @@ class SplitTests:
     def n_bits(self) -> int:
         """Bits of the answer about a record."""
         return sum(n.bit_length() for n in Counter(self.sources).values()) if self.by_cells else self.n_tests
+
+    def by_column(self) -> dict[str, tuple[list[int], list[int]]]:
+        """Of each column, the numbers of its tests, and those of their bits in an answer."""
+        found: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name, _ in self.sources}
+        first = first_bit = 0
+        groups = Counter(self.sources).items() if self.by_cells else ((one, 1) for one in self.sources)
+        for (name, _), n_tests in groups:
+            n_bits = n_tests.bit_length()
+            found[name][0].extend(range(first, first + n_tests))
+            found[name][1].extend(range(first_bit, first_bit + n_bits))
+            first, first_bit = first + n_tests, first_bit + n_bits
+        return found
 
     def encoded(self, goes_left: Mask) -> Mask:
         """The bits of answers, shape ``(n_rows, n_bits)``, given which way every record goes at every test."""
@@ -132,7 +149,8 @@ class PackedAnswers:
     """Packed routing bits, by one table look-up per column instead of one comparison per test.
 
     A column's tests ask only on which side of some cuts a code lies. So all codes between two neighbouring cuts have
-    the same answers, which are asked for once.
+    the same answers, which are asked for once. Of columns whose tables would be too large together, every record's
+    answers are worked out: who asks for all splits of many codes must not fill the memory.
 
     Parameters
     ----------
@@ -142,11 +160,13 @@ class PackedAnswers:
     def __init__(self, router: Router) -> None:
         self.n_bits = router.tests.n_bits
         self._n_bytes = -(-self.n_bits // 8)
-        self._columns = {
-            mechanism.schema.name: _tabulated(router.tests, mechanism)
-            for mechanism in router.mechanisms
-            if any(source == mechanism.schema.name for source, _ in router.tests.sources)
-        }
+        self._columns: dict[str, _ColumnAnswers] = {}
+        schemas = {mechanism.schema.name: mechanism.schema for mechanism in router.mechanisms}
+        left = MOST_TABLE_BYTES
+        for name, (mine, bits) in router.tests.by_column().items():
+            found = _ColumnAnswers.of(router.tests, mine, np.array(bits), schemas[name], most_bytes=left)
+            self._columns[name] = found
+            left -= found.table.nbytes
 
     def of(self, columns: Mapping[str, ReleasedColumn], n_rows: int) -> NDArray[np.uint8]:
         """The answers, shape ``(n_rows, ceil(n_bits / 8))``.
@@ -158,12 +178,74 @@ class PackedAnswers:
         n_rows : int
         """
         packed = np.zeros((n_rows, self._n_bytes), np.uint8)
-        for name, (cuts, answers) in self._columns.items():
-            column = columns[name]
-            places = np.searchsorted(cuts, column.codes)
-            places[column.is_missing] = len(answers) - 1
-            packed |= answers[places]
+        for name, answers in self._columns.items():
+            answers.write(columns[name], packed)
         return packed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _ColumnAnswers:
+    """The answers of one column's tests, packed.
+
+    Attributes
+    ----------
+    tests : SplitTests
+        Of this column.
+    used : slice or ndarray of int64
+        The bytes of an answer that these tests are in.
+    bits : ndarray of int64, shape (tests.n_bits,)
+        Places of their bits in these bytes.
+    cuts : ndarray of int64
+        Ascending: the highest code of every interval but the last.
+    table : ndarray of uint8
+        Those bytes, a row per interval and one more for a missing cell; empty where it would be too large.
+    """
+
+    tests: SplitTests
+    used: slice | NDArray[np.int64]
+    bits: NDArray[np.int64]
+    cuts: Codes
+    table: NDArray[np.uint8]
+
+    @classmethod
+    def of(
+        cls, tests: SplitTests, mine: list[int], bits: NDArray[np.int64], schema: ColumnSchema, *, most_bytes: int
+    ) -> Self:
+        """Tabulate a column's tests, of these numbers and bits in an answer, unless that takes more bytes."""
+        sources = tuple(tests.sources[i] for i in mine)
+        tests = SplitTests(sources, tests.thresholds[mine], tests.missing_left[mine], tests.by_cells)
+        found, places = np.unique(bits // 8, return_inverse=True)
+        used = slice(int(found[0]), int(found[-1]) + 1) if found[-1] - found[0] + 1 == len(found) else found
+        cuts = np.unique(np.array(list(_cuts(tests)), np.int64))
+        without = cls(tests, used, 8 * places + bits % 8, cuts, np.empty((0, len(found)), np.uint8))
+        if (len(cuts) + 2) * len(found) > most_bytes:
+            return without
+        codes = np.append(cuts, [cuts[-1] + 1 if len(cuts) else 0, 0])
+        column = ReleasedColumn(schema, codes, np.arange(len(codes)) == len(codes) - 1)
+        return replace(without, table=np.concatenate([some for _, some in without._pieces(column)]))
+
+    def write(self, column: ReleasedColumn, packed: NDArray[np.uint8]) -> None:
+        """Add the answers about a column to those about others."""
+        if len(self.table):
+            places = np.searchsorted(self.cuts, column.codes)
+            places[column.is_missing] = len(self.table) - 1
+            packed[:, self.used] |= self.table[places]
+            return
+        for rows, some in self._pieces(column):
+            packed[rows, self.used] |= some
+
+    def _pieces(self, column: ReleasedColumn) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
+        """The bytes about a column's rows, some rows at a time."""
+        categories = np.array([-1 if category is None else category for _, category in self.tests.sources])
+        n_at_once = max(1, _AT_ONCE // self.tests.n_tests)
+        for start in range(0, len(column.codes), n_at_once):
+            rows = slice(start, start + n_at_once)
+            codes, is_missing = column.codes[rows, None], column.is_missing[rows, None]
+            asked = np.where(categories < 0, codes, codes == categories)
+            goes_left = np.where(is_missing, self.tests.missing_left, asked <= self.tests.thresholds)
+            found = np.zeros((len(codes), 8 * self.table.shape[1]), np.bool_)
+            found[:, self.bits] = self.tests.encoded(goes_left)
+            yield rows, np.packbits(found, axis=1)
 
 
 def resolve(
@@ -207,22 +289,6 @@ def answer(tests: SplitTests, columns: Mapping[str, ReleasedColumn], n_rows: int
         codes = column.codes if category is None else indicator(column, category)
         goes_left[:, i] = np.where(column.is_missing, tests.missing_left[i], codes <= tests.thresholds[i])
     return goes_left
-
-
-def _tabulated(tests: SplitTests, mechanism: ColumnMechanism) -> tuple[Codes, NDArray[np.uint8]]:
-    """A column's cuts, ascending: the highest code of every interval but the last; and the answers, packed.
-
-    One row per interval, and one more for a missing cell; the bits of other columns' tests are 0.
-    """
-    mine = [i for i, (source, _) in enumerate(tests.sources) if source == mechanism.schema.name]
-    own = SplitTests(tuple(tests.sources[i] for i in mine), tests.thresholds[mine], tests.missing_left[mine])
-    cuts = np.unique(np.array(list(_cuts(own)), np.int64))
-    codes = np.append(cuts, [cuts[-1] + 1 if len(cuts) else 0, 0])
-    column = ReleasedColumn(mechanism.schema, codes, np.arange(len(codes)) == len(codes) - 1)
-    # What is no test of this column counts as nothing: a bit that is 0, or a test that does not fail.
-    goes_left = np.full((len(codes), tests.n_tests), tests.by_cells)
-    goes_left[:, mine] = answer(own, {mechanism.schema.name: column}, len(codes))
-    return cuts, np.packbits(tests.encoded(goes_left), axis=1)
 
 
 def _cuts(tests: SplitTests) -> Iterator[int]:

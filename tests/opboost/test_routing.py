@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost import routing
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.errors import RankError
 from opboost.mechanism_settings import MechanismSettings
@@ -104,13 +107,18 @@ def packed_router(tests: SplitTests) -> Router:
     return Router(tuple(ColumnMechanism(schema, chosen) for schema in (AGE, SIZE, CITY)), tests)
 
 
-@given(released_columns(), st.data())
-@settings(max_examples=150, deadline=None)
-def test_packed_answers_are_the_same_bits(columns, data):
-    tests = ask(ranked(columns), *allowed_tests(ranked(columns)))
+@pytest.mark.parametrize("most_bytes", [0, 12, routing.MOST_TABLE_BYTES])
+@given(columns=released_columns(), data=st.data())
+@settings(max_examples=100, deadline=None)
+def test_packed_answers_are_the_same_bits_with_tables_and_without(columns, data, most_bytes):
+    allowed = allowed_tests(ranked(columns))
+    tests = ask(ranked(columns), *data.draw(st.permutations(allowed)))
     new = data.draw(released_columns())
     by_name, n_rows = {column.schema.name: column for column in new}, len(new[0].codes)
-    packed = PackedAnswers(packed_router(tests)).of(by_name, n_rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routing, "MOST_TABLE_BYTES", most_bytes)
+        patch.setattr(routing, "_AT_ONCE", 7)
+        packed = PackedAnswers(packed_router(tests)).of(by_name, n_rows)
     assert packed.tolist() == np.packbits(answer(tests, by_name, n_rows), axis=1).tolist()
 
 
@@ -120,9 +128,29 @@ def test_packed_answers_with_a_cut_one_code_off_are_caught():
     expected = np.packbits(answer(tests, all_codes, 10), axis=1).tolist()
     packed = PackedAnswers(packed_router(tests))
     assert packed.of(all_codes, 10).tolist() == expected
-    ((name, (cuts, answers)),) = packed._columns.items()
-    packed._columns[name] = (cuts + 1, answers)
+    ((name, answers),) = packed._columns.items()
+    packed._columns[name] = replace(answers, cuts=answers.cuts + 1)
     assert packed.of(all_codes, 10).tolist() != expected
+
+
+@pytest.mark.parametrize(("n_columns", "size"), [(100, 300), (1, 20_000)])
+def test_every_split_of_many_codes_takes_no_memory_to_speak_of(n_columns: int, size: int) -> None:
+    """Whoever had all of them resolved filled the memory: every column's table had the bytes of all tests."""
+    columns = [ColumnSchema(name=f"x{c}", lower=1, upper=size) for c in range(n_columns)]
+    chosen = MechanismSettings(epsilon=1.0, domain_size=size)
+    sources = tuple((column.name, None) for column in columns for _ in range(2 * (size - 1)))
+    thresholds = np.tile(np.repeat(np.arange(1, size) + 0.5, 2), n_columns)
+    missing_left = np.tile([False, True], len(sources) // 2)
+    router = Router(
+        tuple(ColumnMechanism(column, chosen) for column in columns), SplitTests(sources, thresholds, missing_left)
+    )
+    new = {column.name: ReleasedColumn(column, np.array([5, 0]), np.array([False, True])) for column in columns}
+    tracemalloc.start()
+    packed = PackedAnswers(router).of(new, 2)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert packed.tolist() == np.packbits(answer(router.tests, new, 2), axis=1).tolist()
+    assert peak < 64 << 20
 
 
 def test_packed_answers_of_no_test_or_no_row_are_empty():
