@@ -42,7 +42,8 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))
         else:
             records = read_records(source, schema, ignore, router, run.align)
-        log = stack.enter_context(logged(folder, terminal, path=path, run=run))
+        # As a service's: nothing bounds how often the active party asks before it is done.
+        log = stack.enter_context(logged(folder, terminal, path=path, run=run, is_service=True))
         answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(

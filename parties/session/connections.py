@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import ParamSpec
 
 from parties.config.party_run import PartyRun
 from parties.runs.run_log import RunLog
@@ -16,27 +17,29 @@ from protocols.transport.keys import KeyPair, read_public, read_secret
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
-# Looks, or reconnections, of a peer that are all logged.
+P = ParamSpec("P")
+
+# Looks, reconnections, or requests of a peer that are all logged.
 OFTEN = 100
 
 
 def _follow(channel: Channel, log: RunLog) -> None:
     """Log what goes over a channel."""
     channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
-    channel.traffic.on_look = _seldom(partial(log.step, "looked at"))
-    channel.traffic.on_return = _seldom(partial(log.step, "reconnected"))
+    channel.traffic.on_look = seldom(partial(log.step, "looked at"))
+    channel.traffic.on_return = seldom(partial(log.step, "reconnected"))
 
 
-def _seldom(note: Callable[[str], None]) -> Callable[[str], None]:
+def seldom(note: Callable[P, None]) -> Callable[P, None]:
     """Note an event each time at first, then only at the 128th, 256th, 512th: a peer that repeats it fills no disk."""
     numbers = count(1)
 
-    def seldom(event: str) -> None:
+    def noted(*event: P.args, **facts: P.kwargs) -> None:
         n = next(numbers)
         if n <= OFTEN or n & (n - 1) == 0:
-            note(event)
+            note(*event, **facts)
 
-    return seldom
+    return noted
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
+from parties.session.connections import seldom
 from parties.storage.sqlite import reporting
 from parties.tables.blocks import EncodedTable, record_names
 from parties.tables.key_sets import KeySet, Names, is_member
@@ -66,7 +67,7 @@ def answerer_of(
 ) -> Iterator[Answerer]:
     """What answers requests about a table on the run's account and within its limits.
 
-    With `logs_releases`, every request that draws is a step of the log; the ledger has it in any case.
+    With `logs_releases`, requests that draw are steps of the log, of very many some; the ledger has all in any case.
 
     Raises
     ------
@@ -165,12 +166,14 @@ def _are_in(names: Names, sets: Sequence[KeySet]) -> Mask:
 
 
 def _release_records(account: Account, log: RunLog | None) -> ReleaseRecords:
+    note = seldom(_note)
+
     def release(
         mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: pd.Index
     ) -> list[ReleasedColumn]:
         columns, cells = account.records(mechanisms, encoded, ids)
         if log is not None:
-            _note(log, account, "cells", sum(one.n_new for one in cells), sum(one.n_found for one in cells))
+            note(log, account, "cells", sum(one.n_new for one in cells), sum(one.n_found for one in cells))
         return columns
 
     return release

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,20 @@ import pytest
 from opboost.errors import DataError
 from opboost.routing import Router, SplitTests
 from parties.config.reading import read_run, read_schema
-from parties.config.vertical import PassiveRun
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.jobs.answer_vertical import read_records, serve_passive
 from parties.jobs.life_cycle import Terminal
+from parties.jobs.train_vertical import train_active, train_passive
+from parties.runs import run_log
+from parties.runs.run_log import RunLog
+from parties.session.connections import open_connections, seldom
+from parties.session.handshake import greet_all
+from parties.vertical.prediction_client import asking_hello
+from protocols.messages.prediction import Answers, Ask, RecordStatus
+from protocols.messages.vertical import Done
+from protocols.transport.channel import expect
+from tests.support.addresses import free_addresses
 from tests.support.parquet_folders import in_a_folder
 from tests.support.sites import Sites
 
@@ -50,3 +63,42 @@ def test_a_service_reads_a_folder_as_one_table(sites: Sites) -> None:
     assert found.ids.tolist() == whole.ids.tolist()
     for (_, one), (_, other) in zip(found.columns, whole.columns, strict=True):
         assert (one.codes == other.codes).all()
+
+
+def test_whoever_asks_without_end_fills_no_disk(
+    sites: Sites, outcomes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of every message there was a line for good, and of every request that drew a step."""
+    monkeypatch.setattr(run_log, "PART_BYTES", 1 << 14)
+    (address,) = free_addresses(1)
+    sites.bank.run["listen"] = sites.shop.run["connect"] = address
+    sites.bank.run["model"] = {"n_estimators": 1, "max_depth": 1}
+    path, shop = sites.bank.write(), sites.shop.write()
+    common: Any = {"insecure": False, "terminal": SILENT}
+    outcomes({"bank": lambda: train_active(path, **common), "shop": lambda: train_passive(shop, **common)})
+    bank, folder, n_asked = read_run(path, ActiveRun), sites.shop.run_folder, 400
+    before = (folder / "log.jsonl").stat().st_size
+
+    def ask() -> None:
+        with closing(RunLog(tmp_path)) as log, open_connections(bank, False) as opened:
+            (channel,) = opened(log).values()
+            greet_all([channel], {channel.peer: asking_hello("bank", bank.run_id, None)})
+            for number in range(n_asked):
+                channel.send(Ask(ids=("nobody",), desensitized=number % 2 == 0))
+                assert expect(channel, Answers).status.tolist() == [RecordStatus.UNKNOWN]
+            channel.send(Done())
+
+    found = outcomes({"bank": ask, "shop": lambda: serve_passive(shop, data=None, **common)})
+    assert found["shop"] == 0
+    assert sum(path.stat().st_size for path in folder.glob("messages.jsonl*")) < 3 << 14
+    assert (folder / "log.jsonl").stat().st_size < before + 50 * n_asked
+    events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
+    assert events.count("messages") > 5
+
+
+def test_a_note_that_comes_often_is_noted_seldom_with_its_facts() -> None:
+    found: list[tuple[int, str]] = []
+    note = seldom(lambda number, *, word: found.append((number, word)))
+    for number in range(1, 1000):
+        note(number, word="a")
+    assert found == [(number, "a") for number in (*range(1, 101), 128, 256, 512)]
