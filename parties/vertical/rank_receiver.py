@@ -22,7 +22,7 @@ from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
-from parties.vertical.rank_sender import MORE_EVERY
+from parties.vertical.rank_sender import MORE_EVERY, ShortChunks
 from parties.vertical.release_offer import offer_digest, rank_type
 from parties.vertical.shared_codes import check_ranks, n_offered, releases_of
 from protocols.errors import DecodeError, UnexpectedMessage
@@ -76,6 +76,7 @@ class Receipt:
         self._ranks: NDArray[np.unsignedinteger] = np.empty(0, np.uint8)
         self._n_filled = 0
         self._digest = hashlib.sha256()
+        self._short = ShortChunks(peer)
         if folder is not None and (folder / "offer").exists():
             try:
                 self._take_up(folder)
@@ -176,6 +177,7 @@ class Receipt:
                 f"{self.peer} sent rows {self._n_filled}.. of column {index} in a chunk of {len(ranks)}; "
                 f"{self._n_rows - self._n_filled} rows were due"
             )
+        self._short.count(len(ranks), self._n_rows - self._n_filled)
         if ranks.dtype != rank_type(offered.n_ranks):
             raise UnexpectedMessage(f"{self.peer} sent column {index} in another type than its number of ranks needs")
         highest = offered.n_ranks if offered.has_missing else offered.n_ranks - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from parties.vertical.release_offer import OfferedRanks, rank_type
+from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import MoreRanks, RankChunk
 from protocols.transport.channel import Channel, expect
 
@@ -14,6 +15,35 @@ CHUNK_ROWS = 1 << 18
 # Chunks that may be on their way or wait at the receiver, and how many it takes before it asks for as many more. With
 # chunks of 256 KiB, 12 MiB are on their way when it asks: a second of 100 Mb/s.
 RANK_WINDOW, MORE_EVERY = 64, 16
+
+
+# Chunks that may have fewer rows than that, and than are left: each is a message, and a line of the receiver's log.
+MAX_SHORT = 10_000
+
+
+class ShortChunks:
+    """How many chunks of a peer had fewer rows than they should have.
+
+    Parameters
+    ----------
+    peer : str
+    """
+
+    def __init__(self, peer: str) -> None:
+        self._peer = peer
+        self._n = 0
+
+    def count(self, n_rows: int, n_left: int) -> None:
+        """Count a chunk of so many rows where so many are left.
+
+        Raises
+        ------
+        UnexpectedMessage
+            If that was too often.
+        """
+        self._n += n_rows < min(CHUNK_ROWS, n_left)
+        if self._n > MAX_SHORT:
+            raise UnexpectedMessage(f"{self._peer} sent more than {MAX_SHORT} chunks of fewer rows than were due")
 
 
 class RankWindow:

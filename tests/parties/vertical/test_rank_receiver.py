@@ -15,6 +15,7 @@ from opboost.privacy.guarantee import compose
 from opboost.schema import ColumnSchema, Kind
 from parties.errors import Disagreement
 from parties.tables.blocks import Block
+from parties.vertical import rank_sender
 from parties.vertical.rank_receiver import Receipt
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, make_offer, rank_columns
 from protocols.errors import UnexpectedMessage
@@ -53,6 +54,19 @@ def test_columns_are_complete_in_the_order_of_the_records(
     for column, ranks in zip(receipt.columns, RANKS, strict=True):
         expected = ranks if places is None else ranks[np.argsort(places)]
         np.testing.assert_array_equal(column.ranks[:], expected)
+
+
+def test_rows_that_come_one_by_one_are_refused_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row could have a message, and every message a line of the log: hundreds of times what it tells."""
+    monkeypatch.setattr(rank_sender, "MAX_SHORT", 3)
+    monkeypatch.setattr(rank_sender, "CHUNK_ROWS", 2)
+    receipt = Receipt("shop", 5)
+    # One that is full, one that has all that is left, and three that have less.
+    whole = [chunk(0, 0, 2), chunk(0, 2, 3), chunk(0, 3, 4), chunk(0, 4), chunk(1, 0, 1)]
+    for message in (offer(), *whole):
+        receipt.take(message)
+    with pytest.raises(UnexpectedMessage, match="shop sent more than 3 chunks of fewer rows than were due"):
+        receipt.take(chunk(1, 1, 2))
 
 
 @pytest.mark.parametrize("n_taken", range(5))
