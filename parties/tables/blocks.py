@@ -37,7 +37,7 @@ from parties.tables.record_ids import PIECE_IDS, Ids, each_id
 Block = MutableMapping[str, NDArray[Any]]
 
 # Of encoded columns and names that are kept: to be raised whenever cells are read, encoded or named in another way.
-_KEPT_VERSION = 2
+_KEPT_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True)

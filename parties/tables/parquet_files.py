@@ -13,6 +13,7 @@ import pandas as pd
 
 from parties.errors import TableError
 from parties.tables.data_files import MAX_NAME, check_names, named, parts, reporting_faults
+from parties.tables.record_ids import MAX_WHOLE_DOUBLE
 from protocols.transport.sanitize import readable
 
 if TYPE_CHECKING:
@@ -170,13 +171,32 @@ def _holds_texts(kind: pa.DataType) -> bool:
 
 
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """What was read as a pandas table, which does not look whether texts are texts; an empty one is an empty cell."""
+    """What was read as a pandas table, which does not look whether texts are texts; an empty one is an empty cell.
+
+    What pandas has noted in a file of its own types, names and index counts for nothing: Arrow's types in pandas, for
+    one, lack half of what others have.
+    """
     table.validate(full=True)
-    frame = table.to_pandas(use_threads=False)
-    if of_index := [name for name in names if name in frame.index.names and name not in frame.columns]:
-        frame = frame.reset_index(of_index)
+    frame = table.to_pandas(use_threads=False, ignore_metadata=True).assign(**_whole_numbers(table))
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
+    frame = frame[list(names)]
     texts = (field.name for field in table.schema if field.name in frame.columns and _holds_texts(field.type))
     empty = {name: is_empty for name in texts if (is_empty := frame[name].eq("")).any()}
     return frame.assign(**{name: frame[name].mask(is_empty) for name, is_empty in empty.items()})
+
+
+def _whole_numbers(table: pa.Table) -> dict[str, pd.Series]:
+    """Whole numbers, some of which no double holds, beside missing cells, where pandas makes doubles of all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    types, found = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}, {}
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_dictionary(field.type) and field.type.value_type in types:
+            column = column.cast(field.type.value_type)
+        if column.type in types and column.null_count:
+            span = pc.min_max(column).as_py().values()
+            if any(end is not None and abs(end) > MAX_WHOLE_DOUBLE for end in span):
+                found[field.name] = column.to_pandas(types_mapper=types.get)
+    return found

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from opboost.preprocess import category_texts
 from parties.errors import TableError
 from parties.tables.parquet_files import read_stored, stored_frames, stored_length, stored_names
 from tests.support.parquet_folders import in_a_folder
@@ -39,6 +42,31 @@ def test_an_index_that_is_asked_for_is_a_column(tmp_path: Path) -> None:
     assert set(read_stored(path).columns) == set(FRAME)
     FRAME.set_index(pd.Index(range(9, 9 + len(FRAME)))).to_parquet(path)
     assert list(read_stored(path).columns) == list(FRAME)
+
+
+def test_what_pandas_noted_of_its_own_types_counts_for_nothing(tmp_path: Path) -> None:
+    """Arrow's types in pandas have no times of dates and no large numbers: tables with them ended in a defect."""
+    day, path = pd.Timestamp(2024, 5, 31).date(), tmp_path / "data.parquet"
+    known = pd.DataFrame({"day": [day, None], "large": [2**63, 1], "half": [0.5, 1.5], "flag": [True, None]})
+    types = {"day": pa.date32(), "large": pa.uint64(), "half": pa.float32(), "flag": pa.bool_()}
+    typed = pd.DataFrame({name: known[name].astype(pd.ArrowDtype(kind)) for name, kind in types.items()})
+    typed.columns = pd.CategoricalIndex(typed.columns)
+    typed.to_parquet(path)
+    found = read_stored(path, list(types))
+    assert [found[name].dtype.kind for name in types] == list("OufO")
+    assert found["day"].tolist() == [day, None]
+
+
+@pytest.mark.parametrize("is_coded", [False, True])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64()])
+def test_whole_numbers_that_no_double_holds_stay_as_they_are_beside_missing_cells(
+    tmp_path: Path, kind: pa.DataType, *, is_coded: bool
+) -> None:
+    """As doubles they were categories that are not listed, or another one that is."""
+    cells = pa.array([2**53 + 1, None, 10**17], kind)
+    pq.write_table(pa.table({"code": cells.dictionary_encode() if is_coded else cells}), tmp_path / "data.parquet")
+    read = category_texts(read_stored(tmp_path / "data.parquet", ["code"])["code"], ())
+    assert read.tolist() == ["9007199254740993", pd.NA, "100000000000000000"]
 
 
 def test_whole_numbers_and_fractions_are_one_kind(tmp_path: Path) -> None:
