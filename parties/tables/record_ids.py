@@ -25,8 +25,10 @@ import pandas as pd
 from parties.errors import TableError
 from parties.tables.sorted_ids import Duplicates, SortedIds, StoredIds, sort_ids
 
-# Beyond it not every whole number is a double, so two ids might have become one before we saw them.
-MAX_WHOLE_DOUBLE = 2**53
+# Beyond it not every whole number is a double, so two ids might have become one before we saw them; likewise of
+# floating-point numbers of fewer bytes.
+MAX_WHOLE_DOUBLE = 2**53 - 1
+_MAX_WHOLE = {2: 2**11 - 1, 4: 2**24 - 1}
 
 Ids = pd.Index | StoredIds
 
@@ -153,11 +155,13 @@ def _texts(column: pd.Series, name: str, path: Path) -> list[str]:
 
 def _convert(column: pd.Series, name: str, path: Path) -> list[str]:
     """Every value as text."""
-    types = pd.api.types
+    types, cause = pd.api.types, ""
     if types.is_bool_dtype(column):
         texts: list[str | None] = [None]
     elif types.is_float_dtype(column):
-        texts = [_whole(value) for value in column.astype(float).tolist()]
+        highest = _MAX_WHOLE.get(getattr(column.dtype, "itemsize", 8), MAX_WHOLE_DOUBLE)
+        texts = [_whole(value, highest) for value in column.astype(float).tolist()]
+        cause = f"; of whole numbers, {column.dtype} holds each up to {highest} alone"
     elif types.is_integer_dtype(column):
         texts = list(map(str, column.tolist()))
     elif types.is_datetime64_any_dtype(column):
@@ -166,7 +170,8 @@ def _convert(column: pd.Series, name: str, path: Path) -> list[str]:
         texts = [_text(value) for value in column]
     found = [text for text in texts if text is not None]
     if len(found) < len(texts):
-        raise TableError(f"{path}: column {name!r} holds values that are neither text nor whole numbers nor dates")
+        odd = f"column {name!r} holds values that are neither text nor whole numbers nor dates"
+        raise TableError(f"{path}: {odd}{cause}")
     return found
 
 
@@ -190,8 +195,8 @@ def _text(value: object) -> str | None:
             return None
 
 
-def _whole(value: float) -> str | None:
-    return str(int(value)) if abs(value) <= MAX_WHOLE_DOUBLE and value.is_integer() else None
+def _whole(value: float, highest: int = MAX_WHOLE_DOUBLE) -> str | None:
+    return str(int(value)) if abs(value) <= highest and value.is_integer() else None
 
 
 def _day(value: pd.Timestamp) -> str | None:

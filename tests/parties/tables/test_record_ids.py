@@ -69,6 +69,9 @@ def test_dates_are_written_as_days() -> None:
     [
         ([1.5, 2.0], "float64"),
         ([2.0**53 + 2, 1.0], "float64"),
+        ([2.0**53 + 1, 1.0], "float64"),
+        ([2.0**24 + 1, 1.0], "float32"),
+        ([2.0**24 + 1, 1.0], "Float32"),
         ([np.inf], "float64"),
         ([True, False], "bool"),
         ([True, "x"], object),
