@@ -6,6 +6,8 @@ import bz2
 import gzip
 import io
 import lzma
+import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -40,6 +42,7 @@ def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFr
     """
     content = text_of(path, form.encoding)
     check_names(path, _header(content, form.sep))
+    _check_quotes(path, content, form.sep)
     frame = _parse(content, as_text, form.sep)
     if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content, form.sep):
         # The first row has more cells than the header, which pandas takes for an index. Empty ones come of separators
@@ -87,6 +90,20 @@ def file_content(path: Path) -> bytes:
 def _header(content: bytes, sep: str) -> list[str]:
     first = pd.read_csv(io.BytesIO(content), sep=sep, header=None, nrows=1, dtype=str, keep_default_na=False)
     return first.iloc[0].tolist()
+
+
+def _check_quotes(path: Path, content: bytes, sep: str) -> None:
+    """Refuse a cell of several lines whose closing quote has text behind it: that quote opens a cell of its own.
+
+    The one that begins the cell is closed nowhere, and what stands between them is no cell but the records up to there.
+    """
+    end = re.escape(sep.encode()) + rb"\r\n"
+    quoted = re.compile(rb'(?<![^%b])"((?:[^"]++|"")*+)"([^%b])?' % (end, end))
+    text = content.removeprefix(BOM_UTF8)
+    for cell in quoted.finditer(text):
+        if cell[2] and re.search(rb"[\r\n]", cell[1]):
+            line = text[: cell.start() + 1].count(b"\n") + 1
+            raise TableError(f"{path} is not a readable table: a quote is not closed in line {line}")
 
 
 def _has_more_cells(content: bytes, sep: str) -> bool:

@@ -84,6 +84,9 @@ def test_every_text_comes_back_and_only_empty_cells_are_missing(
         ("a,b\n1\n2,3\n", "1 rows with fewer cells"),
         ("a,b,a\n1,2,3\n", "several columns named a"),
         ("a,b\n1,\0\n", "not text in UTF-8"),
+        # Both records that lie between two such quotes were left out.
+        ('a,b,c\n1,"x,5\n2,y,6\n3,"z,7\n', "a quote is not closed in line 2"),
+        ('\ufeff"a",b\r\n"1,2\r\n3,4\r\n5,"6\r\n"7",8\r\n', "a quote is not closed in line 2"),
     ],
 )
 def test_what_would_be_another_table_is_refused(tmp_path: Path, rows: str, words: str) -> None:
