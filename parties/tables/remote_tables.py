@@ -19,6 +19,7 @@ from warnings import catch_warnings
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
+from parties.storage.atomic_files import odd_kind
 from parties.tables.data_files import is_parquet
 from protocols.private_files import private_folder, private_opener
 
@@ -183,6 +184,7 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
         case "sqlite":
             from adbc_driver_sqlite import dbapi as sqlite
 
+            _check_file(uri, writes=writes)
             file = str(database_file(uri))
             if writes:
                 # SQLite itself would make a file that others may read.
@@ -192,6 +194,7 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
         case "duckdb":
             from adbc_driver_duckdb import dbapi as duckdb
 
+            _check_file(uri, writes=writes)
             return duckdb.connect(str(Path(urlsplit(uri).path).resolve(strict=True)))
         case "grpc" | "grpc+tls":
             from adbc_driver_flightsql import dbapi as flightsql
@@ -202,6 +205,13 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
     from adbc_driver_postgresql import dbapi as postgresql
 
     return postgresql.connect(place)
+
+
+def _check_file(uri: str, *, writes: bool) -> None:
+    """Refuse a pipe or a device, which a database would wait for, and a missing file of a database that is read."""
+    file = database_file(uri)
+    if file is not None and (file.exists() or not writes) and (kind := odd_kind(file)) is not None:
+        raise TableError(f"{readable_uri(uri)} is {kind}, and no database. Nothing was sent")
 
 
 def store_at(uri: str) -> tuple[Any, str]:

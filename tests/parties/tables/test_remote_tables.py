@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote, quote_plus
@@ -117,6 +119,14 @@ def test_files_and_folders_of_a_store_are_copied(bucket: str, tmp_path: Path) ->
 def test_a_driver_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adbc_driver_sqlite", None)
     with pytest.raises(ConfigError, match=r"needs adbc_driver_sqlite, .*`pip install 'opboost\[sql\]'"):
+        fetch(f"sqlite://{tmp_path}/crm.db", tmp_path, query="SELECT 1")
+
+
+@pytest.mark.parametrize(("make", "words"), [(os.mkfifo, "is a named pipe"), (os.mkdir, "is a folder")])
+def test_what_is_no_file_is_no_database(tmp_path: Path, make: Callable[[Path], None], words: str) -> None:
+    """A database waited for somebody to write into a pipe."""
+    make(tmp_path / "crm.db")
+    with pytest.raises(TableError, match=f"^sqlite://.*/crm.db {words}, and no database. Nothing was sent"):
         fetch(f"sqlite://{tmp_path}/crm.db", tmp_path, query="SELECT 1")
 
 
