@@ -9,11 +9,11 @@ from typing import Any
 from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role
 from parties.config.record_runs import read_record_run
-from parties.errors import RunFolderError
 from parties.reports.ledger_statement import read_statement
 from parties.reports.plain import plain
 from parties.reports.run_history import read_lines
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_locked
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def run_status(path: Path) -> RunStatus:
     known: dict[str, Any] = {"run_id": run.run_id, "party": run.party, "role": role}
     if not (folder.path / "meta.json").exists():
         return RunStatus(**known, state="not begun", peers={})
-    is_running = _is_locked(folder)
+    is_running = is_locked(folder.path)
     files = [folder.path / "log.jsonl", *folder.path.glob("messages.jsonl")]
     lines = [line for file in files for line in read_lines(file)]
     steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
@@ -85,14 +85,6 @@ def run_status(path: Path) -> RunStatus:
         peers={peer.name: _traffic(lines, peer.name) for peer in run.wiring.peers},
         spent=_spent(path) if role == "passive" else None,
     )
-
-
-def _is_locked(folder: RunFolder) -> bool:
-    try:
-        with folder.locked():
-            return False
-    except RunFolderError:
-        return True
 
 
 def _traffic(lines: list[dict[str, Any]], peer: str) -> PeerTraffic:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,9 @@ from parties.errors import RunFolderError
 from protocols.private_files import private_folder, private_opener, sync_folder
 
 _SUFFIX = ".partial"
+
+# Who looks whether a folder is locked holds its lock for a moment, which is no reason to refuse a job.
+LOOK_S = 0.3
 
 
 @contextmanager
@@ -61,14 +65,29 @@ def locked(folder: Path) -> Iterator[bool]:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        yield _has_lock(descriptor, fcntl.LOCK_EX, wait_s=LOOK_S)
     finally:
         os.close(descriptor)
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether another process holds the lock of a folder; whoever else looks at the same time does not count."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        return not _has_lock(descriptor, fcntl.LOCK_SH)
+    finally:
+        os.close(descriptor)
+
+
+def _has_lock(descriptor: int, kind: int, *, wait_s: float = 0) -> bool:
+    deadline = time.monotonic() + wait_s
+    while True:
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            return True
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
 
 
 def check_writable(path: Path, *, makes_folders: bool = False) -> None:

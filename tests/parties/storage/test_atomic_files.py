@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,16 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import hash_chain
-from parties.storage.atomic_files import check_writable, copy, make_folder, replacing, write_text
+from parties.storage.atomic_files import (
+    LOOK_S,
+    check_writable,
+    copy,
+    is_locked,
+    locked,
+    make_folder,
+    replacing,
+    write_text,
+)
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.modes import exposed, open_umask
@@ -218,3 +229,15 @@ def test_a_place_at_which_nothing_can_be_written_is_known_before(tmp_path: Path)
     check_writable(tmp_path / "none" / "new", makes_folders=True)
     with pytest.raises(RunFolderError, match="is no folder"):
         check_writable(tmp_path / "none" / "new")
+
+
+def test_who_looks_whether_a_folder_is_locked_keeps_no_job_away_and_sees_no_other_who_looks(tmp_path: Path) -> None:
+    """A status that was asked for at that moment made a job end: another process was said to work on the run."""
+    looking = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert not is_locked(tmp_path)
+    threading.Timer(LOOK_S / 3, os.close, [looking]).start()
+    with locked(tmp_path) as is_alone, locked(tmp_path) as is_second:
+        assert (is_alone, is_second) == (True, False)
+        assert is_locked(tmp_path)
+    assert not is_locked(tmp_path)
