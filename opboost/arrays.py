@@ -17,6 +17,7 @@ alias        dtype      unit
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -49,6 +50,11 @@ class RankRows(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, rows: slice, /) -> NDArray[np.unsignedinteger]: ...
+
+
+def python_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings with NumPy's scalars, such as grids of parameters have, as the numbers that messages and files hold."""
+    return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
 
 @dataclass(frozen=True)

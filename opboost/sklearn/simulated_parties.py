@@ -14,10 +14,10 @@ from sklearn.base import is_regressor
 from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from opboost.arrays import Values
+from opboost.arrays import Values, python_numbers
 from opboost.column_positions import ColumnPositions, column_names
 from opboost.desensitize import ColumnMechanism
-from opboost.errors import DataError, ParameterError, SchemaError, check_choice
+from opboost.errors import DataError, ParameterError, SchemaError, check_choice, check_integer
 from opboost.fitting.recipe import LEFT_OPEN
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import metrics_of
@@ -192,7 +192,7 @@ class SimulatedParties(VerticalParameters):
             release=drawn_from(bits),
             opaque_names=False,
             share_thresholds=self.prediction == "local",
-            n_cells=self.cells if self.answers == "cells" else None,
+            n_cells=check_integer("cells", self.cells, least=2) if self.answers == "cells" else None,
             allow_routed=self.prediction == "routed",
         )
 
@@ -266,8 +266,9 @@ class SimulatedParties(VerticalParameters):
                 "Nothing was released"
             )
         self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
-        own = {self._positions.name_of(column): dict(budget) for column, budget in (self.budgets or {}).items()}
-        common = {"epsilon": self.epsilon, "whole_range": self.whole_range}
+        budgets = (self.budgets or {}).items()
+        own = {self._positions.name_of(column): python_numbers(dict(budget)) for column, budget in budgets}
+        common = python_numbers({"epsilon": self.epsilon, "whole_range": self.whole_range})
         return passive_mechanisms(schemas, common, own, **self._parameters_of(MechanismSettings))
 
     def _encoded(self, table: Any) -> Any:
@@ -277,7 +278,7 @@ class SimulatedParties(VerticalParameters):
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
         names = {field.name for field in fields(settings)} & self.get_params().keys()
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
+        return python_numbers({name: value for name in names if (value := getattr(self, name)) is not None})
 
     def _categorical(self) -> set[str]:
         names = {self._positions.name_of(column) for column in self.categorical_features or ()}

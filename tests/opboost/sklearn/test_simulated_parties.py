@@ -249,3 +249,17 @@ def test_without_noise_gaps_are_treated_as_by_the_plain_model(prediction: Any) -
     )
     plain = OpBoostRegressor(**SMALL).fit(frame, spending(frame))
     np.testing.assert_array_equal(joint.fit(frame, spending(frame)).predict(frame), plain.predict(frame))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_estimators", np.int64(5)), ("max_depth", np.uint8(3)), ("whole_range", np.float32(4)), ("cells", np.uint8(5))],
+)
+def test_a_number_of_numpy_is_that_number(name: str, value: np.generic) -> None:
+    """As in a grid of parameters that `numpy.arange` made."""
+    settings: dict[str, Any] = dict(SMALL, bounds=BOUNDS, answers="cells", random_state=0)
+    fits = [
+        OpBoostRegressor(**settings | {name: one}).fit(visitors(), spending(visitors()))
+        for one in (value, value.item())
+    ]
+    np.testing.assert_array_equal(*(fit.predict(visitors()) for fit in fits))
