@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from opboost.errors import OpBoostError, ParameterError, is_integer, nearest
+from opboost.errors import OpBoostError, ParameterError, is_integer, nearest, shown
 from opboost.trees.constraints import ColumnConstraints
 
 ColumnKey = int | str
@@ -51,6 +51,19 @@ class ColumnPositions:
     def name_of(self, column: ColumnKey) -> str:
         """The name of a column that is given by position or by name."""
         return self.names[self.of(column)]
+
+    def named(self, what: str, columns: object) -> set[str]:
+        """The names of the columns that a parameter lists by position or by name, in an array or a list; None for none.
+
+        Raises
+        ------
+        ParameterError
+        """
+        if columns is None:
+            return set()
+        if isinstance(columns, str) or not isinstance(columns, Collection) or getattr(columns, "ndim", 1) != 1:
+            raise ParameterError(f"{what} must list columns by position or by name; got {shown(columns)}")
+        return {self.name_of(column) for column in columns}
 
     def bounds(self, bounds: Bounds) -> dict[int, tuple[float, float]]:
         """Lower and upper bound by position, of a mapping by column or a pair of numbers or arrays."""

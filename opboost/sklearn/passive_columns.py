@@ -40,8 +40,9 @@ def passive_schemas(
     if isinstance(bounds, Mapping):
         bounds = {column: bounds_in_days(pair) for column, pair in bounds.items() if not PublicCategories.of(pair)}
     numbers = {positions.names[i]: pair for i, pair in positions.bounds(bounds).items()}
-    named = passive_columns
-    passive = {*numbers, *encoder.public} if named is None else {positions.name_of(column) for column in named}
+    passive = positions.named("passive_columns", passive_columns)
+    if passive_columns is None:
+        passive = {*numbers, *encoder.public}
     if without := sorted(passive - numbers.keys() - encoder.public.keys()):
         raise SchemaError(
             f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as `bounds`; "

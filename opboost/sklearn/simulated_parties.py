@@ -268,7 +268,7 @@ class SimulatedParties(VerticalParameters):
         self._refuse_missing(X[:, [self._names.index(schema.name) for schema in schemas]])
         budgets = (self.budgets or {}).items()
         own = {self._positions.name_of(column): python_numbers(dict(budget)) for column, budget in budgets}
-        common = python_numbers({"epsilon": self.epsilon, "whole_range": self.whole_range})
+        common = {"epsilon": self.epsilon, "whole_range": self.whole_range}
         return passive_mechanisms(schemas, common, own, **self._parameters_of(MechanismSettings))
 
     def _encoded(self, table: Any) -> Any:
@@ -278,10 +278,10 @@ class SimulatedParties(VerticalParameters):
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""
         names = {field.name for field in fields(settings)} & self.get_params().keys()
-        return python_numbers({name: value for name in names if (value := getattr(self, name)) is not None})
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _categorical(self) -> set[str]:
-        names = {self._positions.name_of(column) for column in self.categorical_features or ()}
+        names = self._positions.named("categorical_features", self.categorical_features)
         names |= self._encoder.categories.keys() - self._encoder.public.keys()
         if passive := sorted(names & {mechanism.schema.name for mechanism in self._mechanisms}):
             raise ParameterError(

@@ -85,7 +85,8 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         is_private = math.isfinite(epsilon)
         positions = ColumnPositions(names)
         given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
-        categorical = sorted({positions.of(column) for column in getattr(self, "categorical_features", None) or ()})
+        listed = positions.named("categorical_features", getattr(self, "categorical_features", None))
+        categorical = sorted(map(positions.of, listed))
         without = [name for i, name in enumerate(names) if i not in given]
         if not is_classification and label_bounds is None:
             without.append("the label (label_bounds)")

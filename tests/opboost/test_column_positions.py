@@ -58,6 +58,19 @@ def test_other_bounds_are_refused(bounds: Any) -> None:
         POSITIONS.bounds(bounds)
 
 
+@pytest.mark.parametrize("listed", [["a", -1], ("a", "c"), {0, 2}, np.array([0, 2]), np.array(["a", "c"])])
+def test_columns_are_listed_in_a_list_or_an_array(listed: Any) -> None:
+    """Of an array, whether it is empty was asked, which is none of its answers."""
+    assert POSITIONS.named("columns", listed) == {"a", "c"}
+    assert POSITIONS.named("columns", None) == POSITIONS.named("columns", np.array([])) == set()
+
+
+@pytest.mark.parametrize("listed", ["ac", 0, 1.5, True, np.array([[0, 2]]), np.array(0), iter(["a"])])
+def test_what_lists_no_columns_is_refused(listed: Any) -> None:
+    with pytest.raises(ParameterError, match=r"^passive_columns must list columns by position or by name; got"):
+        POSITIONS.named("passive_columns", listed)
+
+
 def test_constraints_go_by_name_however_they_are_given() -> None:
     by_name = POSITIONS.constraints({"a": 1, "b": 0, "c": -1}, [["a", "c"]])
     assert POSITIONS.constraints([1, 0, -1], [[0, -1]]) == by_name

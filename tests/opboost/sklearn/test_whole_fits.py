@@ -83,3 +83,13 @@ def test_a_stream_whose_beginning_breaks_off_has_none(monkeypatch: pytest.Monkey
     break_off(model, monkeypatch, type(model).partial_fit)
     assert not hasattr(model, "model_")
     assert len(model.partial_fit(ROWS, LABELS).model_.trees) == 2
+
+
+@pytest.mark.parametrize("kind", [OpBoostClassifier, SGBDTClassifier, *OF_ROWS])
+def test_a_fit_counts_in_numbers_of_python(kind: Any) -> None:
+    """Small numbers of NumPy overflow: three trees were split among 253."""
+    settings = {"random_state": np.uint8(3)} | ({} if kind is InPrivateClassifier else {"n_estimators": np.uint8(3)})
+    model = fitted(kind).set_params(**settings).fit(ROWS, LABELS)
+    assert all(model.get_params()[name] is value for name, value in settings.items())
+    whole = fitted(kind).set_params(**{name: int(value) for name, value in settings.items()}).fit(ROWS, LABELS)
+    assert promised(model) == promised(whole)
