@@ -10,6 +10,7 @@ from opboost.privacy.guarantee import html_table, rounded_up
 from parties.errors import ConfigError, LedgerError
 from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.reports.ledger_statement import Spending, as_document, left_over
+from parties.storage.atomic_files import is_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +74,7 @@ def read_account(run_file: Path) -> AccountStatement:
     if isinstance(run, CoordinatorRun):
         raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
     budget, path = run.ledger.budget, run.ledger.path
-    if not path.exists():
+    if not is_there(path):
         raise LedgerError(f"{path} is not there: no run was charged")
     with worker_ledger(path, budget) as ledger:
         charges, (epsilon, delta) = ledger.charges(), ledger.spent()

@@ -13,7 +13,7 @@ from parties.reports.ledger_statement import read_statement
 from parties.reports.plain import plain
 from parties.reports.run_history import read_lines
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_locked
+from parties.storage.atomic_files import is_locked, is_there
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def run_status(path: Path) -> RunStatus:
     run = read_record_run(path) if role in HORIZONTAL_ROLES else read_any_run(path)
     folder = RunFolder(run.run_folder)
     known: dict[str, Any] = {"run_id": run.run_id, "party": run.party, "role": role}
-    if not (folder.path / "meta.json").exists():
+    if not is_there(folder.path / "meta.json"):
         return RunStatus(**known, state="not begun", peers={})
     is_running = is_locked(folder.path)
     files = [folder.path / "log.jsonl", *folder.path.glob("messages.jsonl")]

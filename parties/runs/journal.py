@@ -38,7 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import make_folder, replacing, write_json
+from parties.storage.atomic_files import is_there, make_folder, replacing, write_json
 from parties.storage.twice_kept import is_kept, read_either, with_digest, write_twice
 
 FOLDER, KEPT = "journal", "received"
@@ -263,7 +263,7 @@ class Journal:
     @staticmethod
     def is_open(run_folder: Path) -> bool:
         """Whether a run still has a journal: it is not over for everybody."""
-        return (run_folder / FOLDER).exists()
+        return is_there(run_folder / FOLDER)
 
     @staticmethod
     def has_received(run_folder: Path) -> bool:

@@ -52,7 +52,17 @@ from parties.runs.config_diff import changes
 from parties.runs.installed_versions import installed_versions
 from parties.runs.joint_model import TRAININGS_FILE, JointModel
 from parties.runs.journal import FOLDER, Journal
-from parties.storage.atomic_files import copy, is_half_written, locked, read_json, replacing, sweep, write_json, writing
+from parties.storage.atomic_files import (
+    copy,
+    is_half_written,
+    is_there,
+    locked,
+    read_json,
+    replacing,
+    sweep,
+    write_json,
+    writing,
+)
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
 from protocols.messages.fields import Digest
 from protocols.private_files import private_folder
@@ -77,12 +87,7 @@ class RunState(StrEnum):
 
 
 class RunFolder:
-    """One run's files on disk.
-
-    Parameters
-    ----------
-    path : Path
-    """
+    """One run's files on disk, at a path."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -173,7 +178,7 @@ class RunFolder:
     @property
     def has_released(self) -> bool:
         """Whether this run's release was drawn and stored: from then on it is never drawn anew."""
-        return (self.path / "meta.json").exists() and self.read_json("meta.json").get("released") is not False
+        return is_there(self.path / "meta.json") and self.read_json("meta.json").get("released") is not False
 
     def note_inputs(self, digest: str) -> None:
         """Keep the digest of a passive party's whole file, or compare it with what this run has released from.
@@ -204,7 +209,7 @@ class RunFolder:
     @property
     def has_model(self) -> bool:
         """Whether a model, or a share of one, is saved."""
-        return (self.path / "model.json").exists()
+        return is_there(self.path / "model.json")
 
     def finish(self, **facts: object) -> None:
         """Note the end of the run, and facts about it."""
@@ -283,7 +288,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path / name} is malformed; bring a copy of it back") from None
 
     def _if_there(self, name: str) -> dict[str, Any]:
-        return self.read_json(name) if (self.path / name).exists() else {}
+        return self.read_json(name) if is_there(self.path / name) else {}
 
     def _require_model(self) -> None:
         if not self.has_model:

@@ -63,7 +63,8 @@ def locked(folder: Path) -> Iterator[bool]:
 
     The lock ends with the process, however that ends.
     """
-    descriptor = os.open(folder, os.O_RDONLY)
+    with writing(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
     try:
         yield _has_lock(descriptor, fcntl.LOCK_EX, wait_s=LOOK_S)
     finally:
@@ -72,7 +73,8 @@ def locked(folder: Path) -> Iterator[bool]:
 
 def is_locked(folder: Path) -> bool:
     """Whether another process holds the lock of a folder; whoever else looks at the same time does not count."""
-    descriptor = os.open(folder, os.O_RDONLY)
+    with reading(folder):
+        descriptor = os.open(folder, os.O_RDONLY)
     try:
         return not _has_lock(descriptor, fcntl.LOCK_SH)
     finally:
@@ -136,6 +138,32 @@ def writing(path: Path) -> Iterator[None]:
         raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """The same of what is read.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything is at a place to read from.
+
+    Raises
+    ------
+    RunFolderError
+        If that may not be known: run folders are their owner's alone, and somebody else may ask for a status.
+    """
+    with reading(path):
+        return path.exists()
+
+
 def is_taken(path: Path) -> bool:
     """Whether anything is at a place to write to.
 
@@ -193,9 +221,8 @@ def read_json(path: Path) -> dict[str, Any]:
     RunFolderError
     """
     try:
-        document = json.loads(path.read_text())
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+        with reading(path):
+            document = json.loads(path.read_text())
     except (ValueError, RecursionError):
         raise RunFolderError(f"{path} is not JSON") from None
     if not isinstance(document, dict):

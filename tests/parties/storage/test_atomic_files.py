@@ -15,11 +15,13 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import hash_chain
+from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import (
     LOOK_S,
     check_writable,
     copy,
     is_locked,
+    is_there,
     locked,
     make_folder,
     replacing,
@@ -241,3 +243,24 @@ def test_who_looks_whether_a_folder_is_locked_keeps_no_job_away_and_sees_no_othe
         assert (is_alone, is_second) == (True, False)
         assert is_locked(tmp_path)
     assert not is_locked(tmp_path)
+
+
+def test_what_may_not_be_looked_at_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run folders are their owner's alone: somebody else who asked for a status met a defect."""
+
+    def denied(*arguments: object, **options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    assert is_there(tmp_path)
+    assert not is_there(tmp_path / "absent")
+    folder = RunFolder(tmp_path)
+    (tmp_path / "meta.json").write_text("{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", denied)
+        for look in (lambda: is_locked(tmp_path), lambda: folder.locked().__enter__()):
+            with pytest.raises(RunFolderError, match=f"{tmp_path} cannot be .*: Permission denied"):
+                look()
+    monkeypatch.setattr(Path, "stat", denied)
+    for ask in (lambda: folder.has_model, lambda: folder.has_released, lambda: folder.is_finished):
+        with pytest.raises(RunFolderError, match=r"/\w+.json cannot be read: Permission denied"):
+            ask()
