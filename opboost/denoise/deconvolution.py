@@ -14,7 +14,7 @@ from opboost.arrays import Values
 _MARGIN_STEPS, _GROUP_STEPS = 200, 100
 
 # Rows that the overall distribution counts for in every step of a group's.
-_PRIOR_ROWS = 5.0
+_PRIOR_ROWS = 30.0
 
 _LEAST = 1e-30
 

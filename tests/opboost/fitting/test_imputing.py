@@ -71,7 +71,7 @@ def test_without_own_columns_there_is_none_and_the_label_alone_is_evidence() -> 
     assert drawn.max() < POINTS
 
 
-def told_by_own(n_rows: int = 3000, epsilon: float = 0.4) -> tuple[Noised, np.ndarray]:
+def told_by_own(n_rows: int = 6000, epsilon: float = 0.4) -> tuple[Noised, np.ndarray]:
     """An own column that says the true states of a released one, but for one step or two; and these states."""
     draw = np.random.default_rng(3)
     truth = draw.integers(0, POINTS, n_rows)
