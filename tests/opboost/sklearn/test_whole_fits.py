@@ -16,6 +16,7 @@ from opboost import (
     OpBoostClassifier,
     SGBDTClassifier,
 )
+from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from opboost.privacy.record_guarantee import RecordGuarantee
 
@@ -93,3 +94,19 @@ def test_a_fit_counts_in_numbers_of_python(kind: Any) -> None:
     assert all(model.get_params()[name] is value for name, value in settings.items())
     whole = fitted(kind).set_params(**{name: int(value) for name, value in settings.items()}).fit(ROWS, LABELS)
     assert promised(model) == promised(whole)
+
+
+@pytest.mark.parametrize("kind", [OpBoostClassifier, SGBDTClassifier, *OF_ROWS])
+@pytest.mark.parametrize("value", ["x", [0.1], 10**400, 1j], ids=["text", "list", "huge", "complex"])
+def test_a_parameter_that_should_be_a_number_and_is_none_is_refused_by_its_name(kind: Any, value: object) -> None:
+    names = {"epsilon", "learning_rate", "max_bin"} & kind().get_params().keys()
+    for name in names:
+        model = kind(bounds={0: (0, 10)} if kind is OpBoostClassifier else (0, 10))
+        with pytest.raises(ParameterError, match=f"^{name} must be a number"):
+            model.set_params(**{name: value}).fit(ROWS, LABELS)
+        assert not hasattr(model, "guarantee_")
+
+
+def test_none_is_refused_where_it_means_nothing() -> None:
+    with pytest.raises(ParameterError, match=r"^delta must be a number; got None$"):
+        DPBoostClassifier(epsilon=1.0, delta=None, bounds=(0, 10)).fit(ROWS, LABELS)
