@@ -238,7 +238,8 @@ def test_reports_hold_what_predictions_used_the_model_for(make_sites: Any, outco
     ]
     # The desensitized answers are the draws of the training run, which cost nothing again.
     assert found["ledger"]["record"]["spent"] == spent
-    sent = [line for line in (shop.run_folder / "log.jsonl").read_text().splitlines() if '"sent"' in line]
+    logged = "".join((shop.run_folder / name).read_text() for name in ("log.jsonl", "messages.jsonl"))
+    sent = [line for line in logged.splitlines() if '"sent"' in line]
     assert len(found["history"]["outgoing"]) == len(sent) > found["history"]["n_trained"] > 0
     trained = found["history"]["outgoing"][: found["history"]["n_trained"]]
     assert sum(one["bytes"] for one in trained) == found["history"]["sent_bytes"]
