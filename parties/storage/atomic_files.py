@@ -9,7 +9,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,32 +124,22 @@ def partial_of(path: Path, *, writer: str = "") -> Path:
     return path.with_name(f".{path.name}{writer}{_SUFFIX}")
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn errors of the file system on a file or folder into one sentence.
+def writing(path: Path) -> AbstractContextManager[None]:
+    """Turn errors of the file system on a file or folder that is written into one sentence, a `RunFolderError`."""
+    return _telling(path, "written")
 
-    Raises
-    ------
-    RunFolderError
-    """
-    try:
-        yield
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
+
+def reading(path: Path) -> AbstractContextManager[None]:
+    """The same of what is read."""
+    return _telling(path, "read")
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """The same of what is read.
-
-    Raises
-    ------
-    RunFolderError
-    """
+def _telling(path: Path, what_for: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+        raise RunFolderError(f"{path} cannot be {what_for}: {error.strerror}") from None
 
 
 def is_there(path: Path) -> bool:
