@@ -35,7 +35,7 @@ class HorizontalRun(PartyRun):
 class _Run(HorizontalRun):
     training: TrainingSection = Field(description="What all who take part agreed on.")
     continue_from: Path | None = Field(
-        None, description="Folder of a finished S-GBDT run, which this one continues with records that have arrived."
+        None, description="Folder of a finished run, which this one continues with records that have arrived."
     )
 
     @field_validator("training")
@@ -48,8 +48,9 @@ class _Run(HorizontalRun):
 
     @model_validator(mode="after")
     def _check_continued(self) -> Self:
-        if self.continue_from is not None and (self.training.recipe, self.training.mode) != ("sgbdt", "certified"):
-            raise ValueError("continue_from goes with `recipe: sgbdt` in its certified mode alone")
+        training = self.training
+        if self.continue_from is not None and (training.recipe == "federated" or training.mode == "paper"):
+            raise ValueError("continue_from goes with `recipe: recommended`, or `recipe: sgbdt` in its certified mode")
         return self
 
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
+from opboost.horizontal.federated.owners import FederatedAmongOwners
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
+from opboost.horizontal.recommended.calibration import going_on
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.rows.stream import EarlierTraining
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.stream import EarlierTraining
 from opboost.schema import TableSchema
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
@@ -22,6 +25,8 @@ from parties.runs.run_folder import RunFolder
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
 RecordRecipe = SummedRecipe | InPrivateAmongOwners
+StreamRecipe = SGBDTAmongOwners | RecommendedAmongOwners
+"""A recipe whose finished runs may be continued with records that have arrived since."""
 
 _KINDS: dict[str, type[CoordinatorRun] | type[WorkerRun] | type[OwnerRun]] = {
     "coordinator": CoordinatorRun,
@@ -59,13 +64,13 @@ def summed_recipe(run: CoordinatorRun | WorkerRun, schema: TableSchema, path: Pa
         recipe = make_recipe(run.training, schema)
         if run.continue_from is None:
             return recipe
-        assert isinstance(recipe, SGBDTAmongOwners)
-        return _going_on(recipe, run, schema, RunFolder(run.continue_from))
+        assert not isinstance(recipe, FederatedAmongOwners)
+        return _continued(recipe, run, schema, RunFolder(run.continue_from))
 
 
-def _going_on(
-    recipe: SGBDTAmongOwners, run: CoordinatorRun | WorkerRun, schema: TableSchema, folder: RunFolder
-) -> SGBDTAmongOwners:
+def _continued(
+    recipe: StreamRecipe, run: CoordinatorRun | WorkerRun, schema: TableSchema, folder: RunFolder
+) -> StreamRecipe:
     """The recipe for more trees on a finished run of the same settings.
 
     Raises
@@ -78,6 +83,8 @@ def _going_on(
             f"training, schema or seed are not those of run {stream.run!r} in {folder.path}, from which this one goes "
             "on: all of them must stay. Nothing was sent"
         )
+    if isinstance(recipe, RecommendedAmongOwners):
+        return going_on(recipe, stream.training(folder))
     if stream.noise != (recipe.noise.grad_std, recipe.noise.hess_std):
         raise ConfigError(
             f"run {stream.run!r} in {folder.path} had other noise for the same budget, by another version of opboost: "
@@ -96,7 +103,7 @@ def terms_of(run: RecordRun, schema: TableSchema, recipe: RecordRecipe) -> dict[
 
 def earlier_of(recipe: RecordRecipe) -> EarlierTraining | None:
     """The training from which a run goes on, if it does."""
-    return recipe.earlier if isinstance(recipe, SGBDTAmongOwners) else None
+    return recipe.earlier if isinstance(recipe, StreamRecipe) else None
 
 
 def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:

@@ -12,7 +12,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
+from opboost.horizontal.recommended.calibration import recommended_among_owners
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from parties.config.federated_section import FederatedSection

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from opboost.fit_quality import FitQuality
+from opboost.horizontal.rows.stream import Arrival
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.stream import Arrival
 from opboost.schema import TableSchema
 from opboost.trees.model_file import load_model
 from opboost.trees.tree import Tree
@@ -18,7 +18,7 @@ from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.recipes import SummedRecipe
-from parties.config.record_runs import charge_of, summed_recipe, terms_of
+from parties.config.record_runs import StreamRecipe, charge_of, summed_recipe, terms_of
 from parties.errors import TableError
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.round_journal import RoundJournal
@@ -159,16 +159,21 @@ def _stream_facts(
     rows: OwnerRows | PartedRows | None = None,
 ) -> dict[str, Any]:
     """What a run that goes on from this one needs to know; nothing if none can."""
-    if not isinstance(recipe, SGBDTAmongOwners) or isinstance(rows, PartedRows):
+    if not isinstance(recipe, StreamRecipe) or isinstance(rows, PartedRows):
         return {}
-    before = recipe.earlier.arrivals if recipe.earlier else ()
-    n_before = len(recipe.earlier.model.trees) if recipe.earlier else 0
+    earlier = recipe.earlier
+    before, n_before = (earlier.arrivals, len(earlier.model.trees)) if earlier else ((), 0)
+    of_recipe: dict[str, Any]
+    if isinstance(recipe, SGBDTAmongOwners):
+        of_recipe = {"noise": (recipe.noise.grad_std, recipe.noise.hess_std)}
+    else:
+        of_recipe = {"n_records": recipe.n_records + (earlier.n_records if earlier else 0)}
     stream = RowStream(
         run=run.run_id,
         terms=terms_digest(run.terms(schema)),
-        noise=(recipe.noise.grad_std, recipe.noise.hess_std),
         rows=rows.digest if rows else "",
         arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
+        **of_recipe,
     )
     return {"stream": stream.facts}
 

@@ -1,7 +1,7 @@
-"""Row stream: what a finished run of S-GBDT tells a run that goes on from it with records that have arrived since.
+"""Row stream: what a finished run of several owners tells a run that goes on from it with records that arrived since.
 
-It stands under ``stream`` in a run's ``meta.json``; a worker keeps ``trees.json`` as well, since the leaves of a model
-are in the unit of the labels, and what records have paid depends on every bit of the scores in training.
+It stands under ``stream`` in a run's ``meta.json``. A worker of S-GBDT keeps ``trees.json`` as well, since the leaves
+of a model are in the unit of the labels, and what records have paid depends on every bit of the scores in training.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from opboost.horizontal.sgbdt.stream import Arrival, EarlierTraining
+from opboost.horizontal.rows.stream import Arrival, EarlierTraining
 from opboost.trees.model_file import document_digest, load_model
 from parties.errors import RunFolderError
 from parties.runs.run_folder import RunFolder
@@ -30,19 +30,22 @@ class RowStream:
         Its `run_id`.
     terms : str
         Digest of what was agreed (`terms_digest`).
-    noise : tuple of (float, float)
-        Deviations of the noise on sums of g and of h.
+    noise : tuple of (float, float), optional
+        Of S-GBDT, deviations of the noise on sums of g and of h, in which records pay.
     rows : str
         Digest of a worker's rows; empty at a coordinator.
     arrivals : tuple of Arrival
         Of a worker's rows.
+    n_records : int
+        Of the recommended recipe, about how many records of all owners the model has seen.
     """
 
     run: str
     terms: str
-    noise: tuple[float, float]
+    noise: tuple[float, float] | None = None
     rows: str = ""
     arrivals: tuple[Arrival, ...] = ()
+    n_records: int = 0
 
     @classmethod
     def of(cls, folder: RunFolder, role: str) -> RowStream:
@@ -58,8 +61,8 @@ class RowStream:
         meta = folder.read_json("meta.json")
         if meta.get("role") != role or "stream" not in meta:
             raise RunFolderError(
-                f"{folder.path} holds a run that none can go on from: it needs one of `recipe: sgbdt` and of this role "
-                f"({role}). Nothing was sent"
+                f"{folder.path} holds a run that none can go on from: it needs one of `recipe: recommended` or `sgbdt` "
+                f"on rows in one file, and of this role ({role}). Nothing was sent"
             )
         try:
             return _STREAM.validate_python(meta["stream"])
@@ -72,7 +75,7 @@ class RowStream:
         return asdict(self)
 
     def training(self, folder: RunFolder) -> EarlierTraining:
-        """The run's training, of which a worker has the trees on the scale of training, too.
+        """The run's training, of which a worker of S-GBDT has the trees on the scale of training, too.
 
         Raises
         ------
@@ -81,11 +84,17 @@ class RowStream:
         document = folder.read_json("model.json")
         document.pop("digest", None)
         model = load_model(folder.path / "model.json")
-        trees = load_model(folder.path / TREES_FILE).trees if self.arrivals else ()
-        if self.arrivals and len(trees) != len(model.trees):
+        has_trees = bool(self.arrivals) and self.noise is not None
+        trees = load_model(folder.path / TREES_FILE).trees if has_trees else ()
+        if has_trees and len(trees) != len(model.trees):
             raise RunFolderError(f"{folder.path / TREES_FILE} has other trees than the model. Nothing was sent")
         return EarlierTraining(
-            run=self.run, model=model, digest=document_digest(document), trees=trees, arrivals=self.arrivals
+            run=self.run,
+            model=model,
+            digest=document_digest(document),
+            trees=trees,
+            arrivals=self.arrivals,
+            n_records=self.n_records,
         )
 
 
@@ -93,5 +102,5 @@ _STREAM = TypeAdapter(RowStream)
 
 
 def terms_digest(terms: Mapping[str, JsonValue]) -> str:
-    """Digest of terms, in whatever order they stand."""
-    return document_digest(dict(sorted(terms.items())))
+    """Digest of terms that stay, in whatever order they stand: the number of records may be another."""
+    return document_digest({name: terms[name] for name in sorted(terms) if name != "recommended.records"})

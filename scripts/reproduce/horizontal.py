@@ -26,8 +26,8 @@ from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.stream import Arrival, EarlierTraining
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.stream import Arrival, EarlierTraining
 from opboost.metrics import auc, error_rate, rmse
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders

@@ -29,7 +29,7 @@ import numpy as np
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.recommended.owners import recommended_among_owners
+from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves

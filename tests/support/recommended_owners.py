@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from opboost.horizontal.public_task import PublicTask
-from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
+from opboost.horizontal.recommended.calibration import recommended_among_owners
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.stream import Arrival, EarlierTraining
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
 
@@ -39,6 +41,13 @@ def records_of(n_classes: int, n_rows: int = 900) -> tuple[np.ndarray, np.ndarra
     X[::50, 0] = math.nan
     y = np.nan_to_num(X[:, 0]) + 0.3 * draw.standard_normal(n_rows)
     return X, np.clip(np.floor(n_classes * y), 0, n_classes - 1) if n_classes else y
+
+
+def earlier_of(n_classes: int, *, n_rows: int = 0, n_records: int = 900) -> EarlierTraining:
+    """A finished training without noise, of which an owner has the first rows."""
+    model = trained(recipe(n_classes, None), [slice(None)])
+    arrivals = (Arrival(n_rows, 0),) if n_rows else ()
+    return EarlierTraining(run="spring", model=model, digest="", arrivals=arrivals, n_records=n_records)
 
 
 def trained(of: RecommendedAmongOwners, parts: list[slice]) -> Any:

@@ -19,21 +19,18 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
-from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth, tree_sizes
+from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth, step_share
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
-from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
 from opboost.horizontal.recommended.wire_stages import STEP_KINDS, model_steps, told_bounds, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
+from opboost.horizontal.rows.stream import EarlierTraining
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
-from opboost.horizontal.splits.noisy_cells import counted_columns, counts_sensitivity
 from opboost.horizontal.tree_rules import TreeRules
-from opboost.privacy.accounting import by_gaussian, by_skellam, calibrate
 from opboost.privacy.additive import Noise
 from opboost.privacy.record_guarantee import RecordGuarantee
-from opboost.privacy.releases import Release, SkellamRounds
 from opboost.rng import BitSource, Words
 from opboost.trees.complete import RandomRule
 from opboost.trees.holder import RowHolder
@@ -59,6 +56,8 @@ class RecommendedAmongOwners:
     delta : float
     are_owners_known : bool
         Whether the owners have each other's public keys.
+    earlier : EarlierTraining, optional
+        On whose model the new records go on, alone.
 
     Raises
     ------
@@ -74,9 +73,11 @@ class RecommendedAmongOwners:
     noise: LeafNoise
     delta: float
     are_owners_known: bool = True
+    earlier: EarlierTraining | None = None
 
     def __post_init__(self) -> None:
-        self.task.check_scores(self.n_trees, self.tree_rules.max_value)
+        n_before = len(self.earlier.model.trees) if self.earlier else 0
+        self.task.check_scores(n_before + self.n_trees, self.tree_rules.max_value)
 
     @property
     def plan(self) -> TrainingPlan:
@@ -138,11 +139,14 @@ class RecommendedAmongOwners:
         Privacy: answers the questions of the first rounds and one per tree, and no more. With noise in shares the
         answers may be summed in anybody's sight; otherwise only by someone who is trusted with exact sums.
         """
-        return self.answering(TableRows(rows, self.records(rows, labels, coins=None)), rng=rng)
+        new = slice(self.earlier.n_rows if self.earlier else 0, None)
+        return self.answering(TableRows(rows[new], self.records(rows[new], labels[new], coins=None)), rng=rng)
 
     def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
-        """Holder of records in their first cells with exact answers: all of a worker's records, or a part."""
-        return RoundRows(self.task.grid.place(rows), labels, self.rounds, self.tree_task, told_bounds(self.stages))
+        """Holder of records in their first cells with exact answers: all of a worker's new records, or a part."""
+        margins = self.earlier.model.scores(rows).T if self.earlier else None
+        table, bounds = self.task.grid.place(rows), told_bounds(self.stages)
+        return RoundRows(table, labels, self.rounds, self.tree_task, bounds, margins=margins)
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
         """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
@@ -204,6 +208,11 @@ class RecommendedAmongOwners:
 
     def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
         start, n_classes = self.rounds.start(told), self.rounds.n_classes
+        if self.earlier:
+            share = step_share(self.earlier.n_records, self.n_records)
+            base = 0.0 if n_classes else share * (start.centre + start.spread * start.scores)
+            more = self.earlier.followed_by(tree.scaled(share * start.spread) for tree in trees)
+            return replace(more, base_scores=more.base_scores + base)
         loss: Loss = SquaredError()
         if n_classes:
             loss = Logistic() if n_classes == 2 else Softmax(n_classes)
@@ -216,85 +225,11 @@ class RecommendedAmongOwners:
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""
-        return owners_guarantee(
+        promise = owners_guarantee(
             self.noise,
             delta=self.delta,
             is_secure=is_secure,
             bounds_are_public=self.task.bounds_are_public,
             are_owners_known=self.are_owners_known,
         )
-
-
-def recommended_among_owners(
-    task: PublicTask,
-    *,
-    n_classes: int,
-    delta: float,
-    n_records: int,
-    n_honest: int | None,
-    sizes: tuple[int | None, int | None] = (None, None),
-    are_owners_known: bool = True,
-) -> RecommendedAmongOwners:
-    """Calibrate the noise of all rounds for a budget, and set the sizes.
-
-    Parameters
-    ----------
-    task : PublicTask
-    n_classes : int
-        0 for numbers.
-    delta : float
-    n_records : int
-        About how many records all owners have. Only sizes follow from it, so that it need not be right.
-    n_honest : int or None
-        Owners who are sure to add their share of the noise; None if the coordinator adds it.
-    sizes : tuple of (int or None, int or None)
-        Number and depth of the trees where they are given.
-    are_owners_known : bool
-    """
-    cells_l2 = counts_sensitivity(len(counted_columns(task.grid)))
-    plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
-    tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
-    plan = plan.for_records(n_records, task.grid.axes.n_columns)
-    found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
-    n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
-    bounds = task.centre - task.spread, task.centre + task.spread
-    rounds = FirstRounds(grid=task.grid, label_bounds=bounds, n_classes=n_classes, plan=plan)
-    releases: tuple[Release, ...] = plan.releases(tree_task.sensitivity, n_trees)
-    if n_honest is not None and releases:
-        tree_task = on_coarse_grid(tree_task, plan, n_trees)
-
-        def shared(multiplier: float) -> tuple[SkellamRounds, ...]:
-            return shared_releases(_with_multiplier(rounds, multiplier), tree_task, n_trees)
-
-        multiplier = calibrate(shared, epsilon=task.epsilon, delta=delta, account=by_skellam, guess=1 / plan.mu)
-        rounds, releases = _with_multiplier(rounds, multiplier), shared(multiplier)
-    stages = rounds.plan.stages(tree_task.sensitivity, n_trees)
-    std = stages[-1].std if stages else 0.0
-    noise = LeafNoise(
-        clipping=tree_task.clipping,
-        grad_std=std,
-        hess_std=std * tree_task.clipping.ratio,
-        initial_std=rounds.plan.score_std,
-        cells_std=rounds.plan.cells_std,
-        n_trees=n_trees,
-        rate=1.0,
-        order=None,
-        releases=releases,
-        account=by_gaussian if n_honest is None else by_skellam,
-        n_honest=n_honest or 0,
-        least_multiplier=min((stage.std / stage.sensitivity for stage in stages), default=0.0),
-    )
-    return RecommendedAmongOwners(
-        task=task,
-        rounds=rounds,
-        tree_task=tree_task,
-        sizes=(n_trees, depth),
-        n_records=n_records,
-        noise=noise,
-        delta=delta,
-        are_owners_known=are_owners_known,
-    )
-
-
-def _with_multiplier(rounds: FirstRounds, multiplier: float) -> FirstRounds:
-    return replace(rounds, plan=replace(rounds.plan, mu=1 / multiplier))
+        return self.earlier.together(promise) if self.earlier else promise

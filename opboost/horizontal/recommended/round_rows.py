@@ -39,12 +39,24 @@ class RoundRows:
     task : TreeTask
     bounds : collection of int
         Numbers of the trees after the first rounds whose leaf tells by what the bound of gradients is multiplied.
+    margins : ndarray of float64, shape (n_outputs, n_rows), optional
+        Scores of an earlier model: classes go on from them, and of numbers the trees learn what they leave.
     """
 
     def __init__(
-        self, table: BinnedTable, labels: Values, rounds: FirstRounds, task: TreeTask, bounds: Collection[int] = ()
+        self,
+        table: BinnedTable,
+        labels: Values,
+        rounds: FirstRounds,
+        task: TreeTask,
+        bounds: Collection[int] = (),
+        *,
+        margins: Values | None = None,
     ) -> None:
         self._table, self._labels, self._rounds, self._task, self._bounds = table, labels, rounds, task, bounds
+        self._margins = None if task.is_numbers else margins
+        if task.is_numbers and margins is not None:
+            self._labels = labels - margins[0]
         self._kinds = rounds.kinds
         self._number, self._output, self._n_finished = -1, rounds.n_outputs - 1, 0
         self._told: list[float] = []
@@ -72,7 +84,8 @@ class RoundRows:
             if self._joint is None:
                 start = self._rounds.start(self._told)
                 labels, n_counted = self._rounds.tree_labels(self._labels, start), self._rounds.plan.n_counted
-                self._joint = self._task.rows(self._table, labels, start.scores, n_counted=n_counted)
+                scores = start.scores if self._margins is None else self._margins
+                self._joint = self._task.rows(self._table, labels, scores, n_counted=n_counted)
             self._joint.start_tree(0)
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:

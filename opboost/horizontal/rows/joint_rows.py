@@ -51,7 +51,7 @@ class JointRows:
     gradients : callable
     clipping : Clipping
         Of each output's pair.
-    initial_scores : ndarray of float64, shape (n_outputs,)
+    initial_scores : ndarray of float64, shape (n_outputs,) or (n_outputs, n_rows)
     n_counted : int
         First trees, of which the labels themselves are summed: counts of classes, if they are indicators.
 
@@ -76,9 +76,7 @@ class JointRows:
         self._n_counted = n_counted
         self._pairs = np.empty(0), np.empty(0)
         self.outputs = [
-            WalkingHolder(
-                table, own, gradients=partial(self._pair, number), clipping=clipping, initial_score=float(score)
-            )
+            WalkingHolder(table, own, gradients=partial(self._pair, number), clipping=clipping, initial_score=score)
             for number, (own, score) in enumerate(zip(labels, initial_scores, strict=True))
         ]
         self._share_walks()

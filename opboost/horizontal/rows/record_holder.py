@@ -177,7 +177,7 @@ class RecordHolder:
         *,
         gradients: Gradients,
         clipping: Clipping,
-        initial_score: float,
+        initial_score: float | Values,
         admit: RecordFilter | None = None,
     ) -> None:
         self._table = table

@@ -22,7 +22,7 @@ from opboost.horizontal.noise.leaf_sensitivity import VALUE_STEPS
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.record_holder import Gradients, RecordHolder, logistic_gradients, squared_gradients
-from opboost.horizontal.sgbdt.stream import EarlierTraining
+from opboost.horizontal.rows.stream import EarlierTraining
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, random_rule, record_rows
 from opboost.horizontal.tree_rules import TreeRules
 from opboost.privacy.record_guarantee import RecordGuarantee
@@ -198,7 +198,7 @@ class SGBDTAmongOwners:
     def model(self, trees: Sequence[Tree]) -> Ensemble:
         """Make a model of trees on values, whose leaves are on the scale of training; they follow the earlier ones."""
         model = self.task.model(trees)
-        return replace(model, trees=(*self.earlier.model.trees, *model.trees)) if self.earlier else model
+        return self.earlier.followed_by(model.trees) if self.earlier else model
 
     def kept_trees(self, trees: Sequence[Tree]) -> Ensemble:
         """All trees on the scale of training, which a training that goes on from this one needs."""
@@ -216,13 +216,7 @@ class SGBDTAmongOwners:
             is_noise_of_each=self.is_mean_of_values,
             claimed=self.claimed,
         )
-        if self.earlier is None:
-            return promise
-        together = (
-            f"This is the guarantee of the run and of {self.earlier.run}, from which it goes on, together: provided "
-            "that no new record is a copy of an earlier one."
-        )
-        return replace(promise, protected=f"{promise.protected} {together}")
+        return self.earlier.together(promise) if self.earlier else promise
 
     def _mean_of_values(self, totals: Sums) -> Values:
         """Mean leaf values from the sum of `OwnLeafValues`, which one worker that sends others cannot exceed."""

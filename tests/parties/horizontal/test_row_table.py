@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from opboost.horizontal.sgbdt.stream import Arrival
+from opboost.horizontal.rows.stream import Arrival
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
 from parties.errors import ConfigError, TableError

@@ -56,16 +56,26 @@ def refusal(clinics: Clinics, name: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("use_filter", [True, False])
-def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, use_filter: bool) -> None:
+TRAININGS: dict[str, dict[str, Any]] = {
+    "filter": {"sgbdt": {"n_estimators": 6, "max_depth": 2, "use_filter": True}},
+    "no filter": {"sgbdt": {"n_estimators": 6, "max_depth": 2, "use_filter": False}},
+    "recommended": {"recommended": {"n_estimators": 6, "max_depth": 2, "records": 240}},
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, training: dict[str, Any]) -> None:
     """One worker has nothing new the second time, and to another come records whose ids stand before all others."""
-    clinics = Clinics(tmp_path, sgbdt={"n_estimators": 6, "max_depth": 2, "use_filter": use_filter})
+    clinics = Clinics(tmp_path, recipe=next(iter(training)), **training)
     clinics.with_categories()
     for name in EVERYBODY:
         clinics.runs[name].pop("seed")
     train(clinics)
     first = load_model(clinics.folder("hub") / "model.json")
     go_on(clinics)
+    if "recommended" in training:
+        # As many have arrived, about; this may differ.
+        clinics.training["recommended"] = {**training["recommended"], "records": 60}
     for name in ("w0", "w2"):
         frame = pd.read_csv(tmp_path / name / "data.csv")
         frame = pd.concat([frame, frame.head(30).assign(id=[f"a-{name}-{i}" for i in range(30)], age=0.25)])
@@ -152,11 +162,12 @@ def test_what_does_not_go_on_is_refused_before_anything_is_sent(tmp_path: Path) 
     clinics.runs["w0"] |= {"continue_from": "runs/spring", "data": "parts"}
     (tmp_path / "w0" / "parts").mkdir()
     assert "continue_from needs rows in one file" in refusal(clinics, "w0")
-    for training in ({"recipe": "recommended", "recommended": {"records": 240}}, {"recipe": "federated"}):
-        clinics.training.pop("sgbdt", None)
-        clinics.training |= training
-        assert "continue_from goes with `recipe: sgbdt`" in refusal(clinics, "hub")
-        clinics.training.pop("recommended", None)
+    clinics.training.pop("sgbdt")
+    clinics.training |= {"recipe": "recommended", "recommended": {"records": 240}}
+    assert "training, schema or seed are not those of run 'spring'" in refusal(clinics, "hub")
+    clinics.training.pop("recommended")
+    clinics.training["recipe"] = "federated"
+    assert "continue_from goes with `recipe: recommended`, or `recipe: sgbdt` in" in refusal(clinics, "hub")
     for name in EVERYBODY:
         assert not RunFolder(tmp_path / name / "runs" / "autumn").has_released
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.horizontal.sgbdt.stream import Arrival
+from opboost.horizontal.rows.stream import Arrival
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from parties.errors import RunFolderError
@@ -54,16 +54,22 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
     digest = training.digest
     folder.save_ensemble(ensemble(1.0, 2.0 + 2**-50))
     assert STREAM.training(folder).digest != digest
-    at_hub = RowStream(run="spring", terms="ab", noise=(1.5, 0.1))
     (tmp_path / TREES_FILE).unlink()
+    at_hub = RowStream(run="spring", terms="ab", noise=(1.5, 0.1))
     assert at_hub.training(folder).trees == ()
+    # Of the recommended recipe nobody pays again, so there are no such trees.
+    recommended = RowStream(run="spring", terms="ab", arrivals=STREAM.arrivals, n_records=300)
+    folder.write_json("meta.json", {"role": "worker", "finished": "now", "stream": recommended.facts})
+    assert RowStream.of(folder, "worker") == recommended
+    training = recommended.training(folder)
+    assert (training.trees, training.n_records, training.n_rows) == ((), 300, 90)
 
 
 @pytest.mark.parametrize(
     ("meta", "words"),
     [
         ({"finished": None, "stream": STREAM.facts}, "holds no finished run to go on from"),
-        ({}, r"needs one of `recipe: sgbdt` and of this role \(worker\)"),
+        ({}, r"one of `recipe: recommended` or `sgbdt` on rows in one file, and of this role \(worker\)"),
         ({"role": "coordinator", "stream": STREAM.facts}, "of this role"),
         ({"stream": {**STREAM.facts, "arrivals": [[1]]}}, "is malformed"),
         ({"stream": 3}, "is malformed"),

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from opboost.horizontal.recommended.owners import recommended_among_owners
+from opboost.horizontal.recommended.calibration import recommended_among_owners
 from tests.support.recommended_owners import DELTA, THIRDS, recipe, records_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -13,18 +13,20 @@ import numpy as np
 import pytest
 
 from opboost.errors import AccountError
-from opboost.horizontal.recommended.owners import RecommendedAmongOwners, recommended_among_owners
+from opboost.horizontal.recommended.calibration import going_on, recommended_among_owners
+from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
 from opboost.horizontal.recommended.wire_stages import told_bounds
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.rows.stream import EarlierTraining
 from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
 from opboost.trees.tree import Tree
-from tests.support.recommended_owners import GRID, ROOT, THIRDS, recipe, records_of, trained
+from tests.support.recommended_owners import GRID, ROOT, THIRDS, earlier_of, recipe, records_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -60,11 +62,19 @@ class Followed(SummedClients):
         self.trees.append(self.columns.in_values(tree))
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_bounds(n_classes: int) -> None:
+def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_bounds(
+    n_classes: int, goes_on: bool
+) -> None:
     grid = PublicGrid([(0.0, 1.0)] * 41, 16)
     task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=tuple(f"x{i}" for i in range(41)), epsilon=20.0)
     of = recommended_among_owners(task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=(4, 2))
+    known = np.zeros(of.rounds.n_outputs)
+    if goes_on:
+        before = of._ensemble([0.25] * of.rounds.n_trees, ())
+        of = going_on(of, EarlierTraining(run="spring", model=before, digest="", n_records=300))
+        known = known if n_classes else before.base_scores
     n_bounds = len(told_bounds(of.stages))
     assert n_bounds == (0 if n_classes else 2)
     X = np.random.default_rng(0).random((900, 41))
@@ -89,7 +99,7 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
     unit = math.prod(float(followed.trees[n_first + number].values[0]) for number in told_bounds(of.stages))
     for part, one in zip(THIRDS, rows, strict=True):
         scores = np.stack([output.scores for output in one._joint.outputs], axis=1) * start.spread * unit + start.centre
-        np.testing.assert_allclose(scores, told.scores(X[part]).reshape(scores.shape), atol=1e-9)
+        np.testing.assert_allclose(scores + known, told.scores(X[part]), atol=1e-9)
     assert 7 in np.concatenate([tree.columns for tree in told.trees])
 
 
@@ -157,9 +167,16 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
     return max(found)
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
 @pytest.mark.parametrize(("n_classes", "n_records"), TASKS)
-def test_no_record_moves_all_answers_by_more_than_the_account_has(n_classes: int, n_records: int) -> None:
+def test_no_record_moves_all_answers_by_more_than_the_account_has(
+    n_classes: int, n_records: int, goes_on: bool
+) -> None:
     of = recipe(n_classes, n_records=n_records)
+    if goes_on:
+        # A model that is as sure of itself as can be, for either label.
+        of = going_on(of, earlier_of(n_classes))
+        of = max(of, with_scores(of, 1e6), with_scores(of, -1e6), key=worst)
     account = sum(release.mu**2 for release in of.noise.releases if isinstance(release, SkellamRounds))
     assert 0.9 * account < worst(of) <= account * (1 + 1e-9)
     assert account == pytest.approx(of.plan.mu**2, rel=1e-6)
@@ -217,6 +234,14 @@ def test_a_record_that_is_counted_twice_would_be_found() -> None:
 
     with pytest.raises(AssertionError):
         worst(of, of_gradients)
+
+
+def with_scores(of: RecommendedAmongOwners, score: float) -> RecommendedAmongOwners:
+    """The same on an earlier model with this score for everybody, and its negative for other classes."""
+    assert of.earlier is not None
+    scores = np.where(np.arange(of.rounds.n_outputs), -score, score)
+    model = dataclasses.replace(of.earlier.model, trees=(), base_scores=scores)
+    return dataclasses.replace(of, earlier=dataclasses.replace(of.earlier, model=model))
 
 
 @pytest.mark.parametrize(("n_classes", "n_records"), TASKS)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
-from opboost.horizontal.recommended.owners import recommended_among_owners
+from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.accounting import by_skellam
 from tests.support.recommended_owners import DELTA, recipe

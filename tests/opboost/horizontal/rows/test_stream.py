@@ -15,8 +15,8 @@ from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import WalkingHolder
+from opboost.horizontal.rows.stream import Arrival, EarlierTraining
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
-from opboost.horizontal.sgbdt.stream import Arrival, EarlierTraining
 from opboost.horizontal.sgbdt.training import SGBDTSettings
 from opboost.rng import seeded
 from opboost.trees.holder import SummedHolders

@@ -1,18 +1,19 @@
-"""Streams of records: an S-GBDT training that goes on from a finished one, on records that have arrived since.
+"""Streams of records: a training among owners that goes on from a finished one, on records that have arrived since.
 
-With the individual filter, earlier records go on as long as they can pay. What they have paid follows from their rows
-and the finished trees, so these are walked again, and nobody has to keep accounts of records. Without the filter they
-have spent their budget, and the records that are new train alone.
+With S-GBDT's individual filter, earlier records go on as long as they can pay. What they have paid follows from their
+rows and the finished trees, so these are walked again, and nobody has to keep accounts of records. Without the filter
+they have spent their budget, and the records that are new train alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from opboost.arrays import Values
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import RecordHolder
+from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.trees.holder import RowHolder, SummedHolders
 from opboost.trees.tree import Ensemble, Tree
 
@@ -45,9 +46,11 @@ class EarlierTraining:
     digest : str
         Of the model, which must be the same at everybody's.
     trees : tuple of Tree
-        Its trees on values, with leaves on the scale of training, at an owner; a coordinator needs none.
+        Of S-GBDT, its trees on values, with leaves on the scale of training, at an owner; a coordinator needs none.
     arrivals : tuple of Arrival
         Of this owner's records.
+    n_records : int
+        About how many records of all owners the model has seen: public, for the recommended recipe.
     """
 
     run: str
@@ -55,6 +58,24 @@ class EarlierTraining:
     digest: str
     trees: tuple[Tree, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
+    n_records: int = 0
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of this owner that have been trained on: its first ones."""
+        return self.arrivals[-1].n_rows if self.arrivals else 0
+
+    def followed_by(self, trees: Iterable[Tree]) -> Ensemble:
+        """The model with further trees."""
+        return replace(self.model, trees=(*self.model.trees, *trees))
+
+    def together(self, promise: RecordGuarantee) -> RecordGuarantee:
+        """The guarantee of a training that goes on from this one, which is for both."""
+        words = (
+            f"This is the guarantee of the run and of {self.run}, from which it goes on, together: provided "
+            "that no new record is a copy of an earlier one."
+        )
+        return replace(promise, protected=f"{promise.protected} {words}")
 
     def holder(
         self,
