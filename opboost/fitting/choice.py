@@ -16,16 +16,16 @@ from opboost.fitting.trials import DrawnFor, Trial, trials_of
 from opboost.trees.validation import KnownRows
 
 # Shares of the columns' variance that draws leave open: up to the second one, trees look at draws and at the released
-# codes by turns; above the first one, they may look at draws alone (`docs/architecture/noise.md`).
+# codes by turns; above the first one, they may look at draws alone (`docs/architecture/noise-trials.md`).
 OPEN_SHARES = (0.1, 0.25)
 
 # Up to which released codes alone are a candidate like others. Where draws leave more open, held-out rows show too
 # little of what draws bring back: trees on released codes that go on have to win so many times more, others are looked
-# at where draws add nothing (`docs/architecture/noise.md`).
+# at where draws add nothing (`docs/architecture/noise-trials.md`).
 _OPEN_FOR_PLAIN, _PLAIN_LEAD = 1 / 3, 1.1
 
 # Shares of the candidates in the scores, what is expected of them before, and how surely (a deviation)
-# (`docs/architecture/noise.md`).
+# (`docs/architecture/noise-trials.md`).
 SHARES = np.arange(21) / 10
 _EXPECTED_SHARE, _DEVIATION = 1.0, 0.25
 
@@ -37,7 +37,7 @@ _HARM, _COUNTED_ROWS = 0.0125, 300
 LEAST_BLEND = 0.15
 
 # What trees of another depth on the own columns may have of the first ones' error: deeper ones fit more chance, on
-# which others would go on (`docs/architecture/noise.md`).
+# which others would go on (`docs/architecture/noise-trials.md`).
 _OTHER_DEPTH = 0.98
 
 

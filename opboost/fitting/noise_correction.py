@@ -34,11 +34,11 @@ LEAST_ROWS = 400
 COMPARED_ROWS = 15_000
 
 # Most rounds of candidates, and of them and the trees on the own columns where rows are too many to draw anew. Few
-# rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise.md`).
+# rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise-trials.md`).
 _ROUNDS, FEW_ROUNDS = 200, 60
 
 # Fits of what lies behind the released codes, each of which has an equal share of the draws: the mean of what trees
-# learn from several is closer than from any one (`docs/architecture/noise.md`).
+# learn from several is closer than from any one (`docs/architecture/noise-trials.md`).
 N_FITS = 5
 
 # Choices for which no exact codes are drawn.

@@ -29,7 +29,7 @@ FOLDS, FEW_FOLDS = 3, 2
 _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 
 # Parameters for those that are left open, of trees on the own columns and of any trees on many rows: chosen by
-# cross-validation inside the training parts of ten tables, once for all budgets (`docs/architecture/noise.md`).
+# cross-validation inside the training parts of ten tables, once for all budgets (`docs/architecture/noise-trials.md`).
 CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
 
 # The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly. The

@@ -23,7 +23,7 @@ MOST_DRAWS, FEWEST_DRAWS, N_SCORED = 10, 2, 8
 # Rows over all draws: in a large table the chance of one draw is the mean of many rows' in every leaf.
 _DRAWN_ROWS = 3_000_000
 
-# Bins of a noised column: more lose time and win nothing (`docs/architecture/noise.md`).
+# Bins of a noised column: more lose time and win nothing (`docs/architecture/noise-trials.md`).
 MOST_BINS = 64
 
 # Parts of the rows. Each is held out once to compare candidates on, until so many rows were.
