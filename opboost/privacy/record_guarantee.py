@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from opboost.errors import ParameterError, check_choice
@@ -118,6 +118,16 @@ class RecordGuarantee:
     @property
     def _weaker_words(self) -> str:
         return "".join(f"Against {one.against}, epsilon is {rounded_up(one.epsilon)}. " for one in self.weaker)
+
+    def beside(self, other: RecordGuarantee) -> RecordGuarantee:
+        """The guarantee for two trainings of the same kind together, if each record is in one of them at most."""
+        return replace(
+            self,
+            epsilon=max(self.epsilon, other.epsilon),
+            delta=max(self.delta, other.delta),
+            is_secure=self.is_secure and other.is_secure,
+            bounds_are_public=self.bounds_are_public and other.bounds_are_public,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The guarantee as plain values for JSON; an infinite loss becomes the string ``"inf"``."""

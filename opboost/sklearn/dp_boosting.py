@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.arrays import Values
@@ -16,10 +18,12 @@ from opboost.column_positions import ColumnKey
 from opboost.errors import ParameterError, check_integer
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.counted_forest import train_forest
+from opboost.horizontal.recommended.later_records import margins_of, with_later_records
 from opboost.horizontal.recommended.training import TrainedBatches, train_classes, train_numbers
 from opboost.privacy.accounting import by_gaussian, by_pure
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
+from opboost.sklearn.whole_fits import whole
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature
 
@@ -71,6 +75,9 @@ _PARAMETERS = """
     (`opboost.horizontal.recommended`); with a delta of 0, they are Laplace releases whose epsilons add up. Several
     classes share the trees, and a record's gradients of all of them are one vector; where records are few for so many
     classes and columns, trees with noisy counts of the classes come first. Which classes there are is public.
+
+    With `partial_fit` every record is in one training, so that the guarantee is for all of them together. The steps of
+    few new records count less (`opboost.horizontal.recommended.later_records`).
 """
 
 
@@ -86,19 +93,51 @@ class _DPBoosting(DividedRows):
     max_depth: int | None = None
     max_cells: int = 64
     remarks_: tuple[str, ...] = field(init=False)
+    _n_records: float = field(init=False)
 
-    def _keep_trained(self, task: PublicTask, train: Callable[..., TrainedBatches], *labels: Any, loss: Loss) -> None:
+    @whole
+    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
+        """Train on newly arrived records, or begin with them; `said` is what was told of their classes."""
+        is_first = not hasattr(self, "model_")
+        rows, labels = self._check_rows(X, y, reset=is_first)
+        if is_first:
+            self._train(rows, self._targets(labels, *said))
+            return self
+        if self.delta == 0:
+            raise ParameterError("partial_fit goes on with a delta above 0 alone; got 0. Nothing was released")
+        targets, earlier, promise = self._known_targets(labels, *said), self.model_, self.guarantee_
+        self._train(rows, targets, earlier)
+        self.guarantee_ = self.guarantee_.beside(promise)
+        return self
+
+    @abstractmethod
+    def _train(self, X: Values, targets: Sequence[Values], earlier: Ensemble | None = None) -> None:
+        """Train, or go on from an earlier model."""
+
+    def _keep_trained(
+        self,
+        task: PublicTask,
+        train: Callable[..., TrainedBatches],
+        *labels: Any,
+        loss: Loss,
+        earlier: Ensemble | None = None,
+    ) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
         for name in ("n_estimators", "max_depth"):
             value = getattr(self, name)
             if value is not None:
                 check_integer(name, value, least=0)
-        bits = self._bits()
+        bits = self._bits() if earlier is None else self._bits().fork(f"after {len(earlier.trees)} trees")
         sizes = self.n_estimators, self.max_depth
         done = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)
         model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
-        self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
-        self.remarks_ = tuple(_remarks(task, done))
+        if earlier is None:
+            self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
+            self._n_records = done.n_records
+        else:
+            self._keep(task, [with_later_records(earlier, model, self._n_records, done.n_records)])
+            self._n_records += done.n_records
+        self.remarks_ = tuple(_remarks(task, done, is_first=earlier is None))
         compose, account = (by_gaussian, "exact Gaussian composition") if self.delta else (by_pure, "pure composition")
         self.guarantee_ = self._guarantee(
             task,
@@ -109,14 +148,14 @@ class _DPBoosting(DividedRows):
         )
 
 
-def _remarks(task: PublicTask, done: TrainedBatches) -> Iterator[str]:
+def _remarks(task: PublicTask, done: TrainedBatches, *, is_first: bool) -> Iterator[str]:
     """Sentences about bounds and budget, from what was released."""
     for column in done.crowded:
         yield (
             f"column {task.names[column]!r}: half of its cells lie in less than a hundredth of its bounds; narrower "
             "public bounds leave more of the budget to the trees"
         )
-    if done.spread <= task.spread / 4:
+    if is_first and done.spread <= task.spread / 4:
         yield f"most labels lie in {done.spread / task.spread:.0%} of label_bounds; narrower public bounds cost less"
     if done.signal < _LEAST_SIGNAL:
         yield "the budget is small for so few records: noise shrinks predictions to nearly a constant"
@@ -136,11 +175,16 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     True
     """
 
-    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """Train on; X and y are records that arrived since and are no copies of earlier ones. They train alone."""
+        return self._fit_further(X, y, classes)
+
+    def _train(self, X: Values, targets: Sequence[Values], earlier: Ensemble | None = None) -> None:
         labels = np.stack([1 - targets[0], targets[0]] if len(targets) == 1 else targets)
         loss: Loss = Logistic() if len(targets) == 1 else Softmax(len(targets))
-        train = train_forest if self.delta == 0 else partial(train_classes, delta=self.delta)
-        self._keep_trained(self._public(X, targets[0]), train, X, labels, loss=loss)
+        margins = None if earlier is None else margins_of(earlier, X)
+        train = train_forest if self.delta == 0 else partial(train_classes, delta=self.delta, margins=margins)
+        self._keep_trained(self._public(X, targets[0]), train, X, labels, loss=loss, earlier=earlier)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -160,12 +204,19 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
     True
     """
 
-    def _train(self, X: Values, targets: Sequence[Values]) -> None:
+    def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Train on; X and y are records that arrived since and are no copies of earlier ones. They train alone."""
+        return self._fit_further(X, y)
+
+    def _train(self, X: Values, targets: Sequence[Values], earlier: Ensemble | None = None) -> None:
         task = self._public(X, targets[0])
-        bounds = (task.centre - task.spread, task.centre + task.spread)
+        labels, bounds = targets[0], (task.centre - task.spread, task.centre + task.spread)
+        if earlier is not None:
+            # What a model leaves is between bounds that are twice as wide.
+            labels, bounds = labels - earlier.scores(X)[:, 0], (-2 * task.spread, 2 * task.spread)
         if self.delta == 0:
             raise ParameterError(
                 "a delta of 0 is for classes; for numbers, DPBoostRegressor is purely private. Nothing was released"
             )
         train = partial(train_numbers, delta=self.delta)
-        self._keep_trained(task, train, X, targets[0], bounds, loss=SquaredError())
+        self._keep_trained(task, train, X, labels, bounds, loss=SquaredError(), earlier=earlier)

@@ -50,9 +50,6 @@ def recommended_among_owners(
     plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
     tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
     plan = plan.for_records(n_records, task.grid.axes.n_columns)
-    if earlier:
-        # Counts say nothing about what a model leaves.
-        plan = replace(plan, n_counted=0)
     found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     bounds = task.centre - task.spread, task.centre + task.spread
@@ -98,8 +95,8 @@ def recommended_among_owners(
 def going_on(of: RecommendedAmongOwners, earlier: EarlierTraining) -> RecommendedAmongOwners:
     """The same recipe for records that have arrived since a training of these settings was finished.
 
-    They train alone, as many trees as without one: classes from the scores of its model on, numbers on what it leaves,
-    which is twice as wide as the labels may be.
+    They train alone, as many trees as without one (`opboost.horizontal.recommended.later_records`). What a model leaves
+    of numbers is twice as wide as the labels may be.
 
     Notes
     -----

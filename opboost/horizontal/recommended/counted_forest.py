@@ -105,6 +105,7 @@ def train_forest(
         1.0,
         () if math.isinf(epsilon) else _releases(first, of_cells, len(counted_columns(columns)), each, n_trees),
         tuple(crowded_columns(columns)),
+        n_records,
         n_records * epsilon / len(labels),
     )
 

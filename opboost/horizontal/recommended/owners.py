@@ -19,7 +19,8 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
-from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth, step_share
+from opboost.horizontal.recommended.later_records import margins_of, with_later_records
+from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
@@ -144,7 +145,7 @@ class RecommendedAmongOwners:
 
     def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
         """Holder of records in their first cells with exact answers: all of a worker's new records, or a part."""
-        margins = self.earlier.model.scores(rows).T if self.earlier else None
+        margins = margins_of(self.earlier.model, rows) if self.earlier else None
         table, bounds = self.task.grid.place(rows), told_bounds(self.stages)
         return RoundRows(table, labels, self.rounds, self.tree_task, bounds, margins=margins)
 
@@ -208,20 +209,20 @@ class RecommendedAmongOwners:
 
     def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
         start, n_classes = self.rounds.start(told), self.rounds.n_classes
-        if self.earlier:
-            share = step_share(self.earlier.n_records, self.n_records)
-            base = 0.0 if n_classes else share * (start.centre + start.spread * start.scores)
-            more = self.earlier.followed_by(tree.scaled(share * start.spread) for tree in trees)
-            return replace(more, base_scores=more.base_scores + base)
         loss: Loss = SquaredError()
         if n_classes:
             loss = Logistic() if n_classes == 2 else Softmax(n_classes)
-        return Ensemble(
+        # Two classes go on from scores.
+        scores = start.scores * (self.earlier is None or n_classes != 2)
+        found = Ensemble(
             tuple(tree.scaled(start.spread) for tree in trees),
-            start.centre + start.spread * start.scores,
+            start.centre + start.spread * scores,
             loss,
             tuple(Feature(name) for name in self.task.names),
         )
+        if self.earlier is None:
+            return found
+        return with_later_records(self.earlier.model, found, self.earlier.n_records, self.n_records)
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""

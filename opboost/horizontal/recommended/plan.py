@@ -224,13 +224,3 @@ def tree_columns(n_records: float, mu: float, n_columns: int, *, is_of_two: bool
     if not is_of_two:
         return (2, 3, 4)
     return (1,) if n_records * mu < _LEAST_SIGNAL * n_columns else (1, 2, 3)
-
-
-def step_share(n_before: int, n_records: int) -> float:
-    """What the steps on new records count beside a model of so many earlier ones: twice their share of all, at most 1.
-
-    Inside the first training fold of nine tables at epsilon .5 and 2, the last half, fifth and tenth of the records
-    change AUC or R^2 of the earlier model by .020, .0015 and .0007 on average, and nowhere by less than -.003. Whole
-    steps change it by .020, -.002 and -.012, the mean of two models by .011, -.001 and -.001.
-    """
-    return min(1.0, 2 * n_records / max(n_before + n_records, 1))

@@ -39,8 +39,8 @@ class RoundRows:
     task : TreeTask
     bounds : collection of int
         Numbers of the trees after the first rounds whose leaf tells by what the bound of gradients is multiplied.
-    margins : ndarray of float64, shape (n_outputs, n_rows), optional
-        Scores of an earlier model: classes go on from them, and of numbers the trees learn what they leave.
+    margins : ndarray of float64, shape (1, n_rows), optional
+        Scores of an earlier model: two classes go on from them, and of numbers the trees learn what they leave.
     """
 
     def __init__(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from opboost.arrays import Values
 from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
 from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
@@ -31,8 +33,10 @@ class TrainedBatches:
         All that were made; empty without noise.
     crowded : tuple of int
         Columns whose bounds are far too wide (`opboost.horizontal.splits.noisy_cells.crowded_columns`).
+    n_records : float
+        Their noisy number.
     signal : float
-        The noisy number of records times mu, by outputs.
+        The same times mu, by outputs.
     """
 
     trees: tuple[Tree, ...]
@@ -41,6 +45,7 @@ class TrainedBatches:
     spread: float
     releases: tuple[Release, ...]
     crowded: tuple[int, ...]
+    n_records: float
     signal: float
 
 
@@ -53,6 +58,7 @@ def train_classes(
     delta: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
+    margins: Values | None = None,
 ) -> TrainedBatches:
     """Train on classes.
 
@@ -67,6 +73,8 @@ def train_classes(
     sizes : tuple of (int or None, int or None)
         Number and depth of the trees where they are given.
     rng : BitSource
+    margins : ndarray of float64, shape (1, n_rows), optional
+        Scores of an earlier model of two classes, which the trees go on from; the base score is then 0.
 
     Notes
     -----
@@ -76,7 +84,9 @@ def train_classes(
     plan = _plan(columns, epsilon, delta, n_classes=len(labels))
     scores, n_records = first_scores_of_classes(labels, std=plan.score_std, rng=rng.fork("score"))
     task = TreeTask.of_classes(len(labels))
-    return _train(columns, rows, labels[-task.n_outputs :], task, scores, plan, n_records, sizes, rng)
+    labels = labels[-task.n_outputs :]
+    done = _train(columns, rows, labels, task, scores, plan, n_records, sizes, rng, margins)
+    return done if margins is None else replace(done, base_scores=np.zeros_like(scores))
 
 
 def train_numbers(
@@ -123,15 +133,17 @@ def _train(
     n_records: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
+    margins: Values | None = None,
 ) -> TrainedBatches:
     plan = plan.for_records(n_records, columns.axes.n_columns)
     found = tree_sizes(n_records, plan.mu, task.n_outputs)
     n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))
-    holder = task.rows(columns.place(rows), labels, scores, n_counted=plan.n_counted)
+    first = scores if margins is None else margins
+    holder = task.rows(columns.place(rows), labels, first, n_counted=plan.n_counted)
     training = TreeTraining(columns, task, holder, uniforms=uniforms_ahead(rng.fork("shape")), noise_rng=rng)
     training.run(plan, n_trees, depth, n_records=n_records, scores=scores)
     releases = plan.releases(task.sensitivity, n_trees)
     crowded = tuple(crowded_columns(columns))
     signal = n_records * plan.mu / task.n_outputs
-    return TrainedBatches(tuple(training.trees), scores, 0.0, 1.0, releases, crowded, signal)
+    return TrainedBatches(tuple(training.trees), scores, 0.0, 1.0, releases, crowded, n_records, signal)

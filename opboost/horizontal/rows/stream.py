@@ -7,7 +7,7 @@ they have spent their budget, and the records that are new train alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from opboost.arrays import Values
@@ -64,10 +64,6 @@ class EarlierTraining:
     def n_rows(self) -> int:
         """Rows of this owner that have been trained on: its first ones."""
         return self.arrivals[-1].n_rows if self.arrivals else 0
-
-    def followed_by(self, trees: Iterable[Tree]) -> Ensemble:
-        """The model with further trees."""
-        return replace(self.model, trees=(*self.model.trees, *trees))
 
     def together(self, promise: RecordGuarantee) -> RecordGuarantee:
         """The guarantee of a training that goes on from this one, which is for both."""

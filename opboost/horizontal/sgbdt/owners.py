@@ -198,7 +198,7 @@ class SGBDTAmongOwners:
     def model(self, trees: Sequence[Tree]) -> Ensemble:
         """Make a model of trees on values, whose leaves are on the scale of training; they follow the earlier ones."""
         model = self.task.model(trees)
-        return self.earlier.followed_by(model.trees) if self.earlier else model
+        return replace(model, trees=(*self.earlier.model.trees, *model.trees)) if self.earlier else model
 
     def kept_trees(self, trees: Sequence[Tree]) -> Ensemble:
         """All trees on the scale of training, which a training that goes on from this one needs."""

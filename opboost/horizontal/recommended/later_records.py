@@ -1,0 +1,43 @@
+"""A model of the recommended recipe, and records that arrive later: they train alone, and what they say is added.
+
+Two classes go on from the scores of the model, and numbers learn what it leaves. Of several classes the new records
+make a model of their own, and the means of both serve.
+
+Inside the first training fold of nine tables at epsilon .5 and 2, the last half, fifth and tenth of the records change
+AUC or R^2 of the earlier model by .020, .0015 and .0007 on average, and nowhere by less than -.003. Whole steps change
+it by .020, -.002 and -.012, the mean of two models by .011, -.001 and -.001. Letter, 26 classes, changes by .073, .011
+and .000 with the mean, and by .029, .004 and .002 with steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opboost.arrays import Values
+from opboost.trees.tree import Ensemble
+
+
+def margins_of(earlier: Ensemble, rows: Values) -> Values | None:
+    """Scores that trees on new records go on from, shape ``(1, n_rows)``; None of several classes."""
+    return None if earlier.loss.n_outputs > 1 else earlier.scores(rows).T
+
+
+def with_later_records(earlier: Ensemble, later: Ensemble, n_before: float, n_records: float) -> Ensemble:
+    """The model of all records, from that of the earlier ones and what the new ones were trained to.
+
+    Steps of few new records count less: by twice their share of all records, at most fully.
+
+    Parameters
+    ----------
+    earlier, later : Ensemble
+    n_before, n_records : float
+        About how many records each has seen; public.
+    """
+    share, kept = max(n_records, 1.0) / max(n_before + n_records, 1.0), 1.0
+    if earlier.loss.n_outputs > 1:
+        kept = 1.0 - share
+    else:
+        share = min(1.0, 2 * share)
+    trees = [tree.scaled(kept) for tree in earlier.trees] + [tree.scaled(share) for tree in later.trees]
+    base_scores = kept * earlier.base_scores + share * later.base_scores
+    return replace(earlier, trees=tuple(trees), base_scores=base_scores)
