@@ -20,7 +20,7 @@ from opboost.privacy.adj_map import OrderPreservingMap
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
-from opboost.privacy.order_preserving import GlobalMap
+from opboost.privacy.order_preserving import GlobalMap, LocalMap
 from tests.support.order_preserving_maps import mechanisms
 
 
@@ -63,6 +63,24 @@ def test_wide_cells_hold_the_mean_of_their_points_and_groups_the_sum_of_theirs(l
         expected = [by_group[a:b].mean(axis=0) for a, b in zip(channel.starts, channel.ends, strict=True)]
         np.testing.assert_allclose(channel.matrix, expected, rtol=0, atol=1e-12)
         np.testing.assert_allclose(channel.matrix.sum(axis=1), 1.0)
+
+
+@pytest.mark.parametrize(
+    "narrow",
+    [
+        GlobalMap(epsilon=4.0, domain=IntegerDomain(1, 100_000)),
+        LocalMap(epsilon=4.0, domain=IntegerDomain(1, 100_000), theta=2),
+    ],
+)
+def test_whatever_was_released_has_a_true_cell_however_narrow_the_noise(narrow: OrderPreservingMap) -> None:
+    """Draws of a state that no true cell is released as would all be the last cell."""
+    positions = np.sort(np.random.default_rng(0).choice(100_000, 100, replace=False))
+    counts = np.ones(100, np.int64)
+    channel = order_channel(ColumnRelease(narrow, None, positions), np.arange(100), counts)
+    most_likely = channel.matrix.argmax(axis=0)
+    assert (channel.matrix.max(axis=0) > 0.005).all()
+    assert (channel.starts[most_likely] <= positions).all()
+    assert (positions < channel.ends[most_likely]).all()
 
 
 def test_a_domain_of_a_billion_points_needs_no_table_of_its_size() -> None:
