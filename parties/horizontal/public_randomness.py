@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
@@ -29,7 +30,8 @@ M = TypeVar("M", bound=Message)
 def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
     """Terms that differ, as at most `MAX_NAMED` sentences and one with the number of the others."""
     names = [*mine, *(name for name in theirs if name not in mine)]
-    differ = [name for name in names if name not in mine or name not in theirs or mine[name] != theirs[name]]
+    # As text: a batch of 1 tree is not one of 1.0 times all trees.
+    differ = [name for name in names if _text(mine, name) != _text(theirs, name)]
     found = [
         f"{readable(name, 80)}: {peer} has {_shown(theirs, name)}, this party {_shown(mine, name)}"
         for name in differ[:MAX_NAMED]
@@ -100,6 +102,10 @@ def public_bits(
             raise Disagreement(f"the random bytes of {name} are not those it was committed to. Nothing was released")
     key = hashlib.sha256(repr(("opboost public bits", run_id, names)).encode() + random.tobytes()).digest()
     return BitSource(key, is_secure=False)
+
+
+def _text(terms: Mapping[str, JsonValue], name: str) -> str:
+    return json.dumps(terms[name], sort_keys=True) if name in terms else ""
 
 
 def _shown(terms: Mapping[str, JsonValue], name: str) -> str:

@@ -19,6 +19,7 @@ from parties.horizontal.public_drawing import PublicDrawing
 from parties.horizontal.public_randomness import after_looks, commitment, needed, term_differences
 from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
+from parties.runs.row_stream import terms_digest
 from parties.session.handshake import conversation
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import (
@@ -246,6 +247,7 @@ class WorkerSession:
             keys=tuple(row.tobytes() for row in message.keys),
             threshold=needed(self._job.threshold, len(message.names)),
             drawing=self._drawing,
+            terms=terms_digest(self._job.terms),
         )
         self._summed.join(epoch, self._job.lasting_keys)
         self._epoch = epoch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,11 @@ from parties.horizontal.answered_questions import ToldWorkers
 from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_connections import Connection, Connections
+from parties.runs.row_stream import terms_digest
 from protocols.errors import PeerRestarted, SumRefused, TooFewWorkers, UnexpectedMessage
 from protocols.messages.horizontal import Commitments, Join, Reveal, Reveals, Welcome
 from protocols.messages.message import Message
+from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.masking import is_usable
 
 
@@ -137,6 +139,18 @@ class WorkerAdmission:
         self.told = ToldWorkers(self.drawing)
         self._public = committed, revealed
         return bits
+
+    def epoch(self, number: int, members: Sequence[Connection], *, threshold: int) -> Epoch:
+        """The epoch of these workers, bound to what they drew and agreed on."""
+        return Epoch(
+            run=self._run_id,
+            number=number,
+            names=tuple(worker.name for worker in members),
+            keys=tuple(worker.key for worker in members),
+            threshold=threshold,
+            drawing=self.drawing,
+            terms=terms_digest(self._terms),
+        )
 
     def take_back(self, worker: Connection, message: Join) -> None:
         """Take in a worker that was started again, or comes for the first time; it waits for the next epoch."""

@@ -227,14 +227,7 @@ class WorkerGroup:
     def _begin_epoch(self, present: Sequence[Connection]) -> None:
         """Begin an epoch of the workers present, and collect their first parcels."""
         number = 1 if self._epoch is None else self._epoch.number + 1
-        epoch = Epoch(
-            run=self.run_id,
-            number=number,
-            names=tuple(worker.name for worker in present),
-            keys=tuple(worker.key for worker in present),
-            threshold=needed(self.threshold, len(present)),
-            drawing=self._admission.drawing,
-        )
+        epoch = self._admission.epoch(number, present, threshold=needed(self.threshold, len(present)))
         keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
         for worker in present:
             worker.parcel = None

@@ -37,6 +37,8 @@ class Epoch:
         How many workers must remain at every step: more than half of them.
     drawing : bytes
         Digest of the drawing of public bits that all of them hold. Workers of other drawings have no secret in common.
+    terms : str
+        Digest of the terms that all of them agreed on; likewise. A coordinator may show each worker its own terms.
     """
 
     run: str
@@ -45,6 +47,7 @@ class Epoch:
     keys: tuple[bytes, ...]
     threshold: int
     drawing: bytes = b""
+    terms: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.names)
@@ -63,8 +66,8 @@ class Epoch:
 
     @property
     def run_bytes(self) -> bytes:
-        """What names the run and its drawing in the derivation of keys."""
-        return repr((self.run, self.drawing)).encode()
+        """What names the run, its drawing and its terms in the derivation of keys."""
+        return repr((self.run, self.drawing, self.terms)).encode()
 
     def context(self, number: int, sender: int, receiver: int) -> bytes:
         """What a sealed share belongs to."""

@@ -31,7 +31,7 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
   Otherwise one could be asked anew while the others repeat what they answered, their noise included.
 - A vector that comes after its worker was given up stays under mask(b), which is told of survivors alone.
 - b and k are fresh in every round and the pair's seeds come from a hash, so that what one round reveals says nothing of
-  another one's masks. A MAC is of a run, drawing, epoch, round, sender and receiver too.
+  another one's masks. A MAC is of a run, drawing, terms, epoch, round, sender and receiver too.
 - Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
   that know each other's lasting public keys (`identity`) exclude that, the others trust it.
 - No worker can be stopped from adding a wrong vector; nor is it noticed.

@@ -17,6 +17,7 @@ from parties.horizontal.answered_questions import Answered
 from parties.horizontal.remote_holder import RemoteHolder
 from parties.horizontal.verified_rows import VerifiedRows
 from parties.horizontal.worker import WorkerJob, WorkerSession
+from parties.runs.row_stream import terms_digest
 from protocols.messages.horizontal import AddUp, Confirmed, Masked, Members, ParcelFor, Shares, Survivors, Unmask
 from protocols.messages.message import Message
 from protocols.secure_aggregation.epochs import Epoch, Parcel
@@ -73,7 +74,8 @@ class LoneWorker:
         """Introduce the worker and its mate to each other."""
         names, keys = (self.job.party, "mate"), (self.summed.public_key, self._mate.public_key)
         number = 1 if self._epoch is None else self._epoch.number + 1
-        self._epoch = Epoch(run=self.job.run_id, number=number, names=names, keys=keys, threshold=2)
+        terms = terms_digest(self.job.terms)
+        self._epoch = Epoch(run=self.job.run_id, number=number, names=names, keys=keys, threshold=2, terms=terms)
         as_rows = np.frombuffer(b"".join(keys), np.uint8).reshape(2, 32)
         tell(Members(epoch=number, names=names, keys=as_rows, round=self.round))
         parcel = self._last(ParcelFor)

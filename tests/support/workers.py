@@ -34,14 +34,14 @@ CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
 TIMING = Timing(timeout_s=3, wait_s=10)
 
 
-def recipe(*, n_honest: int = 0, n_trees: int = N_TREES, **changes: Any) -> SGBDTAmongOwners:
-    budget: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "n_trees": n_trees}
+def recipe(*, n_honest: int = 0, n_trees: int = N_TREES, epsilon: float = 2.0, **changes: Any) -> SGBDTAmongOwners:
+    budget: dict[str, Any] = {"epsilon": epsilon, "delta": 1e-6, "n_trees": n_trees}
     noise = (
         shared_leaf_noise(CLIPPING, n_honest=n_honest, **budget)
         if n_honest
         else leaf_noise(CLIPPING, initial_share=0, has_filter=True, **budget)
     )
-    task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, 2.0, True, True)
+    task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, epsilon, True, True)
     shape = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
     return SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=1e-6, **changes)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from opboost.trees.holder import SummedHolders
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
 from protocols.errors import PeerAborted, PeerLost, SumRefused, TooFewWorkers, UnexpectedMessage
-from protocols.messages.horizontal import Masked
+from protocols.messages.horizontal import Join, Masked, Welcome
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
 from tests.support.workers import (
@@ -370,6 +371,34 @@ def test_other_terms_are_told_on_both_sides_and_nothing_is_asked(run: Run) -> No
     assert "epsilon: w1 has 0.5, this party 2.0" in str(found["hub"])
     assert isinstance(found["w1"], (Disagreement, PeerAborted))
     assert "epsilon" in str(found["w1"])
+
+
+class Mirror:
+    """A coordinator's end of a channel that shows a worker the terms which the worker has itself."""
+
+    def __init__(self, channel: Channel, terms: dict[str, Any]) -> None:
+        self._channel, self._terms = channel, terms
+
+    def send(self, message: Message) -> None:
+        self._channel.send(message.model_copy(update={"terms": TERMS}) if isinstance(message, Join) else message)
+
+    def receive(self) -> Message:
+        message = self._channel.receive()
+        return message.model_copy(update={"terms": self._terms}) if isinstance(message, Welcome) else message
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
+
+
+def test_workers_of_other_terms_have_no_sum_whatever_terms_a_coordinator_shows_each_of_them(curve: Run) -> None:
+    """At a larger epsilon the others would add less noise than this worker's guarantee is for."""
+    curve.start_hub(recipe(n_honest=2))
+    for place in range(3):
+        of, terms = recipe(n_honest=2, epsilon=2.0 if place else 0.1), {**TERMS, "epsilon": 2.0 if place else 0.1}
+        curve.start_worker(job(of, place, terms=terms, **curve.lasting(place)), through=partial(Mirror, terms=terms))
+    found = curve.join()
+    assert isinstance(found["hub"], (SumRefused, TooFewWorkers))
+    assert not [name for name, result in found.items() if not isinstance(result, BaseException)]
 
 
 def test_a_worker_that_reveals_other_bytes_than_it_was_committed_to_ends_the_run(memory: Run) -> None:

@@ -68,6 +68,9 @@ def test_terms_that_differ_are_named_with_both_values() -> None:
     assert term_differences({"a": 1, "b": 2}, {"a": 1, "b": 3}, "hub") == ["b: hub has 3, this party 2"]
     assert term_differences({"a": None}, {}, "hub") == ["a: hub has nothing, this party None"]
     assert term_differences({}, {"a": 1}, "hub") == ["a: hub has 1, this party nothing"]
+    assert term_differences({"a": 1}, {"a": 1}, "hub") == []
+    # A number of trees, and a share of all of them.
+    assert term_differences({"batch_size": 1}, {"batch_size": 1.0}, "hub") == ["batch_size: hub has 1.0, this party 1"]
 
 
 def test_a_peer_that_makes_up_many_long_terms_is_told_in_short() -> None:
