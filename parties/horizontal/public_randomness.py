@@ -30,8 +30,7 @@ M = TypeVar("M", bound=Message)
 def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonValue], peer: str) -> list[str]:
     """Terms that differ, as at most `MAX_NAMED` sentences and one with the number of the others."""
     names = [*mine, *(name for name in theirs if name not in mine)]
-    # As text: a batch of 1 tree is not one of 1.0 times all trees.
-    differ = [name for name in names if _text(mine, name) != _text(theirs, name)]
+    differ = [name for name in names if not (name in mine and name in theirs and _is_same(mine[name], theirs[name]))]
     found = [
         f"{readable(name, 80)}: {peer} has {_shown(theirs, name)}, this party {_shown(mine, name)}"
         for name in differ[:MAX_NAMED]
@@ -104,8 +103,9 @@ def public_bits(
     return BitSource(key, is_secure=False)
 
 
-def _text(terms: Mapping[str, JsonValue], name: str) -> str:
-    return json.dumps(terms[name], sort_keys=True) if name in terms else ""
+def _is_same(one: JsonValue, other: JsonValue) -> bool:
+    """Whether two values are written alike: a batch of 1 tree is not one of 1.0 times all trees."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _shown(terms: Mapping[str, JsonValue], name: str) -> str:
