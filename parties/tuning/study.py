@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-import threading
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +28,7 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder, write_json
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
+from parties.tuning.trial_processes import in_processes
 from parties.vertical.party_a import grow_trees
 from protocols.private_files import private_opener
 
@@ -133,13 +131,13 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     if tuning.jobs == 1:
         _run_trials(tuning, 0, rows, progress)
     else:
-        with ProcessPoolExecutor(tuning.jobs, mp_context=get_context("spawn"), initializer=_end_with_parent) as pool:
-            for done in [pool.submit(_run_trials, tuning, number) for number in range(tuning.jobs)]:
-                done.result()
+        in_processes(tuning.jobs, partial(_run_trials, tuning), kept=folder / TRIALS)
     trials = study.get_trials(deepcopy=False)
     if not any(trial.state == TrialState.COMPLETE for trial in trials):
         raise ConfigError("no trial was finished: give more time, or other ranges")
     best = study.best_trial
+    if "rounds" not in best.user_attrs:
+        raise _damaged(folder / TRIALS)
     chosen = {"learning_rate": rows.learning_rate, **best.params, "n_estimators": best.user_attrs["rounds"]}
     tuned = Tuned(
         metric=metric.name,
@@ -190,18 +188,6 @@ class _Rows:
         job = replace(release.job, parameters=parameters, left_open=left_open)
         job = replace(job, on_round=lambda report: report.finished >= most_rounds)
         return grow_trees(job, (), release.received, no_progress).history.scores[metric.name][-1]
-
-
-def _end_with_parent() -> None:
-    """Have this process end with the one that began it: if that was killed, it would wait for work for ever."""
-    parent = parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=watch, name="opboost parent", daemon=True).start()
 
 
 def _run_trials(tuning: Tuning, number: int, rows: _Rows | None = None, progress: Progress = no_progress) -> None:
@@ -287,9 +273,13 @@ def _study(folder: Path, metric: Metric) -> optuna.Study:
             load_if_exists=True,
         )
     except (AssertionError, KeyError, RecursionError, TypeError, ValueError):
-        raise RunFolderError(f"{path} is damaged; remove it to begin the trials anew. Nothing was trained") from None
+        raise _damaged(path) from None
     except OSError as error:
         raise _unwritable(path, error) from None
+
+
+def _damaged(path: Path) -> RunFolderError:
+    return RunFolderError(f"{path} is damaged; remove it to begin the trials anew. Nothing was trained")
 
 
 def _unwritable(path: Path, reason: OSError) -> RunFolderError:

@@ -112,6 +112,18 @@ def test_the_own_parameters_are_tried_anew_where_that_was_interrupted(
     assert len(tuned.scores) == 3
 
 
+def test_a_journal_without_the_rounds_of_its_best_trial_is_told(tuned: Tuned, tuned_bank: Any, run_file: Path) -> None:
+    """It ended in a traceback, of a key that was not there."""
+    path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"rounds"', b'"rgunds"'))
+    try:
+        with pytest.raises(RunFolderError, match=r"trials\.jsonl is damaged; remove it"):
+            tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=12))
+    finally:
+        path.write_bytes(whole)
+
+
 @pytest.mark.parametrize(
     "damage", [b'{"op_code": 4, "worker_id', b"\xff\xfe\x00\x80\n", b"[" * 100_000 + b"\n", b"[1]\n"]
 )
@@ -218,7 +230,7 @@ def test_a_run_that_continues_a_model_is_not_tuned(run_file: Path) -> None:
 
 def test_processes_share_the_journal(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Real ones load the compiled loops anew, which takes seconds each."""
-    monkeypatch.setattr("parties.tuning.study.ProcessPoolExecutor", _OneByOne)
+    monkeypatch.setattr("parties.tuning.trial_processes.ProcessPoolExecutor", _OneByOne)
     tuned = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=5, metric="auc", jobs=2))
     assert sum(score is not None for score in tuned.scores) >= 2
     assert tuned.metric == "auc"
