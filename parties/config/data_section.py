@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, mo
 
 from parties.config.section import PlainName, Section
 from parties.errors import ConfigError
+from parties.storage.spool import on_disk
 from parties.tables.data_files import reporting_faults
 from parties.tables.remote_tables import DATABASES, STORES, check_uri, database_file, fetch, is_read, scheme_of
 
@@ -50,9 +51,12 @@ class DataSource(Section):
         Raises
         ------
         ConfigError, TableError
+        RunFolderError
+            If there is no place for it.
         """
         if self._fetched is None:
-            folder = Path(mkdtemp(prefix="opboost-"))
+            with on_disk("the table"):
+                folder = Path(mkdtemp(prefix="opboost-"))
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
             self._fetched = fetch(self.uri, folder, query=self.query, password=self._password())
         return self._fetched

@@ -16,7 +16,7 @@ from parties.config.reading import read_run, read_section
 from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import ConfigError, TableError
+from parties.errors import ConfigError, RunFolderError, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
@@ -78,6 +78,17 @@ def test_a_table_is_fetched_once_and_is_gone_with_its_run(tmp_path: Path) -> Non
     assert path.parent.stat().st_mode & 0o777 == 0o700
     del source
     assert not path.parent.exists()
+
+
+def test_a_table_without_a_place_to_fetch_it_to_is_one_sentence(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a full disk, Python says that there is no folder for temporary files; it ended in a traceback."""
+    put_into(sites.shop, uri := f"sqlite://{sites.shop.path}/crm.db")
+    sites.shop.run["data"] = {"uri": uri, "query": "SELECT * FROM shop"}
+    monkeypatch.setattr("tempfile.tempdir", str(sites.shop.path / "absent"))
+    with pytest.raises(RunFolderError, match=r"the table cannot be written to .*absent: No such file or directory"):
+        read_section(DataSource, sites.shop.run["data"]).file()
+    told = [one for one in examine(sites.shop.write(), wait_s=0.1) if one.status is Status.PROBLEM]
+    assert [one.check for one in told] == ["data"]
 
 
 @pytest.mark.parametrize("keys", [{"password_env": "ABSENT_HERE"}, {"password_file": "absent"}], ids=["env", "file"])
