@@ -39,6 +39,9 @@ COPIED_BYTES = 1 << 23
 # Arrow tries for a quarter of an hour to reach Google's store.
 STORE_RETRY_S = 20
 
+# PostgreSQL's library waits without end for a server that takes the connection and does not answer, deaf to signals.
+CONNECT_S = 20
+
 # How names of secrets end, in small letters and digits alone: ClientSecret, access_key, Auth_AccessToken.
 _SECRETS = ("password", "passwd", "pwd", "passphrase", "secret", "token", "accesskey", "secretkey", "accountkey")
 
@@ -204,6 +207,8 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
                 return flightsql.connect(place)
     from adbc_driver_postgresql import dbapi as postgresql
 
+    if "connect_timeout" not in place and "PGCONNECT_TIMEOUT" not in os.environ:
+        place += f"{'&' if '?' in place else '?'}connect_timeout={CONNECT_S}"
     return postgresql.connect(place)
 
 

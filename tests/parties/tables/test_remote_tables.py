@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import sqlite3
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import closing
@@ -97,6 +99,28 @@ def put(query: str, name: str, path: Path) -> None:
 
     store, place = fs.FileSystem.from_uri(f"s3://tables/{name}?{query}")
     fs.copy_files(str(path), place, destination_filesystem=store)
+
+
+def test_a_database_that_takes_the_connection_and_does_not_answer_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command waited without end, and nothing but SIGKILL ended it."""
+    pytest.importorskip("adbc_driver_postgresql", reason="needs opboost[sql]")
+    monkeypatch.setattr("parties.tables.remote_tables.CONNECT_S", 2)
+    told: list[str] = []
+
+    def ask(uri: str) -> None:
+        try:
+            fetch(uri, tmp_path, query="SELECT 1")
+        except TableError as error:
+            told.append(str(error))
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        uri = f"postgresql://me@127.0.0.1:{silent.getsockname()[1]}/crm"
+        asking = threading.Thread(target=ask, args=(uri,), daemon=True)
+        asking.start()
+        asking.join(30)
+    assert told == [f"{readable_uri(uri)} cannot be read (OperationalError). Nothing was sent"]
 
 
 def test_files_and_folders_of_a_store_are_copied(bucket: str, tmp_path: Path) -> None:
