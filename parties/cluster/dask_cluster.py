@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, WorkersLost
+from parties.storage.spool import on_disk
 
 if TYPE_CHECKING:
     from distributed import Client, Security
@@ -31,6 +32,8 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     ------
     ConfigError
         If Dask is not installed, or the scheduler does not answer or has no worker.
+    RunFolderError
+        If there is no folder for what local cluster processes put aside.
     WorkersLost
         If a task of the block was given up because the workers that it ran on died.
     """
@@ -76,7 +79,7 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
     # Workers of one thread: the compiled loops of a second one would contend for the same cores. What fails on a worker
     # is told here, once.
     with (
-        TemporaryDirectory(prefix="opboost-") as scratch,
+        _scratch() as scratch,
         dask.config.set({**settings, "temporary-directory": scratch}),
         distributed.LocalCluster(
             n_workers=section.workers,
@@ -90,6 +93,11 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
         distributed.Client(local) as client,
     ):
         yield client
+
+
+def _scratch() -> TemporaryDirectory[str]:
+    with on_disk("what cluster processes put aside"):
+        return TemporaryDirectory(prefix="opboost-")
 
 
 def _new_keys() -> Security:

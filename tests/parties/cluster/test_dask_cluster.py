@@ -18,7 +18,7 @@ import pytest
 
 from parties.cluster.dask_cluster import cluster
 from parties.config.cluster_section import DaskSection
-from parties.errors import ConfigError, WorkersLost
+from parties.errors import ConfigError, RunFolderError, WorkersLost
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 
@@ -186,6 +186,16 @@ def test_a_scheduler_with_keys_is_used_by_settings_of_dask(tmp_path: Path) -> No
 def test_without_keys_no_cluster_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(ConfigError, match="needs the package cryptography"), cluster(DaskSection(workers=1)):
+        pass
+
+
+def test_without_a_folder_for_temporary_files_no_cluster_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a full disk, Python says that there is none; it ended in a traceback."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "absent"))
+    told = r"cluster processes put aside cannot be written to .*absent"
+    with pytest.raises(RunFolderError, match=told), cluster(DaskSection(workers=1)):
         pass
 
 
