@@ -95,7 +95,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
         lines |= {peer: passive_lines(peer, one, uses) for peer, one in guarantees.items()}
         return Scouted(
             folder=folder,
-            n_records=folder.read_json("meta.json")["n_rows"],
+            n_records=_n_records(folder),
             numbered={},
             uplift=load_uplift(folder),
             uses=uses,
@@ -107,7 +107,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
     schema, _ = read_schema(passive.table_schema)
     folder = train_passive(path, insecure=insecure, terminal=terminal, run=passive)
     numbered = {f"column {i}": name for i, name in enumerate(schema.names)}
-    return Scouted(folder=folder, n_records=folder.read_json("meta.json")["n_rows"], numbered=numbered, to_copy={})
+    return Scouted(folder=folder, n_records=_n_records(folder), numbered=numbered, to_copy={})
 
 
 def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
@@ -119,9 +119,23 @@ def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
     """
     path = folder.path / USES_FILE
     try:
-        return _USES.validate_python(folder.read_json(USES_FILE).get("uses")) if path.exists() else ()
+        uses = _USES.validate_python(folder.read_json(USES_FILE).get("uses")) if path.exists() else ()
     except ValidationError:
-        raise RunFolderError(f"{path} is malformed") from None
+        raise _malformed(path) from None
+    if not all(one.columns for one in uses):
+        raise _malformed(path)
+    return uses
+
+
+def _n_records(folder: RunFolder) -> int:
+    found = folder.read_json("meta.json").get("n_rows")
+    if not isinstance(found, int):
+        raise _malformed(folder.path / "meta.json")
+    return found
+
+
+def _malformed(path: Path) -> RunFolderError:
+    return RunFolderError(f"{path} is malformed; bring a copy of it back")
 
 
 def scouting(path: Path, kind: type[R], records: int) -> R:

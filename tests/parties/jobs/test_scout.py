@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from parties.errors import ConfigError, RunFolderError
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.scout import active_lines, load_uses, passive_lines, scout, scouting, split
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import make_folder
 
 SCHEMA = TableSchema(
     columns=(
@@ -84,11 +87,25 @@ def test_a_scouting_run_has_a_name_a_folder_and_a_number_of_its_own(sites: Any) 
         assert scouting(sites.bank.write(), ActiveRun, 150).run_folder == sites.bank.path / "elsewhere-scout"
 
 
-@pytest.mark.parametrize("content", ["{}", '{"uses": [1]}', '{"uses": [{"owner": "shop"}]}'])
+NO_COLUMNS = json.dumps({"uses": [asdict(replace(USES[0], columns=()))]})
+
+
+@pytest.mark.parametrize("content", ["{}", '{"uses": [1]}', '{"uses": [{"owner": "shop"}]}', NO_COLUMNS])
 def test_damaged_uses_are_told(tmp_path: Path, content: str) -> None:
     (tmp_path / "uses.json").write_text(content)
     with pytest.raises(RunFolderError, match=r"uses\.json is malformed"):
         load_uses(RunFolder(tmp_path))
+
+
+def test_a_note_of_the_run_without_the_number_of_records_is_told(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended in a traceback, of a key that was not there."""
+    sites.shop.run["held_out"] = 0.2
+    folder = RunFolder(sites.shop.run_folder)
+    make_folder(folder.path)
+    (folder.path / "meta.json").write_text('{"n_rowr": 150}')
+    monkeypatch.setattr("parties.jobs.scout.train_passive", lambda *_, **__: folder)
+    with pytest.raises(RunFolderError, match=r"meta\.json is malformed; bring a copy of it back"):
+        scout(sites.shop.write(), records=150, insecure=False, terminal=Terminal())
 
 
 def test_what_cannot_be_scouted_is_refused(sites: Any, tmp_path: Path) -> None:
