@@ -20,7 +20,7 @@ from parties.config.reading import read_role, read_run
 from parties.config.recipes import SummedRecipe, make_recipe
 from parties.errors import ConfigError, naming
 from parties.ledger.model_ledger import RunCharge
-from parties.runs.row_stream import RowStream, terms_digest
+from parties.runs.row_stream import RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 
 RecordRun = CoordinatorRun | WorkerRun | OwnerRun
@@ -78,7 +78,7 @@ def _continued(
     ConfigError, RunFolderError
     """
     stream = RowStream.of(folder, run.role)
-    if stream.terms != terms_digest(run.terms(schema)):
+    if stream.terms != lasting_digest(run.terms(schema)):
         raise ConfigError(
             f"training, schema or seed are not those of run {stream.run!r} in {folder.path}, from which this one goes "
             "on: all of them must stay. Nothing was sent"

@@ -32,7 +32,7 @@ from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.journal import FOLDER
-from parties.runs.row_stream import TREES_FILE, RowStream, terms_digest
+from parties.runs.row_stream import TREES_FILE, RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys, peer_key
@@ -170,7 +170,7 @@ def _stream_facts(
         of_recipe = {"n_records": recipe.n_records + (earlier.n_records if earlier else 0)}
     stream = RowStream(
         run=run.run_id,
-        terms=terms_digest(run.terms(schema)),
+        terms=lasting_digest(run.terms(schema)),
         rows=rows.digest if rows else "",
         arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
         **of_recipe,

@@ -29,7 +29,7 @@ class RowStream:
     run : str
         Its `run_id`.
     terms : str
-        Digest of what was agreed (`terms_digest`).
+        Digest of what was agreed (`lasting_digest`).
     noise : tuple of (float, float), optional
         Of S-GBDT, deviations of the noise on sums of g and of h, in which records pay.
     rows : str
@@ -102,5 +102,10 @@ _STREAM = TypeAdapter(RowStream)
 
 
 def terms_digest(terms: Mapping[str, JsonValue]) -> str:
-    """Digest of terms that stay, in whatever order they stand: the number of records may be another."""
-    return document_digest({name: terms[name] for name in sorted(terms) if name != "recommended.records"})
+    """Digest of terms, in whatever order they stand."""
+    return document_digest(dict(sorted(terms.items())))
+
+
+def lasting_digest(terms: Mapping[str, JsonValue]) -> str:
+    """The same of terms that stay when a run goes on: about how many records train may be another number."""
+    return terms_digest({name: term for name, term in terms.items() if name != "recommended.records"})

@@ -13,7 +13,7 @@ from opboost.horizontal.rows.stream import Arrival
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from parties.errors import RunFolderError
-from parties.runs.row_stream import TREES_FILE, RowStream, terms_digest
+from parties.runs.row_stream import TREES_FILE, RowStream, lasting_digest, terms_digest
 from parties.runs.run_folder import RunFolder
 
 STREAM = RowStream(run="spring", terms="ab", noise=(1.5, 0.1), rows="cd", arrivals=(Arrival(80, 0), Arrival(90, 1)))
@@ -92,3 +92,10 @@ def test_other_trees_than_the_models_are_refused(tmp_path: Path) -> None:
 
 def test_terms_have_one_digest_in_any_order() -> None:
     assert terms_digest({"a": 1, "b": 2}) == terms_digest(json.loads('{"b": 2, "a": 1}')) != terms_digest({"a": 1})
+
+
+def test_the_number_of_records_is_a_term_of_a_run_but_not_of_those_that_go_on() -> None:
+    """Sizes and noise follow from it."""
+    few, many = ({"a": 1, "recommended.records": n} for n in (10, 10_000))
+    assert terms_digest(few) != terms_digest(many)
+    assert lasting_digest(few) == lasting_digest(many) != lasting_digest({"a": 2})
