@@ -25,7 +25,7 @@ from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.earlier_model import Earlier
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import make_folder, write_json
+from parties.storage.atomic_files import check_writable, make_folder, write_json, writing
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
 from parties.tuning.trial_processes import in_processes
@@ -250,8 +250,10 @@ def _metric(run: ActiveRun, tuning: Tuning) -> Metric:
 
 def _cut_torn_line(path: Path) -> None:
     """Cut off a last line that a full disk left without its end: Optuna would write its next one behind it."""
-    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
-        os.truncate(path, content.rfind(b"\n") + 1)
+    check_writable(path)
+    with writing(path):
+        if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
 
 
 def _study(folder: Path, metric: Metric) -> optuna.Study:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -157,6 +158,35 @@ def test_a_full_disk_is_one_sentence_and_costs_no_finished_trial(
     monkeypatch.undo()
     again = tune_parameters(Tuning(run_file=run_file, n_trials=4, rounds=12))
     assert again.scores[:4] == tuned.scores
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
+def test_what_is_no_journal_is_one_sentence(
+    own_journal: None, tuned_bank: Any, run_file: Path, make: Callable[[Path], None]
+) -> None:
+    """A folder ended in a traceback, and nobody writes into a pipe."""
+    make(path := tuned_bank.run_folder / "tuning" / "trials.jsonl")
+    try:
+        with pytest.raises(RunFolderError, match=r"trials\.jsonl cannot be written: it is a"):
+            tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=3))
+    finally:
+        path.rmdir() if path.is_dir() else path.unlink()
+
+
+def test_a_journal_that_cannot_be_read_is_one_sentence(
+    tuned: Tuned, run_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that another user of this machine wrote."""
+    read = Path.read_bytes
+
+    def refused(path: Path) -> bytes:
+        if path.name == "trials.jsonl":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    with pytest.raises(RunFolderError, match=r"trials\.jsonl cannot be written: Permission denied"):
+        tune_parameters(Tuning(run_file=run_file, n_trials=2, rounds=3))
 
 
 def test_nothing_of_it_reaches_a_log_or_a_ledger(tuned: Tuned, tuned_bank: Any) -> None:
