@@ -103,8 +103,6 @@ class _DPBoosting(DividedRows):
         if is_first:
             self._train(rows, self._targets(labels, *said))
             return self
-        if self.delta == 0:
-            raise ParameterError("partial_fit goes on with a delta above 0 alone; got 0. Nothing was released")
         targets, earlier, promise = self._known_targets(labels, *said), self.model_, self.guarantee_
         self._train(rows, targets, earlier)
         self.guarantee_ = self.guarantee_.beside(promise)
@@ -121,6 +119,7 @@ class _DPBoosting(DividedRows):
         *labels: Any,
         loss: Loss,
         earlier: Ensemble | None = None,
+        are_steps: bool = True,
     ) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
         for name in ("n_estimators", "max_depth"):
@@ -135,7 +134,8 @@ class _DPBoosting(DividedRows):
             self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
             self._n_records = done.n_records
         else:
-            self._keep(task, [with_later_records(earlier, model, self._n_records, done.n_records)])
+            both = with_later_records(earlier, model, self._n_records, done.n_records, are_steps=are_steps)
+            self._keep(task, [both])
             self._n_records += done.n_records
         self.remarks_ = tuple(_remarks(task, done, is_first=earlier is None))
         compose, account = (by_gaussian, "exact Gaussian composition") if self.delta else (by_pure, "pure composition")
@@ -182,9 +182,10 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     def _train(self, X: Values, targets: Sequence[Values], earlier: Ensemble | None = None) -> None:
         labels = np.stack([1 - targets[0], targets[0]] if len(targets) == 1 else targets)
         loss: Loss = Logistic() if len(targets) == 1 else Softmax(len(targets))
-        margins = None if earlier is None else margins_of(earlier, X)
+        margins = None if earlier is None or self.delta == 0 else margins_of(earlier, X)
         train = train_forest if self.delta == 0 else partial(train_classes, delta=self.delta, margins=margins)
-        self._keep_trained(self._public(X, targets[0]), train, X, labels, loss=loss, earlier=earlier)
+        task, are_steps = self._public(X, targets[0]), margins is not None
+        self._keep_trained(task, train, X, labels, loss=loss, earlier=earlier, are_steps=are_steps)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -222,7 +222,10 @@ class RecommendedAmongOwners:
         )
         if self.earlier is None:
             return found
-        return with_later_records(self.earlier.model, found, self.earlier.n_records, self.n_records)
+        before = self.earlier.model
+        return with_later_records(
+            before, found, self.earlier.n_records, self.n_records, are_steps=before.loss.n_outputs == 1
+        )
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""

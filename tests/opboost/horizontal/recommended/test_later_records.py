@@ -26,7 +26,7 @@ def test_scores_are_those_of_the_model_and_of_the_new_records_by_their_share(
     earlier, later = model(n_classes), model(n_classes, -0.5)
     X, _ = records_of(n_classes, 40)
     kept, steps = (1 - share, share) if n_classes == 4 else (1.0, min(1.0, 2 * share))
-    found = with_later_records(earlier, later, n_before, n_records)
+    found = with_later_records(earlier, later, n_before, n_records, are_steps=n_classes < 4)
     np.testing.assert_allclose(found.scores(X), kept * earlier.scores(X) + steps * later.scores(X), atol=1e-12)
     if n_classes < 4:
         assert found.trees[: len(earlier.trees)] != ()
@@ -45,5 +45,6 @@ def test_several_classes_do_not_go_on_from_scores(loss: Loss, has_margins: bool)
 def test_noisy_numbers_of_records_make_no_share_beyond_the_whole(counts: tuple[float, float]) -> None:
     earlier, later = model(2), model(2)
     X, _ = records_of(2, 10)
-    steps = (with_later_records(earlier, later, *counts).scores(X) - earlier.scores(X)) / later.scores(X)
+    found = with_later_records(earlier, later, *counts, are_steps=True)
+    steps = (found.scores(X) - earlier.scores(X)) / later.scores(X)
     assert 0 <= steps.min() <= steps.max() <= 1 + 1e-9
