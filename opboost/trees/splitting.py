@@ -168,7 +168,8 @@ class GreedySplitter:
         for k in self._categorical(splits.columns).tolist():
             column = int(splits.columns[k])
             left = self._bins_left_of(int(splits.cuts[k]), column, histogram_of(k))
-            splits.goes_left[k] = np.isin(self._bins, left)
+            splits.goes_left[k] = False
+            splits.goes_left[k, left] = True
             splits.goes_left[k, self.axes.sizes[column] - 1] = splits.missing_left[k]
             parted[int(splits.nodes[k])] = tuple(np.sort(left).tolist())
         return parted
@@ -188,11 +189,6 @@ class GreedySplitter:
     def has_categories(self) -> bool:
         """Whether a column holds categories."""
         return bool(self.axes.is_categorical.any())
-
-    @cached_property
-    def _bins(self) -> Nodes:
-        """The bins of the widest column."""
-        return np.arange(self.axes.largest, dtype=np.int32)
 
     @cached_property
     def least_gain(self) -> float:
