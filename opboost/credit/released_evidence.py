@@ -19,7 +19,7 @@ from opboost.credit.evidence import (
     interval_words,
     monotone_groups,
 )
-from opboost.denoise.deconvolution import margin
+from opboost.denoise.mixture import margin
 from opboost.denoise.sources import RankSource, Source, sources_of
 from opboost.trees.binning import bin_ranks
 from opboost.vertical import RankColumn

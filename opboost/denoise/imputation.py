@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import RankRows, Values
-from opboost.denoise.hints import StateHints
 from opboost.denoise.mixture import LatentClasses, Observed, States
 from opboost.denoise.sources import Source
 
@@ -46,15 +45,12 @@ class Evidence:
         Of the label; 0 for a number.
     numbers : ndarray of float32, shape (n_rows, n_numbers)
         Standardised numbers that its own columns make; NaN says nothing.
-    hints : StateHints, optional
-        What its own columns say of the released ones.
     """
 
     label_numbers: NDArray[np.float32]
     label_states: NDArray[np.unsignedinteger]
     n_classes: int
     numbers: NDArray[np.float32]
-    hints: StateHints | None = None
 
     @classmethod
     def of(
@@ -75,8 +71,7 @@ class Evidence:
     def rows(self, rows: NDArray[np.int64]) -> Evidence:
         """The same of some rows."""
         states, numbers = self.label_states[rows], self.numbers[rows]
-        hints = None if self.hints is None else self.hints.rows(rows)
-        return Evidence(self.label_numbers[rows], states, self.n_classes, numbers, hints)
+        return Evidence(self.label_numbers[rows], states, self.n_classes, numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,13 +125,13 @@ class Imputation:
         n_rows = len(self.sources[0].states)
         states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
         law = self.classes if with_label else self.without_label()
+        reached = law.reached()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
             seen = _observed(self.sources, evidence, rows)
             if not with_label:
                 seen = _without_label(seen)
-            hints = None if evidence.hints is None else evidence.hints.rows(rows)
-            states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, hints=hints)
+            states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, reached=reached)
         return states
 
     def label_densities(self, evidence: Evidence, states: States) -> Values:

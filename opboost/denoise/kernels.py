@@ -82,9 +82,13 @@ def _uniform(key, number):
 
 
 @njit(parallel=True, **_OPTIONS)
-def draw_classes(key, first_row, weights, n_sources, out):
-    """Draw classes ``out[draw, row]`` by their responsibilities ``weights[row, class]``."""
-    n_draws, n_rows = out.shape
+def draw_states(key, first_row, weights, released, reached, starts, n_true, n_released, out):
+    """Draw true states ``out[draw, source, row]``: a class by its responsibility, then a state given what was released.
+
+    ``reached[starts[s] + (class * n_released[s] + z) * n_true[s] + x]`` is the probability, within a class and given
+    the released state z, that the state of source s is at most x.
+    """
+    n_draws, n_sources, n_rows = out.shape
     n_classes = weights.shape[1]
     for block in prange((n_rows + _ROWS - 1) // _ROWS):
         for i in range(block * _ROWS, min((block + 1) * _ROWS, n_rows)):
@@ -95,27 +99,14 @@ def draw_classes(key, first_row, weights, n_sources, out):
                 while left >= 0 and k < n_classes - 1:
                     k += 1
                     left -= weights[i, k]
-                out[m, i] = k
-
-
-@njit(parallel=True, **_OPTIONS)
-def draw_states(key, first_row, classes, seen, reached, source, out):
-    """Draw true states ``out[draw, source, row]`` of a source, given ``classes[draw, row]`` and what is seen of a row.
-
-    ``reached[class, seen, x]`` is the probability that the state is at most x.
-    """
-    n_draws, n_sources, n_rows = out.shape
-    for block in prange((n_rows + _ROWS - 1) // _ROWS):
-        for i in range(block * _ROWS, min((block + 1) * _ROWS, n_rows)):
-            for m in range(n_draws):
-                number = ((first_row + i) * n_draws + m) * (n_sources + 1) + source + 1
-                of_row = reached[classes[m, i], seen[i]]
-                u = np.float32(_uniform(key, number))
-                low, high = 0, len(of_row) - 1
-                while low < high:
-                    middle = (low + high) // 2
-                    if of_row[middle] > u:
-                        high = middle
-                    else:
-                        low = middle + 1
-                out[m, source, i] = low
+                for s in range(n_sources):
+                    at = starts[s] + (k * n_released[s] + released[i, s]) * n_true[s]
+                    u = np.float32(_uniform(key, number + s + 1))
+                    low, high = 0, n_true[s] - 1
+                    while low < high:
+                        middle = (low + high) // 2
+                        if reached[at + middle] > u:
+                            high = middle
+                        else:
+                            low = middle + 1
+                    out[m, s, i] = low

@@ -17,9 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.denoise.deconvolution import margin
-from opboost.denoise.hints import StateHints
-from opboost.denoise.kernels import draw_classes, draw_states, responsibilities, weighted_counts
+from opboost.denoise.kernels import draw_states, responsibilities, weighted_counts
 
 States = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -30,6 +28,9 @@ PRIOR_RECORDS = 2.0
 
 # Records that the overall variance of a number counts for in a class, and which share of it stands for the class's.
 _NORMAL_RECORDS, _NORMAL_SHARE = 1.0, 0.2
+
+# Steps of the deconvolution of a column's overall law.
+_MARGIN_STEPS = 200
 
 _LEAST = 1e-30
 
@@ -155,37 +156,42 @@ class LatentClasses:
         return out
 
     def draw(
-        self, observed: Observed, n_draws: int, *, seed: int, first_row: int = 0, hints: StateHints | None = None
+        self,
+        observed: Observed,
+        n_draws: int,
+        *,
+        seed: int,
+        first_row: int = 0,
+        reached: Sequence[Floats] | None = None,
     ) -> States:
         """Draws of the true states given what is known of each row, shape ``(n_draws, n_sources, n_rows)``.
 
-        A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces.
+        A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces,
+        with what was `reached` for all of them.
         """
-        key, n_sources = np.uint64(seed), len(self.channels)
-        out = np.empty((n_draws, n_sources, len(observed)), np.uint8)
-        classes = np.empty((n_draws, len(observed)), np.uint8)
-        draw_classes(key, first_row, self.classes(observed), n_sources, classes)
-        for s in range(n_sources):
-            released, shares = observed.released[:, s], None if hints is None else hints.shares[s]
-            if hints is not None:
-                released = hints.groups[:, s].astype(np.uint16) * self.channels[s].shape[1] + released
-            draw_states(key, first_row, classes, np.asarray(released, np.uint16), self._reached(s, shares), s, out)
+        classes, tables = self.classes(observed), self.reached() if reached is None else reached
+        out = np.empty((n_draws, len(self.channels), len(observed)), np.uint8)
+        draw_states(
+            np.uint64(seed),
+            first_row,
+            classes,
+            observed.released,
+            np.concatenate(tables),
+            _begins(tables),
+            np.array([c.shape[0] for c in self.channels]),
+            np.array([c.shape[1] for c in self.channels]),
+            out,
+        )
         return out
 
-    def _reached(self, s: int, shares: Values | None) -> Floats:
-        """``Pr[state <= x | class, seen]`` of a source, shape ``(n_classes, n_seen, n_true)``.
-
-        Seen is a released state, or a group and, within it, a released state.
-        """
-        seen = self.channels[s].T
-        if shares is not None:
-            seen = (shares.T[:, None, :] * seen).reshape(-1, len(shares))
-        found = np.empty((len(self.weights), *seen.shape), np.float32)
-        for law, out in zip(self.laws[s], found, strict=True):
-            reached = np.cumsum(law * seen, axis=1)
-            reached /= np.maximum(reached[:, -1:], _LEAST)
+    def reached(self) -> list[Floats]:
+        """``Pr[state <= x | class, released state]`` of every source, flat from ``(n_classes, n_released, n_true)``."""
+        found = []
+        for law, channel in zip(self.laws, self.channels, strict=True):
+            reached = np.cumsum(law[:, None, :] * channel.T[None], axis=2)
+            reached /= np.maximum(reached[:, :, -1:], _LEAST)
             # A state of which nothing is left over is never drawn: the last that is possible reaches 1.
-            out[:] = np.where(reached >= 1 - 1e-12, 1.0, reached)
+            found.append(np.where(reached >= 1 - 1e-12, 1.0, reached).astype(np.float32).ravel())
         return found
 
     def _expect(self, observed: Observed, *, out: Floats) -> float:
@@ -205,6 +211,16 @@ class LatentClasses:
                 out,
             )
         )
+
+
+def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
+    """The law of a column's true states alone: `counts` of its released states, deconvolved (Richardson and Lucy)."""
+    law = np.full(len(channel), 1.0 / len(channel))
+    shares = counts / counts.sum()
+    for _ in range(_MARGIN_STEPS):
+        law = law * (channel @ (shares / np.maximum(law @ channel, _LEAST)))
+        law /= law.sum()
+    return law
 
 
 def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import RankRows, Ranks, Values
 from opboost.denoise.channel import ColumnRelease, NoiseChannel, category_channel, group_ranks, order_channel
-from opboost.denoise.deconvolution import margin
+from opboost.denoise.mixture import margin
 from opboost.errors import DataError
 from opboost.privacy.local import RandomisedResponse
 

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.denoise.hints import StateHints
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
-from opboost.denoise.sources import Source, sources_of
+from opboost.denoise.sources import sources_of
 from opboost.fitting.noised_table import Noised
-from opboost.fitting.recipe import FOLDS, MANY_ROWS, Recipe, moved
+from opboost.fitting.recipe import FOLDS, Recipe, moved
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.constraints import Constraints
 from opboost.trees.kernels.threads import threads_for
-from opboost.trees.losses import Loss, Softmax, SquaredError
+from opboost.trees.losses import Loss, Softmax
 from opboost.trees.tree import Tree
 
 # Trees of the active party's own columns that sum up what these say of the label.
 _OWN_TREES = BoostingParameters(n_estimators=40, max_depth=4, learning_rate=0.15)
-
-# The same of what they say of a released column, most of which is noise.
-_EXPECTING_TREES = replace(_OWN_TREES, subsample=0.5, reg_lambda=20.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,44 +78,16 @@ def impute(
     rng: np.random.Generator,
 ) -> tuple[tuple[Imputation, ...], Evidence]:
     """Fit what lies behind the noised columns on some of the rows, so many times; no other label has part in it."""
-    fold, sources = rng.integers(FOLDS, size=len(labels)).astype(np.uint8), sources_of(noised.columns)
+    fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    if noised.has_own and len(rows) <= MANY_ROWS:
-        channels, states = zip(*((source.channel.matrix, source.states) for source in sources), strict=True)
-        expected = expected_states(noised, sources, rows, fold, recipe)
-        evidence = replace(evidence, hints=StateHints.of(channels, np.column_stack(states), expected, rows))
-    return imputed(sources, evidence, rows, n_fits=n_fits, rng=rng), evidence
+    return imputed(noised, evidence, rows, n_fits=n_fits, rng=rng), evidence
 
 
 def imputed(
-    sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, n_fits: int = 1, rng: np.random.Generator
+    noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, n_fits: int = 1, rng: np.random.Generator
 ) -> tuple[Imputation, ...]:
     """The fits for known evidence."""
-    with threads_for(len(rows) * len(sources) * N_CLASSES):
+    sources = sources_of(noised.columns)
+    with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
         return tuple(Imputation.fit(sources, evidence, rows, rng=rng) for _ in range(n_fits))
-
-
-def expected_states(
-    noised: Noised, sources: Sequence[Source], rows: NDArray[np.int64], fold: NDArray[np.integer], recipe: Recipe
-) -> list[Values | None]:
-    """Released states as trees on the own columns expect them, that were grown on these rows of the other folds.
-
-    Of every source an array of shape ``(n_rows,)``, or None if its states are categories.
-    """
-    nothing = Constraints.none(noised.table.axes.n_columns)
-    expecting = replace(recipe, loss=SquaredError(), parameters=_EXPECTING_TREES, constraints=nothing)
-    others = [np.sort(rows[fold[rows] != k]) for k in range(FOLDS)]
-    grown_on = [noised.table.of_rows(rows) for rows in others]
-    asked = [noised.table.of_rows(np.flatnonzero(fold == k)) for k in range(FOLDS)]
-
-    def expected(source: Source) -> Values | None:
-        if len(source.members) > 1:
-            return None
-        found, states = np.empty(len(fold)), source.states.astype(np.float64)
-        for k, of_others in enumerate(others):
-            grown = expecting.grow(grown_on[k], states[of_others], np.ones(len(of_others)))
-            found[fold == k] = moved(asked[k], *grown)[0]
-        return found
-
-    return [expected(source) for source in sources]

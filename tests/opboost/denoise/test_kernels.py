@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from opboost.denoise.kernels import draw_classes, draw_states, responsibilities, weighted_counts
+from opboost.denoise.kernels import draw_states, responsibilities, weighted_counts
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -46,12 +46,11 @@ def test_counts_are_sums_of_weights_over_the_rows_of_a_state() -> None:
 def drawn(first: int, end: int, *, key: int = 7, n_draws: int = 40) -> np.ndarray:
     """States of two sources whose law, within each of two classes, does not depend on what was released."""
     laws = np.array([[[0.7, 0.2, 0.1], [0.0, 0.5, 0.5]], [[0.1, 0.1, 0.8], [1.0, 0.0, 0.0]]])
+    reached = laws.cumsum(axis=2).astype(np.float32).ravel()
     weights = np.tile(np.array([0.25, 0.75], np.float32), (end - first, 1))
-    classes, out = np.empty((n_draws, end - first), np.uint8), np.empty((n_draws, 2, end - first), np.uint8)
-    draw_classes(key, first, weights, 2, classes)
-    for source, law in enumerate(laws):
-        reached = law.cumsum(axis=1).astype(np.float32)[:, None]
-        draw_states(key, first, classes, np.zeros(end - first, np.uint16), reached, source, out)
+    released, ones = np.zeros((end - first, 2), np.uint8), np.ones(2, np.int64)
+    out = np.empty((n_draws, 2, end - first), np.uint8)
+    draw_states(key, first, weights, released, reached, np.array([0, 6]), 3 * ones, ones, out)
     return out
 
 
