@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from parties.cluster.rows import PartsOnDask
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
 from parties.config.recipes import SummedRecipe
+from parties.config.record_runs import earlier_of
 from parties.errors import ConfigError
 from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, one_table, part_files
 from parties.horizontal.row_table import OwnerRows
@@ -39,7 +41,10 @@ class WorkerRows:
     @property
     def digest(self) -> str:
         """Of everything that the answers depend on; it stays in the worker's own folder."""
-        return self.held.digest
+        if (earlier := earlier_of(self._recipe)) is None:
+            return self.held.digest
+        depended = self.held.digest, earlier.run, earlier.digest, earlier.arrivals
+        return hashlib.sha256(repr(depended).encode()).hexdigest()
 
     def answering(self) -> RowHolder:
         """What the recipe lets others ask of the rows; noise comes from this process, whatever holds the rows."""

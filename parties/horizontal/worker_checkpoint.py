@@ -3,8 +3,9 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``answers.json``    a digest of the rows, what was answered for (`Answered`); while the run is on, the key of coins and
-                    noise, from which a new process of the same version of the package draws the same
+``answers.json``    a digest of the rows and of the run that this one goes on from, what was answered for (`Answered`);
+                    while the run is on, the key of coins and noise, from which a new process of the same version of the
+                    package draws the same
 ``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, how often it did, and the
                     key of these bytes, kept before it is committed to any
 ==================  ====================================================================================
@@ -110,7 +111,7 @@ class WorkerCheckpoint:
         return BitSource(bytes.fromhex(kept.key), is_secure=True)
 
     def check_rows(self, digest: str) -> None:
-        """Refuse rows with another digest than those that the run began on.
+        """Refuse rows, and an earlier run, with another digest than those that the run began on.
 
         Raises
         ------
@@ -118,8 +119,8 @@ class WorkerCheckpoint:
         """
         if self._rows not in ("", digest):
             raise RunFolderError(
-                f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
-                "run_id. Nothing was sent"
+                f"{self._folder.path} holds the beginning of a run on other rows, or one that goes on from another "
+                "run; bring them back or choose another run_id. Nothing was sent"
             )
         self._rows = digest
 

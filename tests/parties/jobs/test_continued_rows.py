@@ -136,6 +136,32 @@ def test_a_worker_and_a_coordinator_that_are_killed_go_on_with_the_stream(tmp_pa
     assert [len(model.trees) for model in models] == [120, 120]
 
 
+def test_a_run_that_was_stopped_is_not_taken_up_on_another_earlier_run(tmp_path: Path) -> None:
+    """Through a link, one run file may mean another folder: records that arrived in between would train twice."""
+    clinics = Clinics(tmp_path, sgbdt={"n_estimators": 60, "max_depth": 2})
+    train(clinics)
+    go_on(clinics)
+    add_rows(clinics, "w0", 20, seed=1)
+    train(clinics)
+    go_on(clinics, "winter", "latest")
+    add_rows(clinics, "w0", 20, seed=2)
+    links = [tmp_path / name / "runs" / "latest" for name in EVERYBODY]
+    for link in links:
+        link.symlink_to("autumn")
+    processes = [clinics.start(name) for name in EVERYBODY]
+    for name in ("w0", "w1"):
+        wait_for_words(tmp_path / name / "runs" / "winter" / "meta.json", '"released": true')
+    for process in processes:
+        os.kill(process.pid, signal.SIGKILL)
+    finish(*processes)
+    for link in links:
+        link.unlink()
+        link.symlink_to("spring")
+    assert "on other rows, or one that goes on from another run; bring them back" in refusal(clinics, "w0")
+    # A worker to whom nothing came does not go on from another model either.
+    assert "or one that goes on from another run" in refusal(clinics, "w1")
+
+
 def test_what_does_not_go_on_is_refused_before_anything_is_sent(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     train(clinics)
