@@ -89,6 +89,18 @@ def test_a_guarantee_for_several_trainings_is_the_weakest_of_them() -> None:
     assert model.guarantee_.notion == "none"
 
 
+@pytest.mark.parametrize("settings", [{}, {"epsilon": 50.0, "bounds": "from_data"}], ids=["no budget", "from data"])
+def test_labels_of_few_later_records_do_not_bound_those_of_earlier_ones(settings: dict[str, Any]) -> None:
+    """Where no bounds of labels are given, every training takes its own from its records."""
+    model = DPBoostingRegressor(**settings, delta=1e-4, random_state=0).partial_fit(X[:3000], Y[:3000])
+    before = rmse(Y[3000:], model.predict(X[3000:]))
+    near = np.flatnonzero(abs(Y[:3000] - 0.5) < 0.01)[:20]
+    model.partial_fit(X[near], Y[near])
+    assert rmse(Y[3000:], model.predict(X[3000:])) < before + 0.01
+    model.partial_fit(X[:1], [3.0])
+    assert model._task.centre + model._task.spread >= 3.0
+
+
 def test_what_cannot_go_on_is_refused_and_leaves_the_model_as_it_was() -> None:
     model = DPBoostingClassifier(epsilon=2.0, delta=1e-4, bounds=(0, 1), random_state=0).fit(X, Y > 0.5)
     before = model.model_, model.guarantee_
