@@ -65,14 +65,26 @@ class RowStream:
                 f"on rows in one file, and of this role ({role}). Nothing was sent"
             )
         try:
-            return _STREAM.validate_python(meta["stream"])
+            found = _STREAM.validate_python(meta["stream"])
         except ValidationError:
             raise RunFolderError(f"{folder.path / 'meta.json'} is malformed. Nothing was sent") from None
+        # Runs of earlier builds kept none.
+        if meta["stream"].get("digest", found.digest) != found.digest:
+            raise RunFolderError(
+                f"{folder.path / 'meta.json'} does not say of the run's rows what was written at its end: its digest "
+                "is another one. Bring a copy of it back. Nothing was sent"
+            )
+        return found
+
+    @property
+    def digest(self) -> str:
+        """Digest of all of it: by a changed number, earlier rows would count as new, and train again."""
+        return document_digest(asdict(self))
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The same as plain values."""
-        return asdict(self)
+        """The same as plain values, with their digest."""
+        return {**asdict(self), "digest": self.digest}
 
     def training(self, folder: RunFolder) -> EarlierTraining:
         """The run's training, of which a worker of S-GBDT has the trees on the scale of training, too.

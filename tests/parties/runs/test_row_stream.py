@@ -54,6 +54,9 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
     digest = training.digest
     folder.save_ensemble(ensemble(1.0, 2.0 + 2**-50))
     assert STREAM.training(folder).digest != digest
+    without = {name: fact for name, fact in STREAM.facts.items() if name != "digest"}
+    folder.write_json("meta.json", {"role": "worker", "finished": "now", "stream": without})
+    assert RowStream.of(folder, "worker") == STREAM
     (tmp_path / TREES_FILE).unlink()
     at_hub = RowStream(run="spring", terms="ab", noise=(1.5, 0.1))
     assert at_hub.training(folder).trees == ()
@@ -73,6 +76,12 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
         ({"role": "coordinator", "stream": STREAM.facts}, "of this role"),
         ({"stream": {**STREAM.facts, "arrivals": [[1]]}}, "is malformed"),
         ({"stream": 3}, "is malformed"),
+        (
+            {"stream": {**STREAM.facts, "arrivals": [{"n_rows": 80, "n_trees": 1}, {"n_rows": 90, "n_trees": 1}]}},
+            "its digest is another one. Bring a copy of it back",
+        ),
+        ({"stream": {**STREAM.facts, "arrivals": []}}, "its digest is another one"),
+        ({"stream": {**STREAM.facts, "digest": None}}, "its digest is another one"),
     ],
 )
 def test_folders_from_which_none_can_go_on_are_refused(tmp_path: Path, meta: dict[str, Any], words: str) -> None:
