@@ -149,7 +149,7 @@ class _DPBoosting(DividedRows):
 
 
 def _spanning(task: PublicTask, earlier: PublicTask) -> PublicTask:
-    """The task with bounds of labels, taken from the data, that have those of an earlier training between them."""
+    """The task with bounds of labels that have those of an earlier training between them."""
     lower = min(task.centre - task.spread, earlier.centre - earlier.spread)
     upper = max(task.centre + task.spread, earlier.centre + earlier.spread)
     return replace(task, centre=(lower + upper) / 2, spread=(upper - lower) / 2)
@@ -220,8 +220,7 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
         task = self._public(X, targets[0])
         labels, bounds = targets[0], (task.centre - task.spread, task.centre + task.spread)
         if earlier is not None:
-            if self.label_bounds is None:
-                task = _spanning(task, self._task)
+            task = _spanning(task, self._task)
             # What a model leaves is between bounds that are twice as wide.
             labels, bounds = labels - earlier.scores(X)[:, 0], (-2 * task.spread, 2 * task.spread)
         if self.delta == 0:
