@@ -163,12 +163,14 @@ class PartitionedActive:
             job = replace(job, orders=aligned.orders)
         out = by_partition(chosen.out, self.found.rows)
         held_out = by_partition(chosen.held_out, self.found.rows)
-        return replace(
+        agreed = replace(
             job,
             id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),
             grow=_Grower(self, job.seed, journal.path, tuple(out)),
             held_out=None if division is None else own_records(self.found, held_out, self.schema, client=self.client),
         )
+        self.found.check_unchanged()
+        return agreed
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
         """Note in the journal which records are common, or refuse others than before."""
@@ -202,7 +204,8 @@ class _Grower:
                 paths, lengths = partitions_without(
                     own.paths, self.out, folder / "own", names=names, client=prepared.client
                 )
-                own = replace(own, paths=paths)
+                prepared.found.check_unchanged()
+                own = replace(own, paths=paths, stamps=None)
             released = [
                 cut_into_partitions(
                     [column for column in received if column.owner == owner],
@@ -261,7 +264,7 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         yield PartitionedActive(
             run=run,
             schema=schema,
-            own=OwnPartitions(found.paths, schema.columns, schema.label),
+            own=OwnPartitions(found.paths, schema.columns, schema.label, found.stamps),
             found=found,
             digest=digest_own(found, schema.columns, schema.label, loss, client=client),
             aligner=Aligner.of(run, schema),

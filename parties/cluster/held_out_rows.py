@@ -115,6 +115,7 @@ def answerable_rows(
 ) -> AnswerableRecords:
     """A passive party's held-out records, with the exact codes of the columns that the router needs."""
     ids = [one for path, rows in zip(found.paths, out, strict=True) for one in ids_of(path, id_columns)[rows]]
+    found.check_unchanged()
     used = {source for source, _ in router.tests.sources}
     columns = tuple(
         (

@@ -32,7 +32,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder, replacing
-from parties.tables.data_files import Stamp, parts, stamp_of
+from parties.tables.data_files import Stamp, check_unchanged, parts, stamp_of
 from parties.tables.labels import read_labels
 from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
@@ -74,6 +74,16 @@ class Partitions:
     @property
     def n_rows(self) -> int:
         return sum(self.rows)
+
+    def check_unchanged(self, part: int | None = None) -> None:
+        """Refuse files that are no longer those that were looked through: one of them, or all.
+
+        Raises
+        ------
+        TableError
+        """
+        for number in range(len(self.paths)) if part is None else (part,):
+            check_unchanged(self.paths[number], self.stamps[number])
 
     def words(self, client: Client) -> str:
         """How the records are divided, and how many cluster processes see them."""

@@ -121,6 +121,7 @@ class PartitionedPassive:
             id_digest=digest_without(self.found, out, id_columns, client=self.client),
             features=table_without(self.table, out, client=self.client),
         )
+        self.found.check_unchanged()
         if division is None:
             return left, None, None
         held_out = by_partition(chosen.held_out, self.found.rows)

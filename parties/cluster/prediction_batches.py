@@ -74,7 +74,13 @@ class PartitionedRecords:
     bits: tuple[Path, ...]
 
     def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
-        """The records with these ids."""
+        """The records with these ids.
+
+        Raises
+        ------
+        TableError
+            If a file was changed since it was looked through.
+        """
         wanted = pd.Index(tuple(ids), dtype=object)
         firsts = np.array(self.found.firsts, dtype=object)
         homes = np.searchsorted(firsts, wanted.to_numpy(dtype=object), side="right") - 1
@@ -87,6 +93,7 @@ class PartitionedRecords:
     def _of_part(self, part: int, wanted: pd.Index, *, desensitized: bool) -> AnswerableRecords:
         path = self.found.paths[part]
         ids = ids_of(path, self.id_columns)
+        self.found.check_unchanged(part)
         rows = np.unique(ids.get_indexer(wanted))
         rows = rows[rows >= 0]
         if not desensitized:
@@ -95,7 +102,9 @@ class PartitionedRecords:
         if not len(rows):
             return AnswerableRecords(ids[rows], ())
         names = sorted({source for source, _ in self.router.tests.sources})
-        return AnswerableRecords.of(self.router, ids[rows], read_stored(path, names).iloc[rows].reset_index(drop=True))
+        frame = read_stored(path, names)
+        self.found.check_unchanged(part)
+        return AnswerableRecords.of(self.router, ids[rows], frame.iloc[rows].reset_index(drop=True))
 
 
 @contextmanager
@@ -145,7 +154,7 @@ def scorable_partitions(
         working_folder(run.dask.folder) as folder,
     ):
         check_scorable(schema, found.paths, client=client)
-        yield PartitionScorer(found.paths, schema, ensemble, run.reveal, folder, client)
+        yield PartitionScorer(found, schema, ensemble, run.reveal, folder, client)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,7 @@ class PartitionScorer:
 
     Attributes
     ----------
-    paths : tuple of Path
+    found : Partitions
     schema : TableSchema
     ensemble : Ensemble
     reveal : RevealSection
@@ -163,7 +172,7 @@ class PartitionScorer:
     client : distributed.Client
     """
 
-    paths: tuple[Path, ...]
+    found: Partitions
     schema: TableSchema
     ensemble: Ensemble
     reveal: RevealSection
@@ -177,13 +186,15 @@ class PartitionScorer:
         ------
         RunFolderError
             If it cannot be written.
+        TableError
+            If a file was changed since it was looked through: no prediction is kept.
         """
         score = partial(_score, self.ensemble, self.schema, self.reveal)
         answers, scores = self.folder / "answers", self.folder / "scores"
         make_folder(answers)
         make_folder(scores)
         statuses, pending = [], []
-        for number, path in enumerate(self.paths):
+        for number, path in enumerate(self.found.paths):
             bits, status = asking.ask(ids_of(path, self.schema.id_columns), desensitized=desensitized)
             files = {owner: answers / f"{number:06d}.{owner}.parquet" for owner in self.ensemble.owners}
             for owner, file in files.items():
@@ -191,9 +202,10 @@ class PartitionScorer:
             place = scores / f"{number:06d}.parquet"
             pending.append(self.client.submit(score, path, files, status, place, pure=False))
             statuses.append(status)
-            progress("predicting", number + 1, len(self.paths))
+            progress("predicting", number + 1, len(self.found.paths))
         with asking.heartbeats():
             self.client.gather(pending)
+        self.found.check_unchanged()
         make_folder(target.parent)
         try:
             shutil.move(scores, target)

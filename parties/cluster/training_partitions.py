@@ -20,6 +20,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints, Constraints
 from opboost.trees.losses import Loss
 from opboost.vertical import Column, OwnColumn, RankColumn
+from parties.tables.data_files import Stamp, check_unchanged
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
 from parties.vertical.release_offer import rank_type
@@ -40,11 +41,14 @@ class OwnPartitions:
     columns : tuple of ColumnSchema
         Numbers and ordered categories.
     label : str
+    stamps : tuple of Stamp, optional
+        Of the files when they were looked through, as `stamp_of` gives them; not of a run's own copies.
     """
 
     paths: tuple[Path, ...]
     columns: tuple[ColumnSchema, ...]
     label: str
+    stamps: tuple[Stamp, ...] | None = None
 
     def __post_init__(self) -> None:
         unordered = [column.name for column in self.columns if column.kind is Kind.UNORDERED]
@@ -159,10 +163,12 @@ def read_rows(
 
     Raises
     ------
-    DataError
-        If rows, columns or ranks are others than were agreed.
+    DataError, TableError
+        If rows, columns or ranks are others than were agreed, or the own file was changed since.
     """
     table = read_stored(own.paths[part], [*(column.name for column in own.columns), own.label])
+    if own.stamps is not None:
+        check_unchanged(own.paths[part], own.stamps[part])
     labels = read_labels(own.paths[part], table[own.label], own.label)
     loss.check_labels(labels)
     found: list[NDArray[np.unsignedinteger]] = []

@@ -30,7 +30,7 @@ from parties.horizontal.row_table import OWN_ROWS, OwnerRows
 from parties.storage.atomic_files import is_folder
 from parties.tables.blocks import record_names
 from parties.tables.cells import check_one_other
-from parties.tables.data_files import Stamp, files_of, is_parquet, stamp_of
+from parties.tables.data_files import Stamp, check_unchanged, files_of, is_parquet, stamp_of
 from parties.tables.key_sets import Names
 from parties.tables.labels import are_labelled, others_of
 from parties.tables.parquet_files import read_stored, stored_names
@@ -67,14 +67,14 @@ class PartFile:
         ConfigError, TableError, DataError
             Also if the file was changed since.
         """
-        self._check_unchanged()
+        check_unchanged(self.path, self.stamp)
         rows = OwnerRows.of(self.path, self.table_schema)
         rows.check_labels(self.n_classes, self.path)
         return rows
 
     def names(self) -> Names:
         """Digests of the ids of all records in the partition's file; errors as of `read`."""
-        self._check_unchanged()
+        check_unchanged(self.path, self.stamp)
         schema, _ = read_schema(self.table_schema)
         ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
         return record_names(ids)
@@ -82,10 +82,6 @@ class PartFile:
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""
         return self.read().predictions(model)
-
-    def _check_unchanged(self) -> None:
-        if stamp_of(self.path) != self.stamp:
-            raise TableError(f"{self.path} was changed while it was in use. Nothing more was sent")
 
 
 def one_table(data: Path | Sequence[Path]) -> Path | None:

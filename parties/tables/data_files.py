@@ -107,6 +107,17 @@ def stamp_of(path: Path) -> Stamp:
     return tuple(stamps)
 
 
+def check_unchanged(path: Path, stamp: Stamp) -> None:
+    """Refuse a table whose files are no longer those that had this stamp.
+
+    Raises
+    ------
+    TableError
+    """
+    if stamp_of(path) != stamp:
+        raise TableError(f"{path} was changed while it was in use. Nothing more was sent")
+
+
 def file_digest(path: Path) -> str:
     """SHA-256 of the digests of the bytes of a table's files."""
     digest = hashlib.sha256()

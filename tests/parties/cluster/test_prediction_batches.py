@@ -15,6 +15,7 @@ from opboost.schema import TableSchema
 from parties.cluster.partitions import validate_partitions
 from parties.cluster.prediction import answer_partitions
 from parties.cluster.prediction_batches import PartitionedRecords
+from parties.errors import TableError
 from parties.vertical.prediction_server import AnswerableRecords
 from tests.support.inline_client import InlineClient
 from tests.support.released_cells import IDS, mechanisms, table
@@ -53,3 +54,19 @@ def test_answers_are_those_of_one_table(records: PartitionedRecords, asked: list
     assert sorted(routed.ids) == sorted(known)
     assert routed.bits is not None
     assert len(routed.bits) == len(known)
+
+
+@pytest.mark.parametrize("desensitized", [False, True])
+def test_a_partition_that_changed_since_it_was_looked_through_is_not_answered_from(
+    tmp_path: Path, desensitized: bool
+) -> None:
+    """Other ids in its rows would be given the answers of those that were there."""
+    path, data = tmp_path / "0.parquet", table().assign(id=IDS)
+    data.iloc[:20].to_parquet(path, index=False)
+    found = validate_partitions([path], SCHEMA, (), tmp_path, client=CLIENT)
+    bits = answer_partitions(ROUTER, [path], tmp_path / "bits", client=CLIENT)
+    held = PartitionedRecords(ROUTER, found, ("id",), tuple(bits))
+    assert len(held.about(IDS[:2], desensitized=desensitized).ids) == 2
+    data.iloc[1:21].to_parquet(path, index=False)
+    with pytest.raises(TableError, match=r"0\.parquet was changed while it was in use\. Nothing more was sent"):
+        held.about(IDS[:2], desensitized=desensitized)

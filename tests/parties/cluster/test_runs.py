@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -526,3 +527,57 @@ def test_listed_records_of_one_file_train_whatever_is_constant_among_them(partie
     parties.shop.table = parties.shop.table.assign(spend=5.0)
     with pytest.raises(TableError, match="constant columns spend"):
         train_passive(parties.shop.write(), insecure=False, terminal=SILENT)
+
+
+def _changes_before(monkeypatch: pytest.MonkeyPatch, module: str, name: str, change: Callable[[], object]) -> None:
+    """Have something happen when a function of a module is called, before that."""
+    called = getattr(import_module(module), name)
+
+    def later(*arguments: Any, **options: Any) -> Any:
+        change()
+        return called(*arguments, **options)
+
+    monkeypatch.setattr(f"{module}.{name}", later)
+
+
+@pytest.mark.parametrize("held_out", [0.0, 0.2])
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_no_model_is_made_of_partitions_that_changed_meanwhile(
+    parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, held_out: float, vanishes: bool
+) -> None:
+    """The active party's labels are others when its trees grow than those that the run began with."""
+    part = parties.bank.path / "parts" / "1.parquet"
+
+    def change() -> None:
+        table = pd.read_parquet(part)
+        part.unlink()
+        if not vanishes:
+            table.assign(y=1 - table["y"]).to_parquet(part, index=False)
+
+    for site in (parties.bank, parties.shop):
+        site.run["held_out"] = held_out
+    moment = "partitions_without" if held_out else "cut_into_partitions"
+    _changes_before(monkeypatch, "parties.cluster.active_preparation", moment, change)
+    found = train_both(parties, outcomes)
+    assert isinstance(found["bank"], TableError)
+    assert ("cannot be read" if vanishes else "was changed while it was in use") in str(found["bank"])
+    assert not (parties.bank.path / "runs/spring/model.json").exists()
+
+
+def test_no_predictions_are_made_of_partitions_that_changed_meanwhile(
+    parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers about one record would be another one's."""
+    assert train_both(parties, outcomes) == {}
+    part = parties.bank.path / "parts" / "1.parquet"
+
+    def change() -> None:
+        table = pd.read_parquet(part)
+        if not table["id"].is_monotonic_decreasing:
+            table.iloc[::-1].to_parquet(part, index=False)
+
+    _changes_before(monkeypatch, "parties.cluster.prediction_batches", "write_bits", change)
+    found = predict_both(parties, outcomes)
+    assert isinstance(found["bank"], TableError)
+    assert "1.parquet was changed while it was in use" in str(found["bank"])
+    assert not list((parties.bank.path / "runs/spring").glob("predictions*"))
