@@ -18,7 +18,7 @@ from opboost import rng
 from opboost.arrays import Values
 from opboost.column_positions import Bounds, ColumnPositions, column_names
 from opboost.covers import with_covers
-from opboost.errors import ParameterError, SchemaError, check_choice, is_number
+from opboost.errors import DataError, ParameterError, SchemaError, check_choice, is_number
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
@@ -203,7 +203,13 @@ class BoundedNumbers:
         return np.clip(scores, self._task.centre - self._task.spread, self._task.centre + self._task.spread)
 
     def _targets(self, labels: NDArray[Any]) -> list[Values]:
-        return [np.asarray(labels, dtype=np.float64)]
+        try:
+            numbers = np.asarray(labels, dtype=np.float64)
+        except (OverflowError, TypeError, ValueError):
+            numbers = np.full(1, np.nan)
+        if not np.isfinite(numbers).all():
+            raise DataError("a label is not a finite number. Nothing was released")
+        return [numbers]
 
     _known_targets = _targets
 
