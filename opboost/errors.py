@@ -127,7 +127,8 @@ def check_not_negative(name: str, value: object) -> float:
 def check_choice(name: str, value: object, *choices: str) -> None:
     """Raise ParameterError unless a value is one of these words."""
     if not isinstance(value, str) or value not in choices:
-        raise ParameterError(f"{name} must be {', '.join(choices[:-1])} or {choices[-1]}; got {value!r}")
+        listed = " or ".join(filter(None, (", ".join(choices[:-1]), choices[-1])))
+        raise ParameterError(f"{name} must be {listed}; got {value!r}")
 
 
 def check_delta(delta: object) -> float:

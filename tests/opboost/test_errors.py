@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opboost import errors
-from opboost.errors import MOST_PAIRS, OpBoostError, is_integer, nearest, shown
+from opboost.errors import MOST_PAIRS, OpBoostError, ParameterError, check_choice, is_integer, nearest, shown
 
 
 def test_every_exception_has_the_root() -> None:
@@ -48,3 +48,11 @@ def test_what_was_meant_is_not_looked_for_among_more_than_a_peer_may_make_us_com
     assert nearest("max_dept", [*long, "max_depth"]) == "; did you mean 'max_depth'?"
     assert nearest("max_dept", ["max_depth", *map(str, range(MOST_PAIRS))]) == ""
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"), [(("a",), "must be a; got 'x'"), (("a", "b", "c"), "must be a, b or c; got 'x'")]
+)
+def test_choices_are_listed_however_many_there_are(choices: tuple[str, ...], words: str) -> None:
+    with pytest.raises(ParameterError, match=words):
+        check_choice("mode", "x", *choices)
