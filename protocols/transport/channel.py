@@ -50,6 +50,11 @@ class Timing:
     send_s: float | None = None
 
     @property
+    def beat_s(self) -> float:
+        """How often the transport shows the peer that the connection stands."""
+        return self.timeout_s / 4
+
+    @property
     def away_s(self) -> float:
         """How long a broken connection may take to come back; a service waits for ever only for somebody to come."""
         return self.wait_s if math.isfinite(self.wait_s) else self.timeout_s

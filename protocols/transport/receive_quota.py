@@ -4,16 +4,18 @@ ZeroMQ bounds the size of a frame. It bounds neither the number of frames of a m
 the last, nor the bytes of a queue, nor the number of connections; and its bound on the messages of a queue is no good
 (`zmq_socket.open_socket`). The kernel counts the bytes of every connection; what was taken is subtracted, and a
 connection that is too far ahead is cut off. Honest peers never are: whoever sends more than a few messages waits until
-it is asked for more (`MoreIds`, `MoreRanks`).
+it is asked for more (`MoreIds`, `MoreRanks`). Heartbeats of the transport, which nobody takes, are allowed for by the
+age of a connection.
 
 A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
 64 in the queue, and its content. So what a peer has sent costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what
-comes between two looks; what was taken is bounded by `peer_state`. The count is had on Linux alone; elsewhere bytes are
-not bounded.
+comes between two looks, and 16 MiB a day at the usual heartbeat; what was taken is bounded by `peer_state`. The count
+is had on Linux alone; elsewhere bytes are not bounded.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -32,6 +34,10 @@ MAX_OUTSIDE_BYTES = 64 << 20
 
 # Bytes of a frame on the wire beyond its content, at most: ZMTP's and CURVE's headers.
 FRAME_BYTES = 42
+
+# Bytes of the transport's heartbeats in the time of one: a PING and a PONG of 46 each, of a peer that beats twice as
+# often at most.
+BEAT_BYTES = 200
 
 # The most that a listener sends where no listed key is proved to it: 64 bytes of greeting, 170 of WELCOME, 12 of ERROR,
 # and a SYN that counts as one. Else READY follows, of 60 bytes at least.
@@ -75,12 +81,9 @@ class Cut:
 @dataclass(slots=True)
 class _Connection:
     remote: object
+    began: float
     taken: int = 0
     received: int = 0
-
-    @property
-    def ahead(self) -> int:
-        return self.received - self.taken
 
 
 class Arrivals:
@@ -94,10 +97,15 @@ class Arrivals:
         The most on all connections is so many times that; a peer may have several.
     outsiders : Outsiders, optional
         What all connections but those of `keep` may have; not bounded where none is given.
+    beat_s : float
+        Time between two heartbeats of the transport; infinite for none.
     """
 
-    def __init__(self, limit_bytes: int, *, n_peers: int = 1, outsiders: Outsiders | None = None) -> None:
+    def __init__(
+        self, limit_bytes: int, *, n_peers: int = 1, outsiders: Outsiders | None = None, beat_s: float = math.inf
+    ) -> None:
         self.limit_bytes = limit_bytes
+        self._beat_rate = BEAT_BYTES / beat_s
         self._total_bytes = limit_bytes * n_peers
         self._outsiders = outsiders
         # In the order in which they began.
@@ -108,7 +116,7 @@ class Arrivals:
     def begin(self, descriptor: int) -> None:
         """A connection began."""
         self.end(descriptor)
-        self._open[descriptor] = _Connection(remote(descriptor))
+        self._open[descriptor] = _Connection(remote(descriptor), time.monotonic())
 
     def end(self, descriptor: int) -> bool:
         """A connection ended; returns whether it did so by itself, and was not cut off."""
@@ -150,12 +158,17 @@ class Arrivals:
         return bool(found)
 
     def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int) -> Iterator[int]:
-        total = sum(self._open[descriptor].ahead for descriptor in descriptors)
-        for descriptor in sorted(descriptors, key=lambda one: -self._open[one].ahead):
-            ahead = self._open[descriptor].ahead
-            if ahead > self.limit_bytes or total > most_bytes:
-                total -= ahead
+        ahead = {descriptor: self._ahead(self._open[descriptor]) for descriptor in descriptors}
+        total = sum(ahead.values())
+        for descriptor in sorted(ahead, key=lambda one: -ahead[one]):
+            if ahead[descriptor] > self.limit_bytes or total > most_bytes:
+                total -= ahead[descriptor]
                 yield descriptor
+
+    def _ahead(self, connection: _Connection) -> float:
+        """Bytes that were not taken, and that heartbeats do not account for."""
+        beats = self._beat_rate * (time.monotonic() - connection.began)
+        return max(0.0, connection.received - connection.taken - beats)
 
     def _too_many(self, descriptors: Collection[int], most: int) -> list[int]:
         """Some of them by chance, but first those over which no listed key was proved.

@@ -80,7 +80,7 @@ class Attempt:
         self.is_met = self.is_over = self.is_refused = self.is_flooding = False
         self.failure = ""
         self._deadline = time.monotonic() + timing.timeout_s
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES)
+        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES, beat_s=timing.beat_s)
         self.socket = open_socket(context, zmq.DEALER, timing)
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = _NEVER_MS, 0
         self.socket.routing_id = name

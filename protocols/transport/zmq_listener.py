@@ -78,7 +78,7 @@ class Listener:
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, keys, timing)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
-        arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders)
+        arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
         self._connections = WatchedConnections(self._socket, arrivals)
         try:
             self._socket.bind(address)

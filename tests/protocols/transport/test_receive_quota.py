@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import sys
 import threading
@@ -216,6 +217,40 @@ def test_several_connections_share_what_so_many_peers_may_send() -> None:
     for near, far in ends:
         near.close()
         far.close()
+
+
+@pytest.mark.parametrize(("beat_s", "is_cut"), [(0.1, False), (math.inf, True)])
+def test_heartbeats_of_an_old_connection_are_allowed_for(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch, beat_s: float, is_cut: bool
+) -> None:
+    """Where nobody spoke for a second; what comes beyond them is counted as ever."""
+    near, far = pair
+    arrivals = Arrivals(1000, beat_s=beat_s)
+    arrivals.begin(far.fileno())
+    near.sendall(bytes(1100))
+    time.sleep(0.05)
+    later = time.monotonic() + 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert bool(arrivals.cut_off()) == is_cut
+    if not is_cut:
+        near.sendall(bytes(4000))
+        time.sleep(0.05)
+        later += 0.06
+        assert arrivals.cut_off() == [Cut(far.fileno(), is_flooding=True)]
+
+
+def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Within) -> None:
+    """Over a connection under CURVE that nobody speaks over, as the kernel counts them."""
+    timing = Timing(timeout_s=1, wait_s=10)
+    listener = network.listen("b", timing=timing)
+    client = network.connect(listener.address, timing=timing)
+    client.send(Done())
+    within(10, listener.channel("b").receive)
+    arrivals = listener._connections._arrivals
+    (connection,) = arrivals._open.values()
+    time.sleep(3)
+    assert connection.received - connection.taken > 1000
+    assert arrivals._ahead(connection) == 0
 
 
 def test_what_is_no_connection_counts_nothing() -> None:
