@@ -95,18 +95,11 @@ class _DPBoosting(DividedRows):
     remarks_: tuple[str, ...] = field(init=False)
     _n_records: float = field(init=False)
 
-    @whole
-    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
-        """Train on newly arrived records, or begin with them; `said` is what was told of their classes."""
-        is_first = not hasattr(self, "model_")
-        rows, labels = self._check_rows(X, y, reset=is_first)
-        if is_first:
-            self._train(rows, self._targets(labels, *said))
-            return self
-        targets, earlier, promise = self._known_targets(labels, *said), self.model_, self.guarantee_
+    def _go_on(self, rows: Values, targets: Sequence[Values]) -> None:
+        """Train on newly arrived records alone, from the model on."""
+        earlier, promise = self.model_, self.guarantee_
         self._train(rows, targets, earlier)
         self.guarantee_ = self.guarantee_.beside(promise)
-        return self
 
     @abstractmethod
     def _train(self, X: Values, targets: Sequence[Values], earlier: Ensemble | None = None) -> None:
@@ -182,6 +175,7 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
     True
     """
 
+    @whole
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Train on; X and y are records that arrived since and are no copies of earlier ones. They train alone."""
         return self._fit_further(X, y, classes)
@@ -212,6 +206,7 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
     True
     """
 
+    @whole
     def partial_fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Train on; X and y are records that arrived since and are no copies of earlier ones. They train alone."""
         return self._fit_further(X, y)

@@ -6,9 +6,7 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
-
-from numpy.typing import ArrayLike
+from typing import Any, Literal
 
 from opboost.arrays import Values
 from opboost.column_positions import ColumnKey
@@ -63,14 +61,8 @@ class SGBDTFitting(DividedRows):
         """State of a copy: the model, without the training rows and their privacy filters."""
         return {key: value for key, value in super().__getstate__().items() if key != "_trainings"}
 
-    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
-        """Train on newly arrived records, or begin with them; `said` is what was told of their classes."""
-        is_first = not hasattr(self, "model_")
-        rows, labels = self._check_rows(X, y, reset=is_first)
-        if is_first:
-            self._train(rows, self._targets(labels, *said))
-            return self
-        targets = self._known_targets(labels, *said)
+    def _go_on(self, rows: Values, targets: Sequence[Values]) -> None:
+        """Train on newly arrived records, and on earlier ones as long as they can pay."""
         if not hasattr(self, "_trainings"):
             raise AccountError(
                 "a copied or loaded model, or one whose training broke off, has no accounts of its records any more; "
@@ -83,7 +75,6 @@ class SGBDTFitting(DividedRows):
         trainings = self.__dict__.pop("_trainings")
         self._keep(self._task, _grown(self._task, trainings, rows, targets, n_trees))
         self._trainings = trainings
-        return self
 
     @whole
     def _train(self, X: Values, targets: Sequence[Values]) -> None:

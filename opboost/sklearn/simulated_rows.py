@@ -65,6 +65,16 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         self._train(rows, self._targets(targets))
         return self
 
+    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
+        """Go on with newly arrived records, or begin with them; `said` is what was told of their classes."""
+        is_first = not hasattr(self, "model_")
+        rows, labels = self._check_rows(X, y, reset=is_first)
+        if is_first:
+            self._train(rows, self._targets(labels, *said))
+        else:
+            self._go_on(rows, self._known_targets(labels, *said))
+        return self
+
     @abstractmethod
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         """Train one model per target: one for two classes or numbers, one per class against the rest."""

@@ -17,9 +17,14 @@ from opboost.arrays import Values
 from opboost.trees.tree import Ensemble
 
 
+def takes_steps(earlier: Ensemble) -> bool:
+    """Whether trees on new records go on from the model, as of numbers and two classes."""
+    return earlier.loss.n_outputs == 1
+
+
 def margins_of(earlier: Ensemble, rows: Values) -> Values | None:
     """Scores that trees on new records go on from, shape ``(1, n_rows)``; None of several classes."""
-    return None if earlier.loss.n_outputs > 1 else earlier.scores(rows).T
+    return earlier.scores(rows).T if takes_steps(earlier) else None
 
 
 def with_later_records(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from opboost.arrays import Values
 from opboost.horizontal.noise.distributed_noise import owners_guarantee
 from opboost.horizontal.noise.leaf_noise import LeafNoise
@@ -19,7 +21,7 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
-from opboost.horizontal.recommended.later_records import margins_of, with_later_records
+from opboost.horizontal.recommended.later_records import margins_of, takes_steps, with_later_records
 from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
@@ -212,20 +214,19 @@ class RecommendedAmongOwners:
         loss: Loss = SquaredError()
         if n_classes:
             loss = Logistic() if n_classes == 2 else Softmax(n_classes)
-        # Two classes go on from scores.
-        scores = start.scores * (self.earlier is None or n_classes != 2)
         found = Ensemble(
             tuple(tree.scaled(start.spread) for tree in trees),
-            start.centre + start.spread * scores,
+            start.centre + start.spread * start.scores,
             loss,
             tuple(Feature(name) for name in self.task.names),
         )
         if self.earlier is None:
             return found
-        before = self.earlier.model
-        return with_later_records(
-            before, found, self.earlier.n_records, self.n_records, are_steps=before.loss.n_outputs == 1
-        )
+        if n_classes == 2:
+            # The earlier model's scores take the place of the first ones.
+            found = replace(found, base_scores=np.zeros(1))
+        before, n_before = self.earlier.model, self.earlier.n_records
+        return with_later_records(before, found, n_before, self.n_records, are_steps=takes_steps(before))
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""
