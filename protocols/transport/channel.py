@@ -51,8 +51,8 @@ class Timing:
 
     @property
     def beat_s(self) -> float:
-        """How often the transport shows the peer that the connection stands."""
-        return self.timeout_s / 4
+        """How often the transport shows the peer that the connection stands: ZeroMQ counts in milliseconds, from 1."""
+        return max(self.timeout_s / 4, 0.001)
 
     @property
     def away_s(self) -> float:

@@ -49,7 +49,7 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     socket.rcvhwm = 0 if counts_bytes() else MAX_UNREAD
     # ZeroMQ measures a frame as it is on the wire, with what CURVE adds.
     socket.maxmsgsize = MAX_ARRAY_BYTES + FRAME_BYTES
-    socket.heartbeat_ivl = max(1, int(timing.beat_s * 1000))
+    socket.heartbeat_ivl = int(timing.beat_s * 1000)
     socket.heartbeat_timeout = timeout_ms
     socket.handshake_ivl = timeout_ms
     return socket
