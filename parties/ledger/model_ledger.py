@@ -2,10 +2,9 @@
 
 One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
 several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. A run
-that goes on from another one promises for both, so its line stands for theirs; a second one that goes on from the same
-costs as much as any run, since no record's account knows of what the first one spent. The
-lines seal one another (`parties.ledger.hash_chain`). Lines of earlier versions, which
-did not, are taken over as they are.
+that goes on from another one promises for both, so that the larger of their charges counts; a second one that goes on
+from the same costs as much as any run, since no record's account knows of what the first one spent. The lines seal one
+another (`parties.ledger.hash_chain`). Lines of earlier versions, which did not, are taken over as they are.
 """
 
 from __future__ import annotations
@@ -104,6 +103,8 @@ class WorkerLedger:
         self._path = path
         self._budget = budget
         self._runs: dict[tuple[str, str], RunCharge] = {}
+        # What a run and all those that it goes on from have cost together.
+        self._costs: dict[tuple[str, str], tuple[float, float]] = {}
         # Runs for which another one stands, that goes on from them.
         self._continued: set[tuple[str, str]] = set()
         self._holders: dict[tuple[str, str], str] = {}
@@ -178,22 +179,23 @@ class WorkerLedger:
             delta=float(line["delta"]),
             continues=str(line.get("continues", "")),
         )
-        self._runs[found.run, found.coordinator] = found
-        self._holders[found.run, found.coordinator] = str(line.get("holder", ""))
+        key, before = (found.run, found.coordinator), (found.continues, found.coordinator)
+        self._runs[key] = found
+        epsilon, delta = self._costs.get(before, (0.0, 0.0))
+        self._costs[key] = max(epsilon, found.epsilon), max(delta, found.delta)
+        self._holders[key] = str(line.get("holder", ""))
         if found.continues:
-            self._continued.add((found.continues, found.coordinator))
+            self._continued.add(before)
 
     def added(self, charge: RunCharge) -> tuple[float, float]:
         """What a charge that is not entered yet would add to the sums of epsilon and delta."""
-        before = self._runs.get((self._entered(charge).continues, charge.coordinator))
-        if before is None:
-            return charge.epsilon, charge.delta
+        epsilon, delta = self._costs.get((self._entered(charge).continues, charge.coordinator), (0.0, 0.0))
         # Of two infinite ones the difference is no number, and counts as 0.
-        return max(0.0, charge.epsilon - before.epsilon), max(0.0, charge.delta - before.delta)
+        return max(0.0, charge.epsilon - epsilon), max(0.0, charge.delta - delta)
 
     def _spent(self) -> tuple[float, float]:
-        counted = [charge for key, charge in self._runs.items() if key not in self._continued]
-        return sum(one.epsilon for one in counted), sum(one.delta for one in counted)
+        counted = [cost for key, cost in self._costs.items() if key not in self._continued]
+        return sum(epsilon for epsilon, _ in counted), sum(delta for _, delta in counted)
 
     def _entered(self, charge: RunCharge) -> RunCharge:
         """The charge as it is entered: it goes on from a run that is here, and from which no other one does."""

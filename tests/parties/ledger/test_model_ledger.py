@@ -6,6 +6,7 @@ import math
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,3 +208,19 @@ def test_a_run_that_goes_on_counts_for_both_and_once_only(tmp_path: Path) -> Non
         again.charge(continued("x", "branch", math.inf))
         assert again.spent()[0] == math.inf
         assert again.added(continued("y", "x", math.inf)) == (0.0, 0.0)
+
+
+def test_a_run_that_goes_on_does_not_lower_what_the_one_before_has_cost(tmp_path: Path) -> None:
+    """Two calibrations for one budget differ by a millionth, and the records of before have spent the larger one."""
+    path = tmp_path / "ledger.sqlite"
+    with worker_ledger(path, RunBudget(epsilon=3.0)) as ledger:
+        ledger.charge(RunCharge(run="spring", coordinator="hub", epsilon=1.25, delta=2e-6))
+        later = RunCharge(run="autumn", coordinator="hub", epsilon=1.0, delta=1e-6, continues="spring")
+        assert ledger.added(later) == (0.0, 0.0)
+        ledger.charge(later)
+        ledger.charge(later)
+        assert ledger.spent() == (1.25, 2e-6)
+        ledger.charge(replace(later, run="winter", continues="autumn", epsilon=1.5))
+        assert ledger.spent() == (1.5, 2e-6)
+    with worker_ledger(path, RunBudget()) as again:
+        assert again.spent() == (1.5, 2e-6)
