@@ -106,6 +106,11 @@ def earlier_of(recipe: RecordRecipe) -> EarlierTraining | None:
     return recipe.earlier if isinstance(recipe, StreamRecipe) else None
 
 
+def are_new_alone(recipe: RecordRecipe) -> bool:
+    """Whether a run goes on from another one with the records alone that have arrived since."""
+    return isinstance(recipe, StreamRecipe) and recipe.earlier is not None and not recipe.noise.has_filter
+
+
 def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
     """The charge of a run to each of a party's records; infinite if the noise can be drawn again."""
     promise = recipe.guarantee(is_secure=run.seed is None)

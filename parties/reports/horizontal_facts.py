@@ -18,7 +18,15 @@ from opboost.privacy.releases import Release
 from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import check_schema_of_run, read_schema
-from parties.config.record_runs import RecordRecipe, RecordRun, charge_of, peers_of, read_record_run, recipe_of
+from parties.config.record_runs import (
+    RecordRecipe,
+    RecordRun,
+    are_new_alone,
+    charge_of,
+    peers_of,
+    read_record_run,
+    recipe_of,
+)
 from parties.errors import RunFolderError
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
@@ -119,7 +127,7 @@ def record_terms(run: RecordRun, recipe: RecordRecipe, promise: RecordGuarantee)
     return {
         "role": run.role,
         "account": account_facts(promise, releases_of(recipe)),
-        "observers": observers_of(run.training, promise),
+        "observers": observers_of(run.training, promise, are_new_alone=are_new_alone(recipe)),
         "ledger": None
         if isinstance(run, CoordinatorRun)
         else ledger_position(run.ledger.path, run.ledger.budget, charge_of(run, recipe)),

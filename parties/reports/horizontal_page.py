@@ -20,8 +20,8 @@ def record_page(facts: RecordFacts) -> Page:
         title = f"Run {history.run_id}: a model of the workers of {history.party}"
         lead = (
             "It holds the promise, the settings, what the trees use and what left, by size and digest. That is "
-            "within the promise or was public before, but for who took part when and who dropped out; no record, label "
-            "or sum of one worker is known here."
+            "within the promise or was public before, but for who took part when and who dropped out; it holds no "
+            "record, label or sum of the workers' records."
         )
         if facts.fits:
             lead += (
@@ -57,7 +57,7 @@ def _told(facts: RecordFacts) -> str:
     history = facts.history
     others = ", ".join(history.peers)
     if facts.role == "coordinator":
-        return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw no record."
+        return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw sums alone."
     return (
         f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of "
         f"{facts.n_trees} trees with {others}."

@@ -36,8 +36,18 @@ class Observer:
     trees: str = "every tree"
 
 
-def observers_of(training: TrainingSection | ChainSection, promise: RecordGuarantee) -> tuple[Observer, ...]:
-    """Observers from whom a worker's rows, or an owner's, are to be protected."""
+def observers_of(
+    training: TrainingSection | ChainSection, promise: RecordGuarantee, *, are_new_alone: bool = False
+) -> tuple[Observer, ...]:
+    """Observers from whom a worker's rows, or an owner's, are to be protected.
+
+    Parameters
+    ----------
+    training : TrainingSection or ChainSection
+    promise : RecordGuarantee
+    are_new_alone : bool
+        Whether the run goes on from another one with the records alone that have arrived since.
+    """
     said = _promise(promise)
     if isinstance(training, ChainSection):
         owners = Observer(
@@ -52,8 +62,13 @@ def observers_of(training: TrainingSection | ChainSection, promise: RecordGuaran
         and (training.federated.split_method != "tr" or training.federated.split_candidates.startswith("ih"))
     )
     if training.noise == "aggregator":
-        gradients = f"exact sums {who_adds}, never a row and no worker's own sum"
         histograms = f"exact sums {who_adds}" if asks_histograms else "none are asked for"
+        gradients = f"exact sums {who_adds}; of a leaf in which one worker alone has records, its own sum"
+        if are_new_alone:
+            gradients += (
+                ". Only records that have arrived train: where one worker alone has any, all sums are its own, and of "
+                "a single record they tell the label and about where every value lies"
+            )
         against = "no differential privacy: it is trusted with exact sums, and adds the noise to them"
     else:
         gradients = f"sums {who_adds}, with the workers' noise in them"

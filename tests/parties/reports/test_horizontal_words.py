@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from opboost.horizontal.recommended.calibration import going_on
+from opboost.horizontal.rows.client_rows import SummedClients
+from opboost.rng import seeded
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
+from parties.config.record_runs import are_new_alone
 from parties.ledger.model_ledger import LedgerPosition
 from parties.reports.horizontal_words import (
     observers_of,
@@ -19,6 +23,7 @@ from parties.reports.horizontal_words import (
 )
 from parties.reports.page import FigureGrid, Prose
 from tests.support.clinics import Clinics
+from tests.support.recommended_owners import ROOT, earlier_of, recipe, records_of
 
 
 def seen(folder: Path, **training: Any) -> dict[str, Any]:
@@ -60,6 +65,28 @@ def test_an_aggregator_is_trusted_with_exact_sums_and_the_page_says_so(tmp_path:
     assert found["the coordinator"].promise.startswith("no differential privacy")
     assert found["the coordinator"].gradients.startswith("exact sums over at least 2 workers")
     assert found["the coordinator"].histograms == "none are asked for"
+
+
+def test_what_exact_sums_tell_of_records_that_have_arrived_at_one_worker_alone_is_said(tmp_path: Path) -> None:
+    of = going_on(recipe(2, None), earlier_of(2, n_rows=300))
+    X, y = records_of(2, 301)
+
+    def sums(*n_rows: int) -> Any:
+        rows = SummedClients([of.rows(X[:n], y[:n], rng=seeded(0)) for n in n_rows])
+        rows.start_tree(0)
+        return rows.totals(ROOT).tolist()
+
+    # Two workers have nothing new: what is added up over all three is the third one's, and here the label of a record.
+    assert sums(301, 300, 300) == sums(301)
+    assert are_new_alone(of)
+    assert not are_new_alone(recipe(2, None))
+    found = seen(tmp_path, noise="aggregator", honest=None)
+    assert "of a leaf in which one worker alone has records, its own sum" in found["the coordinator"].gradients
+    assert "have arrived" not in found["the coordinator"].gradients
+    run = read_run(tmp_path / "w0" / "run.yaml", WorkerRun)
+    hub = observers_of(run.training, of.guarantee(is_secure=True), are_new_alone=True)[0]
+    assert "where one worker alone has any, all sums are its own" in hub.gradients
+    assert "of a single record they tell the label and about where every value lies" in hub.gradients
 
 
 def test_histograms_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
