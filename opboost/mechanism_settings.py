@@ -184,7 +184,8 @@ class StatedBudget:
         Raises
         ------
         ParameterError
-            If the difference does not fit the column, or the mechanism cannot keep what is stated.
+            If the difference does not fit the column, such as one of unordered categories that states it as its own, or
+            the mechanism cannot keep what is stated.
         """
         if self.epsilon is not None:
             return replace(settings, epsilon=self.epsilon)
@@ -199,6 +200,11 @@ class StatedBudget:
                 settings, category_epsilon=most if most == math.inf else min(most, DEFAULT_CATEGORY_LOSS)
             )
         if column.kind is Kind.UNORDERED:
+            if is_own and (self.cost is not None or self.odds is not None):
+                raise ParameterError(
+                    f"column {column.name!r}: unordered categories have no distance; state `whole_range`, or "
+                    "`category_epsilon` for all such columns. Nothing was drawn"
+                )
             stated, common = self.whole_range, settings.category_epsilon
             is_less = is_own and stated is not None and common is not None and stated < common
             return replace(settings, category_epsilon=stated) if is_less else settings

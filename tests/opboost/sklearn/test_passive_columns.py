@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from opboost.column_positions import ColumnPositions
-from opboost.errors import SchemaError
+from opboost.errors import ParameterError, SchemaError
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.sklearn.data_frames import FrameEncoder
 from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
@@ -54,3 +54,15 @@ def test_categories_lose_no_more_than_is_stated_for_their_column() -> None:
     for own, loses in (({"region": {"whole_range": 1.0}}, 1.0), ({}, 5.0)):
         (found,) = passive_mechanisms([region], common, own, **settings)
         assert found.guarantee().domain_loss == loses
+
+
+@pytest.mark.parametrize("own", [{"odds": {"within": 1.0, "at_most": 2.0}}, {"cost": 0.5, "per": 1.0}])
+def test_a_distance_that_is_stated_for_unordered_categories_is_refused(own: dict[str, Any]) -> None:
+    """They have none: the budget would be left out, and two categories told apart at 10 to 1 where 2 to 1 is stated."""
+    region = ColumnSchema(name="region", kind=Kind.UNORDERED, categories=("a", "b"))
+    common = {"epsilon": None, "whole_range": None}
+    with pytest.raises(ParameterError, match=r"'region': unordered categories have no distance; state `whole_range`"):
+        passive_mechanisms([region], common, {"region": own})
+    # As the budget of all columns it is for those that have a distance.
+    (found,) = passive_mechanisms([region], own, {})
+    assert found.guarantee().domain_loss == pytest.approx(2.3)
