@@ -31,7 +31,7 @@ from parties.cluster.held_out_rows import (
     partitions_without,
     places_by_partition,
 )
-from parties.cluster.partitions import Partitions, all_ids, digest_own, partitions_of, working_folder
+from parties.cluster.partitions import Partitions, all_ids, check_own, digest_own, partitions_of, working_folder
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
@@ -40,7 +40,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming
 from parties.runs.journal import Journal, Records
 from parties.tables.keyed_table import common_again
-from parties.tables.party_table import PartyTable, own_columns
+from parties.tables.party_table import PartyTable
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import KeyedChoice, Rows, choose_active
 from parties.vertical.preparation import check_learnable
@@ -251,14 +251,18 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         check_settings(parameters, loss, "xgboost")
         OwnPartitions((), schema.columns, schema.label)
 
+    check_rows = partial(check_own, columns=schema.columns, label=schema.label, loss=loss)
+
     def check(whole: PartyTable) -> None:
         check_learnable(whole, run, schema)
-        own_columns(whole, schema)
+        check_rows(run.data, whole.frame.assign(**{str(schema.label): whole.labels}))
 
     varied = (*schema.names, schema.label)
     with (
         cluster(run.dask) as client,
-        partitions_of(run, schema, ignore, needs_label=True, varied=varied, check=check, client=client) as found,
+        partitions_of(
+            run, schema, ignore, needs_label=True, varied=varied, check=check, check_rows=check_rows, client=client
+        ) as found,
     ):
         is_compared = run.align.method_for(run.ids) != "prealigned"
         yield PartitionedActive(

@@ -6,12 +6,13 @@
     driver                     sort, choose by id, number
 
 The driver holds the number of every row, and sorts ids on disk. The cells of the partitions are read: numbers, and the
-schema's categories, as those of a file that one machine divides.
+schema's categories, as those of a file that one machine divides. Cells are checked in all records, whichever are
+listed, since the other side may have chosen these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +40,19 @@ if TYPE_CHECKING:
 # What no column of a file is called.
 _PLACE = "\0place"
 
+# Places of rows that no partition has: of records that are not listed, and of those that a whole table lacks, too.
+_UNLISTED, _DROPPED = -1, -2
+
+HeldValues = tuple[tuple[object, ...], ...]
+"""Of every column up to two different values."""
+
+CheckRows = Callable[[Path, pd.DataFrame], None]
+"""Refuses a file for what some of its rows hold; a function of a module, which cluster processes call."""
+
+
+def unchecked(part: Path, rows: pd.DataFrame) -> None:
+    """Refuse nothing."""
+
 
 def arranged(
     paths: Sequence[Path],
@@ -47,9 +61,14 @@ def arranged(
     folder: Path,
     *,
     needs_label: bool,
+    varied: Sequence[str] = (),
+    check: CheckRows = unchecked,
     client: Client,
 ) -> tuple[Path, ...]:
     """Write the records of some files that a run uses as partitions in the order of their ids.
+
+    `check` may refuse any of the records that a run without a list would use; in the `varied` columns these must hold
+    more than one value.
 
     Raises
     ------
@@ -77,19 +96,23 @@ def arranged(
     found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
     if needs_label and not found.n_rows:
         raise TableError(f"{run.data}: label column {schema.label!r} is empty")
+    places = np.full(sum(lengths), _DROPPED, np.int64)
+    places[row_numbers(found)] = _UNLISTED
     if run.ids is not None:
         found = select(found, run.ids, run.data)
-    places = np.full(sum(lengths), -1, np.int64)
     places[row_numbers(found)] = np.arange(found.n_rows)
     n_each = run.dask.partition_rows
-    scatter = partial(_scatter, schema=schema, n_each=n_each)
+    scatter = partial(_scatter, schema=schema, n_each=n_each, varied=tuple(varied), check=check)
     sources = [(folder / f"{number}.places.npy", folder / f"{number}.rows") for number in range(len(paths))]
     for (file, _), own in zip(sources, np.split(places, np.cumsum(lengths)[:-1]), strict=True):
         with replacing(file) as unfinished, unfinished.open("wb") as opened:
             np.save(opened, own)
-    groups: list[list[int]] = client.gather(client.map(scatter, list(paths), *zip(*sources, strict=True), pure=False))
+    scattered: list[tuple[list[int], HeldValues]] = client.gather(
+        client.map(scatter, list(paths), *zip(*sources, strict=True), pure=False)
+    )
+    refuse_constant(run.data, varied, [held for _, held in scattered])
     parts: list[list[tuple[Path, int]]] = [[] for _ in range(-(-found.n_rows // n_each))]
-    for (_, source), numbers in zip(sources, groups, strict=True):
+    for (_, source), (numbers, _) in zip(sources, scattered, strict=True):
         for group, number in enumerate(numbers):
             parts[number].append((source, group))
     make_folder(folder / "arranged")
@@ -111,6 +134,23 @@ def row_numbers(table: PartyTable) -> np.ndarray:
     return table.frame["row"].to_numpy()
 
 
+def two_values(column: pd.Series) -> tuple[object, ...]:
+    """Up to two different values of a column, None for a missing cell."""
+    return tuple(None if pd.isna(value) else value for value in column.drop_duplicates().head(2).tolist())
+
+
+def refuse_constant(data: Path, names: Sequence[str], held: Sequence[HeldValues]) -> None:
+    """Refuse a table of which all parts hold the same single value in a column.
+
+    Raises
+    ------
+    TableError
+    """
+    constant = [name for i, name in enumerate(names) if len({value for part in held for value in part[i]}) < 2]
+    if constant:
+        raise TableError(f"{data}: constant columns {', '.join(constant)}; leave them out of the schema")
+
+
 def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """Rows of a partition: ids as texts, and columns and labels as they were read."""
     texts = [[one] if len(schema.id_columns) == 1 else split(one) for one in ids]
@@ -127,11 +167,19 @@ def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Ind
     return ids, are_labelled(part, schema), others_of(part, schema)
 
 
-def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n_each: int) -> list[int]:
-    """Write the chosen rows of a file with a row group for each partition that has some; the numbers of these."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def _scatter(
+    part: Path,
+    places_file: Path,
+    target: Path,
+    schema: TableSchema,
+    n_each: int,
+    varied: tuple[str, ...],
+    check: CheckRows,
+) -> tuple[list[int], HeldValues]:
+    """Write the chosen rows of a file with a row group for each partition that has some.
 
+    Returns the numbers of these, and what the varied columns hold in all rows that could have been chosen.
+    """
     names = dict.fromkeys([*schema.id_columns, *schema.names, *schema.labels])
     stored = set(stored_names(part, schema.all_names))
     frame = read_stored(part, [name for name in names if name in stored])
@@ -146,9 +194,20 @@ def _scatter(part: Path, places_file: Path, target: Path, schema: TableSchema, n
     for name in schema.labels:
         if name in cells:
             read_labels(part, cells[name], name, may_miss=schema.format.drops_unlabelled)
+    usable = cells[places > _DROPPED]
+    if len(usable):
+        check(part, usable)
+    numbers = _write_groups(partition_frame(ids, cells, schema), places, target, n_each)
+    return numbers, tuple(two_values(usable[name]) for name in varied)
+
+
+def _write_groups(frame: pd.DataFrame, places: np.ndarray, target: Path, n_each: int) -> list[int]:
+    """Write the rows that have a place, those of each partition as a row group; the numbers of the partitions."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     order = np.argsort(places, kind="stable")[int((places < 0).sum()) :]
-    whole = partition_frame(ids, cells, schema).assign(**{_PLACE: places}).iloc[order]
-    table = pa.Table.from_pandas(whole, preserve_index=False)
+    table = pa.Table.from_pandas(frame.assign(**{_PLACE: places}).iloc[order], preserve_index=False)
     numbers, starts = np.unique(places[order] // n_each, return_index=True)
     # A file of whose records none is chosen has no group.
     ends = [*starts.tolist(), len(order)][1:]

@@ -15,19 +15,28 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import numpy as np
 import pandas as pd
 
-from opboost.preprocess import own_features
+from opboost.preprocess import own_features, read_numbers
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
 from opboost.trees.xgboost_numbers import check_single_precision
 from opboost.vertical import check_own_rows
-from parties.cluster.arrangement import arranged, numbered, partition_frame
+from parties.cluster.arrangement import (
+    CheckRows,
+    HeldValues,
+    arranged,
+    numbered,
+    partition_frame,
+    refuse_constant,
+    two_values,
+    unchecked,
+)
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
 from parties.runs.run_folder import RunFolder
@@ -98,7 +107,7 @@ class _Part:
     first: str
     last: str
     ascends: bool
-    held: tuple[tuple[object, ...], ...]
+    held: HeldValues
 
 
 @contextmanager
@@ -110,12 +119,13 @@ def partitions_of(
     needs_label: bool,
     varied: Sequence[str] = (),
     check: Callable[[PartyTable], None] = lambda whole: None,
+    check_rows: CheckRows = unchecked,
     client: Client,
 ) -> Iterator[Partitions]:
     """The partitions of a run's data, looked through; those that had to be made are removed at the end.
 
     `check` may refuse a file before its listed records are chosen. Of a folder, cluster processes check that the
-    `varied` columns hold more than one value.
+    `varied` columns hold more than one value, and where records are chosen, all of them by `check_rows`.
 
     Raises
     ------
@@ -139,8 +149,8 @@ def partitions_of(
         yield found
         return
     with working_folder(run.dask.folder) as folder:
-        made = arranged(paths, run, schema, folder, needs_label=needs_label, client=client)
-        yield _in_order(look(made, names=varied))
+        checks: dict[str, Any] = {"needs_label": needs_label, "varied": varied, "check": check_rows}
+        yield _in_order(look(arranged(paths, run, schema, folder, **checks, client=client), names=()))
 
 
 def _in_order(found: Partitions | None) -> Partitions:
@@ -161,9 +171,7 @@ def validate_partitions(
     stamps = tuple(stamp_of(path) for path in paths)
     look = partial(_look, id_columns=schema.id_columns, names=tuple(names))
     found: list[_Part] = client.gather(client.map(look, list(paths), pure=False))
-    constant = [name for i, name in enumerate(names) if len({value for part in found for value in part.held[i]}) < 2]
-    if constant:
-        raise TableError(f"{data}: constant columns {', '.join(constant)}; leave them out of the schema")
+    refuse_constant(data, names, [part.held for part in found])
     if not (all(part.ascends for part in found) and all(one.last < two.first for one, two in pairwise(found))):
         return None
     digest = hashlib.sha256()
@@ -238,13 +246,8 @@ def _look(part: Path, id_columns: Sequence[str], names: Sequence[str]) -> _Part:
     ids = ids_of(part, id_columns).to_numpy(dtype=object)
     if not len(ids):
         raise TableError(f"{part.name} has no rows; leave it out. Nothing was sent")
-    held = tuple(_two_values(read_stored(part, [name])[name]) for name in names)
+    held = tuple(two_values(read_stored(part, [name])[name]) for name in names)
     return _Part(len(ids), ids[0], ids[-1], bool((ids[:-1] < ids[1:]).all()), held)
-
-
-def _two_values(column: pd.Series) -> tuple[object, ...]:
-    """Up to two different values of a column, None for a missing cell."""
-    return tuple(None if pd.isna(value) else value for value in column.drop_duplicates().head(2).tolist())
 
 
 def _id_bytes(part: Path, id_columns: Sequence[str]) -> bytes:
@@ -256,15 +259,37 @@ def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
     return read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
 
 
-def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
-    table = read_stored(part, [*(column.name for column in columns), label])
-    labels = read_labels(part, table[label], label)
+def check_own(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> None:
+    """Refuse some rows of the active party's if XGBoost could not train on any of them.
+
+    Raises
+    ------
+    TableError, DataError
+    """
+    labels = read_labels(part, rows[label], label)
     check_own_rows(
         (), labels, weights=np.ones(len(labels)), loss=loss, parameters=BoostingParameters(), engine="xgboost"
     )
-    digest = hashlib.sha256(labels)
-    for name, values in own_features(table, columns).items():
+    for name, values in own_features(rows, columns).items():
         check_single_precision(values, f"cells of column {name!r}")
+
+
+def check_released(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema]) -> None:
+    """Refuse some rows of a passive party's of which a cell could not be released.
+
+    Raises
+    ------
+    DataError
+    """
+    for column in columns:
+        read_numbers(rows[column.name], column)
+
+
+def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
+    table = read_stored(part, [*(column.name for column in columns), label])
+    check_own(part, table, columns, label, loss)
+    digest = hashlib.sha256(read_labels(part, table[label], label))
+    for name, values in own_features(table, columns).items():
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(values))
     return digest.hexdigest()

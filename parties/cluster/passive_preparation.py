@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
@@ -25,7 +25,7 @@ from parties.cluster.held_out_rows import (
     places_by_partition,
     table_without,
 )
-from parties.cluster.partitions import Partitions, all_ids, partitions_of, working_folder
+from parties.cluster.partitions import Partitions, all_ids, check_released, partitions_of, working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
@@ -157,11 +157,11 @@ def partitioned_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> 
         check_learnable(whole, run, schema)
         check_cells(whole, mechanisms)
 
-        assert run.dask.folder is not None
-
+    checks: dict[str, Any] = {"varied": schema.names, "check": check}
+    checks["check_rows"] = partial(check_released, columns=schema.columns)
     with (
         cluster(run.dask) as client,
-        partitions_of(run, schema, ignore, needs_label=False, varied=schema.names, check=check, client=client) as found,
+        partitions_of(run, schema, ignore, needs_label=False, **checks, client=client) as found,
         working_folder(run.dask.folder) as folder,
     ):
         table, digest = encode_partitions(
