@@ -7,8 +7,10 @@ Nothing that comes from another party is ever given to a cluster as a pickle.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -117,18 +119,31 @@ def _at_scheduler(address: str) -> Iterator[Client]:
     import distributed
 
     try:
+        # The caller's thread may have an event loop of its own.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(lambda: asyncio.run(_ask_scheduler(address))).result()
         client = distributed.Client(address, timeout=START_WAIT_S)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}") from None
     except (TypeError, RuntimeError):
         # What Dask raises of certificates that its settings lack, and of plain text that they forbid.
         raise ConfigError(
             f"Dask's settings do not go with {address}: tls:// needs `tls.ca-file`, `tls.client.cert` and "
             "`tls.client.key` under `distributed.comm`, and tcp:// no `require-encryption` there. Nothing was sent"
         ) from None
+    except Exception as error:  # whatever else listens there, Dask reads it as its own
+        raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}. Nothing was sent") from None
     with client:
         try:
             client.wait_for_workers(1, timeout=START_WAIT_S)
         except TimeoutError:
             raise ConfigError(f"the scheduler at {address} has no worker") from None
         yield client
+
+
+async def _ask_scheduler(address: str) -> None:
+    """Raise unless what listens at an address answers as a scheduler in time; a client waits for its word for ever."""
+    import distributed
+
+    encryption = distributed.Security().get_connection_args("client")
+    async with asyncio.timeout(START_WAIT_S):
+        async with distributed.rpc(address, timeout=START_WAIT_S, connection_args=encryption) as scheduler:
+            await scheduler.identity()

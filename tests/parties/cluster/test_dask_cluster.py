@@ -7,9 +7,10 @@ import socket
 import ssl
 import stat
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,6 +159,43 @@ def test_a_scheduler_that_settings_of_dask_rule_out_is_told_in_a_sentence(
         cluster(DaskSection(scheduler=address)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "greeting",
+    [
+        b"",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        bytes(64),
+        b"\x4a\0\0\0\x0a8.0.36" + bytes(67),
+    ],
+    ids=["silence", "http", "ssh", "zeros", "mysql"],
+)
+def test_what_is_no_scheduler_is_told_in_a_sentence_and_in_time(
+    greeting: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the port of Dask's page is given, or a scheduler hangs."""
+    monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 2)
+    met: list[socket.socket] = []
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def greet() -> None:
+            with suppress(OSError):
+                while True:
+                    met.append(server.accept()[0])
+                    met[-1].sendall(greeting)
+
+        threading.Thread(target=greet, daemon=True).start()
+        address, began = f"tcp://127.0.0.1:{server.getsockname()[1]}", time.monotonic()
+        with (
+            pytest.raises(ConfigError, match=rf"^no scheduler answers at {address}: \w+\. Nothing was sent$"),
+            cluster(DaskSection(scheduler=address)),
+        ):
+            pass
+        assert time.monotonic() - began < 20
+    for one in met:
+        one.close()
 
 
 def test_a_scheduler_with_keys_is_used_by_settings_of_dask(tmp_path: Path) -> None:
