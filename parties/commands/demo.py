@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from parties.jobs.warm_up import compiled_before
 from parties.onboarding.project import free_port
 from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import copy, make_folder, write_text
+from parties.storage.atomic_files import copy, make_folder, write_text, writing
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train as take_part
@@ -44,7 +43,7 @@ from protocols.transport.keys import generate
 
 DATASET = "bank and retailer (synthetic)"
 BANK, RETAILER = "bank", "retailer"
-MARKER = "README.txt"
+MARKER, MARK = "README.txt", "This folder belongs to `opboost demo`, which empties it when it is run again.\n"
 TEST_SHARE = 0.2
 SEED = 7
 
@@ -90,13 +89,11 @@ def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
     ------
     ConfigError
     """
-    desensitize: dict[str, Any] = {"mechanism": mechanism, "whole_range": DEFAULT_WHOLE_RANGE}
-    if epsilon is not None or mechanism == "local":
-        desensitize = {
-            "mechanism": mechanism,
-            "epsilon": LOCAL_EPSILON if epsilon is None else epsilon,
-            "domain_size": POINTS,
-        }
+    desensitize: dict[str, Any] = {"mechanism": mechanism}
+    if epsilon is None and mechanism != "local":
+        desensitize |= {"whole_range": DEFAULT_WHOLE_RANGE}
+    else:
+        desensitize |= {"epsilon": LOCAL_EPSILON if epsilon is None else epsilon, "domain_size": POINTS}
     desensitize |= {} if mechanism == "global" else {"theta": THETA}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
@@ -149,11 +146,13 @@ def sample_folder() -> Path:
 
 def clear(out: Path, names: Sequence[str]) -> None:
     """Create the demo's folder, or empty it; a folder that holds anything else is refused."""
-    marker = out / MARKER
-    if os.path.exists(out) and not marker.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
+    with writing(marker := out / MARKER):
+        # Many folders have a file of this name.
+        is_demo = marker.is_file() and marker.read_bytes() == MARK.encode()
+        if not is_demo and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
     make_folder(out)
-    write_text(marker, "This folder belongs to `opboost demo`, which empties it when it is run again.\n")
+    write_text(marker, MARK)
     for name in names:
         shutil.rmtree(out / name, ignore_errors=True)
 

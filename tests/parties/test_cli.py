@@ -212,12 +212,19 @@ def test_a_demo_with_impossible_settings_writes_nothing(tmp_path: Path, options:
     assert not (tmp_path / "demo").exists()
 
 
-def test_a_demo_never_clears_a_folder_that_holds_anything_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize("readme", [None, "what the files beside this one are\n"])
+@pytest.mark.parametrize("options", [[], ["--horizontal"]])
+def test_a_demo_never_clears_a_folder_that_holds_anything_else(
+    tmp_path: Path, readme: str | None, options: list[str]
+) -> None:
+    kept = {"bank/thesis.txt": "all of it"} | ({} if readme is None else {"README.txt": readme})
     (tmp_path / "bank").mkdir()
-    (tmp_path / "bank" / "thesis.txt").write_text("all of it")
-    code, _, err = run("demo", "--out", str(tmp_path))
+    for name, text in kept.items():
+        (tmp_path / name).write_text(text)
+    code, _, err = run("demo", "--out", str(tmp_path), *options)
     assert (code, err) == (1, f"error: {tmp_path} holds other things than a demo; give another folder with --out\n")
-    assert (tmp_path / "bank" / "thesis.txt").read_text() == "all of it"
+    found = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.txt")}
+    assert found == kept
 
 
 @pytest.mark.parametrize("script", ["party_a", "party_b", "predict", "report"])
