@@ -190,13 +190,16 @@ class CellStore:
             )
 
     def verify(self) -> None:
-        """Read everything that is stored and compare it with the ledger.
+        """Read everything that is stored and compare it with the ledger, and SQLite's indexes with their tables.
 
         Raises
         ------
         LedgerError
         """
         self.check()
+        # A draw that an index hides would be drawn anew.
+        if self._database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
+            raise self.names.damaged("indexes of cells")
         sets = "SELECT number, digest, length, places FROM name_sets"
         for number, digest, length, places in self._database.execute(sets).fetchall():
             for _ in self.names.pieces_of(digest, places):

@@ -183,6 +183,8 @@ class Ledger:
     def verify(self) -> None:
         """Read everything that was drawn and compare it with the lines; a `LedgerError` if it differs."""
         with self.changing():
+            for digest in set().union(*self._trained.values()):
+                self._records(digest)
             self.cells.verify()
 
     def checkpoint(self) -> None:
@@ -294,5 +296,5 @@ class Ledger:
         """A set of records, verified; a large one stays where it is."""
         found = stored_records(self._lines.database, digest)
         if found is None:
-            raise self._lines.tampered(f"the records of line {self.n_lines + 1} were changed or removed")
+            raise self._lines.tampered("the records of a line were changed or removed")
         return found

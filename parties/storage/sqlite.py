@@ -88,10 +88,18 @@ def reporting(path: Path) -> Iterator[None]:
     """Turn errors of SQLite or the file system into one sentence."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise LedgerError(f"{path} cannot be used: {error}. Nothing was released") from None
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path} cannot be used: {_reason(error)}. Nothing was released") from None
     except OSError as error:
         raise LedgerError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
+
+
+def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
+    """What SQLite says of an error, without what it quotes of a damaged file, which may be a key or no text at all."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is damaged"
+    said = str(error)
+    return next((said.split(quote)[0] for quote in (" with text ", " (") if quote in said), said)
 
 
 def _write_through(database: sqlite3.Connection) -> None:

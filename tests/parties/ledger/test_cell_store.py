@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,6 +98,21 @@ def test_lost_cells_are_found_when_a_ledger_is_opened(ledger: Ledger, table: str
     with pytest.raises(LedgerError, match="lacks cells that its lines say were drawn"):
         CellStore(ledger, database).check()
     database.close()
+
+
+def test_a_draw_that_a_damaged_index_hides_is_found_when_all_are_verified(ledger: Ledger) -> None:
+    draw(ledger, slice(0, 6), [1] * 6)
+    ledger.checkpoint()
+    content, family = ledger.path.read_bytes(), bytes.fromhex(RELEASE.family)[:16]
+    places = [place.start() for place in re.finditer(re.escape(family), content)]
+    assert len(places) == 2, "in the table and in its index"
+    for place in places:
+        copy = ledger.path.with_name("copy.sqlite")
+        copy.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        database = sqlite3.connect(copy, isolation_level=None)
+        with pytest.raises(LedgerError, match="are not those that were drawn"):
+            CellStore(ledger, database).verify()
+        database.close()
 
 
 def test_a_draw_under_another_charge_is_not_what_the_ledger_says(ledger: Ledger) -> None:

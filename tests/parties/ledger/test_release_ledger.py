@@ -332,6 +332,21 @@ def test_meddling_under_an_open_ledger_is_found_at_the_next_charge_or_at_the_nex
         go_on()
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_records_that_were_released_or_held_out_are_verified_with_the_cells(path: Path, held_out: bool) -> None:
+    records = names(range(5))
+    with Ledger(path) as ledger:
+        ledger.note_released(records, SPRING, held_out=held_out)
+        ledger.verify()
+    database = sqlite3.connect(path, isolation_level=None)
+    database.execute("DROP TRIGGER no_UPDATE_record_sets")
+    changed = (bytes(16) * 5, records_digest(records))
+    assert database.execute("UPDATE record_sets SET records = ? WHERE digest = ?", changed).rowcount == 1
+    database.close()
+    with Ledger(path) as ledger, pytest.raises(LedgerError, match="the records of a line were changed or removed"):
+        ledger.verify()
+
+
 def test_rows_are_not_changed_or_removed_by_accident(charged: Path) -> None:
     database = sqlite3.connect(charged)
     for statement in ("UPDATE lines SET digest = ''", "DELETE FROM lines", "DELETE FROM record_sets"):

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,23 @@ def test_what_is_no_database_is_one_sentence(tmp_path: Path) -> None:
     path.chmod(0o600)
     with pytest.raises(LedgerError, match=r"books\.sqlite cannot be used: .* Nothing was released"):
         connect(path, TABLES)
+
+
+@pytest.mark.parametrize(
+    ("sound", "damaged", "sentence"),
+    [
+        (b"name TEXT", b"name T\x05XT", "malformed database schema"),
+        (b"CREATE TABLE secrets", b"CR\xd2ATE TABLE secrets", "it is damaged"),
+        (b"the key", b"the \x80ey", "Could not decode to UTF-8 column 'name'"),
+    ],
+)
+def test_nothing_of_a_damaged_database_is_quoted(tmp_path: Path, sound: bytes, damaged: bytes, sentence: str) -> None:
+    path = tmp_path / "books.sqlite"
+    connect(path, ("CREATE TABLE secrets (name TEXT)", "INSERT INTO secrets VALUES ('the key')")).close()
+    path.write_bytes(path.read_bytes().replace(sound, damaged))
+    with pytest.raises(LedgerError) as found, reporting(path), closing(connect(path, TABLES)) as database:
+        database.execute("SELECT name FROM secrets").fetchall()
+    assert str(found.value) == f"{path} cannot be used: {sentence}. Nothing was released"
 
 
 def test_other_errors_keep_their_own_words(tmp_path: Path) -> None:
