@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import sys
 from collections.abc import Iterator
@@ -39,6 +40,12 @@ Retry = Annotated[
     bool, typer.Option("--retry", help="Begin again, without end, while a peer is not there (exit code 3).")
 ]
 DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
+
+
+def print_all_texts() -> None:
+    """Have results printed whose characters the terminal's encoding lacks, such as bytes of file names: escaped."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 @contextmanager

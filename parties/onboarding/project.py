@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from opboost.errors import shown
 from parties.config.reading import read_section
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
@@ -21,6 +22,7 @@ from parties.onboarding.run_draft import DESENSITIZE, run_file_text
 from parties.onboarding.schema_draft import Hints, draft_schema, texts_of
 from parties.onboarding.schema_text import Draft
 from parties.storage.atomic_files import copy, is_taken, write_text
+from parties.storage.documents import holds_control
 from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids
 from parties.tables.sorted_ids import Duplicates
@@ -92,6 +94,7 @@ def make_party(data: Path, part: Part, hints: Hints) -> Made:
     ConfigError, TableError, KeyFileError
     """
     _check(part, hints)
+    _check_path(data, part.folder)
     raw = read_raw(data)
     draft = draft_schema(raw, data, hints)
     ids = read_ids(raw.frame, [draft.id], data)
@@ -110,6 +113,8 @@ def make_project(
     ConfigError, TableError, KeyFileError
     """
     names = [path.name.split(".")[0] for path in (active, passive)]
+    for path, name in zip((active, passive), names, strict=True):
+        _check_path(path, folder / name)
     if names[0] == names[1]:
         raise ConfigError(f"both data files are called {names[0]!r}, which names the parties. Nothing was made")
     raws = [read_raw(path) for path in (active, passive)]
@@ -229,6 +234,14 @@ def free_port() -> int:
 def _check_free(path: Path) -> None:
     if is_taken(path):
         raise ConfigError(f"{path} exists and is not replaced; remove it, or give another place. Nothing was made")
+
+
+def _check_path(data: Path, folder: Path) -> None:
+    if holds_control(_seen_from(folder, data)):
+        raise ConfigError(
+            f"{shown(str(data))}: its path holds a line break, a control character or bytes that are no UTF-8: no "
+            "run file can name it. Rename it. Nothing was made"
+        )
 
 
 def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:

@@ -166,7 +166,8 @@ class _LogFile:
 
     def _opened(self) -> TextIO:
         with writing(self.path):
-            return open(self.path, "a", buffering=1, opener=private_opener)
+            # Whatever the terminal's encoding is; names of files may hold bytes that are no text.
+            return open(self.path, "a", buffering=1, encoding="utf-8", errors="backslashreplace", opener=private_opener)
 
     def _is_in_place(self) -> bool:
         try:

@@ -193,9 +193,12 @@ def _flush(path: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file atomically, in UTF-8 whatever the terminal's encoding is: so are run files and schemas read."""
+    """Write a file atomically, in UTF-8 whatever the terminal's encoding is: so are run files and schemas read.
+
+    Bytes of a file's name that are no text are written as escapes.
+    """
     with replacing(path) as partial:
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def write_json(path: Path, document: Any) -> None:

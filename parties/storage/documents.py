@@ -90,6 +90,11 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return document
 
 
+def holds_control(text: str) -> bool:
+    """Whether a text holds a line break, a control character, or a byte that is no text: no document may."""
+    return any(unicodedata.category(character) in ("Cc", "Cs") for character in text)
+
+
 def _check_number(document: Any) -> None:
     waiting, n_values = [document], 0
     while waiting:
@@ -192,7 +197,7 @@ class _Loader(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
         text, which = scalar.value, _which(scalar)
-        if any(unicodedata.category(character) in ("Cc", "Cs") for character in text):
+        if holds_control(text):
             raise _Refused(f"{which} holds a line break or a control character")
         if len(text.encode()) > MAX_TEXT_BYTES or max(len(part.encode()) for part in text.split("/")) > MAX_NAME_BYTES:
             raise _Refused(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 import typer
 
-from parties.commands.console import Format, print_result, terminal_of_command
+from parties.commands.console import Format, print_all_texts, print_result, terminal_of_command
 from parties.errors import TableError
 
 
@@ -16,6 +17,24 @@ def test_a_result_is_lines_for_people_and_json_for_scripts(capsys: pytest.Captur
     assert capsys.readouterr().out == "run folder: runs/spring\nn: 3\n"
     print_result(Format.JSON, run_folder="runs/spring", n=3)
     assert json.loads(capsys.readouterr().out) == {"run_folder": "runs/spring", "n": 3}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "errors", "printed"),
+    [
+        ("utf-8", "strict", b"caf\\udce9 \xe2\x82\xac"),
+        ("utf-8", "surrogateescape", b"caf\xe9 \xe2\x82\xac"),
+        ("latin-1", "strict", b"caf\\udce9 \\u20ac"),
+    ],
+)
+def test_a_result_whose_characters_the_terminal_lacks_is_printed(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, errors: str, printed: bytes
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding=encoding, errors=errors, write_through=True))
+    print_all_texts()
+    print_result(Format.TEXT, report="caf\udce9 \u20ac")
+    assert written.getvalue() == b"report: " + printed + b"\n"
 
 
 def test_an_expected_error_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:

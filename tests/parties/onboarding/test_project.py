@@ -122,6 +122,23 @@ def test_a_rehearsal_replaces_no_list_and_no_key(tables: tuple[Path, Path], tmp_
     assert kept.read_text() == "kept"
 
 
+@pytest.mark.parametrize("name", ["kunden\udcfc.csv", "two\nlines.csv", "folder\udcfc/shop.csv"])
+def test_a_file_that_no_run_file_can_name_is_refused_and_nothing_is_made(
+    tables: tuple[Path, Path], tmp_path: Path, name: str
+) -> None:
+    odd = tmp_path / name
+    odd.parent.mkdir(exist_ok=True)
+    tables[1].rename(odd)
+    before = sorted(tmp_path.rglob("*"))
+    words = "its path holds a line break, a control character or bytes that are no UTF-8.* Nothing was made"
+    with pytest.raises(ConfigError, match=words) as found:
+        make_party(odd, part(tmp_path / "new"), Hints())
+    with pytest.raises(ConfigError, match=words):
+        make_project(tables[0], odd, tmp_path / "new", Hints(label="y"))
+    assert str(found.value).isprintable()
+    assert sorted(tmp_path.rglob("*")) == before
+
+
 def test_both_sides_of_a_rehearsal_know_each_other(tables: tuple[Path, Path], tmp_path: Path) -> None:
     hints = Hints(id="id", label="y", bounds={"age": (0, 200), "spend": (0, 100)})
     made = make_project(*tables, tmp_path / "both", hints)

@@ -50,6 +50,12 @@ def test_a_step_is_a_line_for_machines_and_a_sentence_for_people(
     assert spoken == ["bank waits for shop"]
 
 
+def test_a_step_may_name_a_file_whose_name_is_no_text(log: RunLog, tmp_path: Path) -> None:
+    log.step("finished", "the run is in caf\udce9, beside zo\u00eb's for 5 \u20ac")
+    assert (tmp_path / "log.txt").read_text(encoding="utf-8").endswith("caf\\udce9, beside zo\u00eb's for 5 \u20ac\n")
+    assert lines(tmp_path)[0]["message"].startswith("the run is in caf\udce9,")
+
+
 def test_every_sent_message_is_a_line_with_the_size_and_digest_of_the_bytes_that_left(
     log: RunLog, tmp_path: Path, spoken: list[str]
 ) -> None:

@@ -50,6 +50,11 @@ def test_texts_are_utf_8_whatever_the_terminals_encoding_is(tmp_path: Path) -> N
     assert (tmp_path / "text").read_bytes() == "\u20ac".encode()
 
 
+def test_a_text_may_name_a_file_whose_name_is_no_text(tmp_path: Path) -> None:
+    write_text(tmp_path / "report.html", "<p>caf\udce9 \u20ac")
+    assert (tmp_path / "report.html").read_bytes() == b"<p>caf\\udce9 \xe2\x82\xac"
+
+
 def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a power cut an older file would let a worker answer another question with the same noise."""
     target, synced = tmp_path / "answers.json", list[tuple[bool, bool]]()
