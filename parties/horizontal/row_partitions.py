@@ -125,6 +125,8 @@ def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: in
 def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
     if not isinstance(data, Path):
         return [path.absolute() for path in data]
+    if "**" in data.name and not is_folder(data):
+        raise TableError(f"{data}: `**` stands in the pattern, where one * is any letters of a name. Nothing was sent")
     found = files_of(data) if is_folder(data) else data.parent.glob(data.name)
     paths = sorted(path.absolute() for path in found)
     if not paths:

@@ -228,6 +228,13 @@ def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     assert len(part_files(tmp_path / "parts" / "*.parquet", schema, n_classes=2)) == 3
 
 
+@pytest.mark.parametrize("pattern", ["**.parquet", "p**", "**", "***"])
+def test_a_pattern_of_two_stars_is_refused_in_a_sentence(tmp_path: Path, pattern: str) -> None:
+    write_rows(tmp_path)
+    with pytest.raises(TableError, match=r"`\*\*` stands in the pattern.* Nothing was sent"):
+        part_files(tmp_path / "parts" / pattern, tmp_path / "schema.yaml", n_classes=2)
+
+
 def test_a_link_that_leads_to_itself_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "schema.yaml").write_text("columns: {}\n")
     (tmp_path / "part.parquet").symlink_to("part.parquet")
