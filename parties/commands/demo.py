@@ -25,13 +25,13 @@ from parties.config.desensitize_section import DesensitizeSection
 from parties.config.protection import excessive
 from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
-from parties.errors import ConfigError, PartyError
+from parties.errors import ConfigError, PartyError, RunFolderError
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.warm_up import compiled_before
 from parties.onboarding.project import free_port
 from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import copy, make_folder, write_text, writing
+from parties.storage.atomic_files import copy, is_locked, make_folder, write_text, writing
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train as take_part
@@ -89,12 +89,10 @@ def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
     ------
     ConfigError
     """
-    desensitize: dict[str, Any] = {"mechanism": mechanism}
-    if epsilon is None and mechanism != "local":
-        desensitize |= {"whole_range": DEFAULT_WHOLE_RANGE}
-    else:
-        desensitize |= {"epsilon": LOCAL_EPSILON if epsilon is None else epsilon, "domain_size": POINTS}
-    desensitize |= {} if mechanism == "global" else {"theta": THETA}
+    per_point = {"epsilon": LOCAL_EPSILON if epsilon is None else epsilon, "domain_size": POINTS}
+    has_default = epsilon is None and mechanism != "local"
+    budget: dict[str, Any] = {"whole_range": DEFAULT_WHOLE_RANGE} if has_default else per_point
+    desensitize = {"mechanism": mechanism, **budget, **({} if mechanism == "global" else {"theta": THETA})}
     section = read_section(DesensitizeSection, desensitize)
     return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
 
@@ -151,6 +149,9 @@ def clear(out: Path, names: Sequence[str]) -> None:
         is_demo = marker.is_file() and marker.read_bytes() == MARK.encode()
         if not is_demo and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
+        runs = (out / name / "runs" / "demo" for name in names)
+        if busy := [str(run) for run in runs if run.is_dir() and is_locked(run)]:
+            raise RunFolderError(f"another process works on the run in {', '.join(busy)} now. Nothing was removed")
     make_folder(out)
     write_text(marker, MARK)
     for name in names:

@@ -22,7 +22,9 @@ from typer.testing import CliRunner
 from parties import cli
 from parties.cli import app
 from parties.commands import console
+from parties.commands.demo import MARK, MARKER
 from parties.jobs import train_vertical
+from parties.storage.atomic_files import locked
 from protocols.errors import PeerLost
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.transport.keys import read_public, read_secret
@@ -225,6 +227,18 @@ def test_a_demo_never_clears_a_folder_that_holds_anything_else(
     assert (code, err) == (1, f"error: {tmp_path} holds other things than a demo; give another folder with --out\n")
     found = {path.relative_to(tmp_path).as_posix(): path.read_text() for path in tmp_path.rglob("*.txt")}
     assert found == kept
+
+
+@pytest.mark.parametrize(("options", "party"), [([], "retailer"), (["--horizontal"], "west")])
+def test_a_demo_that_others_work_on_is_left_alone(tmp_path: Path, options: list[str], party: str) -> None:
+    (tmp_path / MARKER).write_text(MARK)
+    folder = tmp_path / party / "runs" / "demo"
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text("{}")
+    with locked(folder):
+        code, _, err = run("demo", "--out", str(tmp_path), *options)
+    assert (code, err) == (6, f"error: another process works on the run in {folder} now. Nothing was removed\n")
+    assert (folder / "meta.json").exists()
 
 
 @pytest.mark.parametrize("script", ["party_a", "party_b", "predict", "report"])
