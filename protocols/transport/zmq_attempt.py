@@ -18,18 +18,20 @@ from protocols.transport.keys import KeyPair
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
 from protocols.transport.zmq_socket import events, has_arrived, open_socket, receive_parts
 
-# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; what came cannot be
-# read, as when bytes were altered; or the connection just ended, as it does where the other end has another key than is
-# expected, and where a tunnel or a forwarder finds nobody behind it.
+# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; or the connection
+# just ended, as it does where the other end has another key than is expected, and where a tunnel or a forwarder finds
+# nobody behind it.
 FAILURES = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: (
         "refused the connection: one side's public key is not the one that the other side expects"
     ),
-    zmq.Event.HANDSHAKE_FAILED_PROTOCOL: "a handshake was damaged, or what answers there is not this program",
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: (
         "its connections ended before both sides were known: the keys do not match, or a forwarder reaches nobody"
     ),
 }
+
+# What came cannot be read, as when bytes were altered: then ZeroMQ tells the end alone (`zmq_socket.open_socket`).
+_DAMAGED = "a handshake was damaged, or what answers there is not this program"
 
 _WATCHED = zmq.Event.CONNECTED | zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED | zmq.Event.CLOSED
 
@@ -116,6 +118,8 @@ class Attempt:
                 self.failure = FAILURES[zmq.Event(kind)]
                 self.is_refused = kind == zmq.Event.HANDSHAKE_FAILED_AUTH
             else:
+                if kind == zmq.Event.DISCONNECTED and not self.is_met:
+                    self.failure = self.failure or _DAMAGED
                 self.is_over = True
                 self._arrivals.end(self._descriptor)
         self.is_over |= not self.is_met and time.monotonic() >= self._deadline

@@ -15,8 +15,7 @@ import zmq
 from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
 from protocols.transport.zmq_socket import HIGH_WATER_MARK, events, has_arrived, receive_parts
 
-NO_PROOF = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_PROTOCOL
-FAILED = NO_PROOF | zmq.Event.HANDSHAKE_FAILED_AUTH
+FAILED = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_AUTH
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
 MAX_NEWS = 10_000
@@ -112,8 +111,8 @@ class WatchedConnections:
 class Unproven:
     """Finds the connections that ended without having proved a key.
 
-    A failed handshake is an event of its own, unless the other side does not speak ZeroMQ at all: then the connection
-    just ends. A refused key was told by the authenticator.
+    A failed handshake is an event of its own, unless what came cannot be read, or the other side does not speak ZeroMQ
+    at all: then the connection just ends (`zmq_socket.open_socket`). A refused key was told by the authenticator.
 
     Attributes
     ----------
@@ -130,7 +129,7 @@ class Unproven:
         kind, descriptor = event["event"], event["value"]
         if kind & FAILED:
             self._n_failed += 1
-            return bool(kind & NO_PROOF)
+            return kind == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
         if kind != zmq.Event.DISCONNECTED:
             return False
         is_known = bool(self._n_failed or event["was_cut"] or descriptor in self.spoken | speaking)

@@ -41,6 +41,10 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     of `out_event`) when it beats over such a connection after its peer has reset it. So that queue has no bound of its
     own where `receive_quota` bounds its bytes. Elsewhere, as on macOS and Windows, it is bounded by messages, and a
     listed peer can end this process.
+
+    Nor may a monitor ask for `HANDSHAKE_FAILED_PROTOCOL`. libzmq tells it of bytes altered afterwards, too, and
+    in telling loses the reason (`errno`): it takes the queue for full, and whoever altered a byte on the way and then
+    reset the connection would end the process. Without that event such a connection ends at once.
     """
     socket = context.socket(kind)
     timeout_ms = int(timing.timeout_s * 1000)

@@ -79,11 +79,15 @@ class Network:
         return channel
 
     def relay(
-        self, address: str, alter: Callable[[bytes, int], bytes] = lambda data, position: data
+        self,
+        address: str,
+        alter: Callable[[bytes, int], bytes] = lambda data, position: data,
+        *,
+        altered: str = "there",
     ) -> tuple[str, dict[str, bytearray]]:
         """An address that passes everything on to `address`, and all bytes that went through so far, by direction.
 
-        `alter` changes what goes to `address`, given its position in the stream.
+        `alter` changes what goes in one direction, to `address` by default, given its position in the stream.
         """
         target = ("127.0.0.1", int(address.rpartition(":")[2]))
         server = socket.create_server(("127.0.0.1", 0))
@@ -94,7 +98,7 @@ class Network:
                 while data := source.recv(1 << 16):
                     position = len(seen[direction])
                     seen[direction].extend(data)
-                    sink.sendall(alter(data, position) if direction == "there" else data)
+                    sink.sendall(alter(data, position) if direction == altered else data)
             for end in (source, sink):
                 with suppress(OSError):
                     end.shutdown(socket.SHUT_RDWR)
