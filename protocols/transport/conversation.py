@@ -1,9 +1,12 @@
 """Conversation that outlives its connections: messages that may be lost with one, and the number that have come.
 
-Both ends count the messages that they send and receive, those of the transport apart (`Heartbeat`, `Received`). A
-connection that takes the place of a broken one begins with `Received` from the end that connects; the other end answers
-with its own, and each sends again what the other has not received: the same bytes, for which nothing is computed anew.
-They are acknowledgements of the transport like TCP's own: in no log, in no count of messages.
+Both ends count the messages that they send and receive, those of the transport apart (`Heartbeat`, `Received`). Each
+has a mark as its last frame: CURVE refuses bytes that were altered or repeated on the way, but whoever holds the line
+can leave whole frames out. What does not come whole and in its turn is not taken, and its connection counts as broken.
+
+A connection that takes the place of a broken one begins with `Received` from the end that connects; the other end
+answers with its own, and each sends again what the other has not received: the same bytes, for which nothing is
+computed anew. A `Received` is an acknowledgement of the transport like TCP's own: in no log, in no count of messages.
 Between programs that run on, a broken connection so costs time and nothing else. A program that was started again knows
 nothing of the conversation and says so.
 """
@@ -33,6 +36,9 @@ MAX_KEPT, MAX_KEPT_BYTES = 1024, 512 << 20
 MAX_VAIN = 64
 
 FORGOTTEN = "was started again, or gave this conversation up"
+
+# Of the frame that tells a message's number and how many frames stand before it.
+MARK_BYTES = 8
 
 # A `Received` is no longer than this.
 _MAX_WORD_BYTES = 128
@@ -65,6 +71,11 @@ def received_word(frames: Sequence[Frame]) -> Received | None:
     except DecodeError:
         return None
     return message if isinstance(message, Received) else None
+
+
+def mark(number: int, n_frames: int) -> bytes:
+    """Last frame of a message with this number, from 1 on, and so many other frames."""
+    return (number << 8 | n_frames).to_bytes(MARK_BYTES, "little")
 
 
 @dataclass(slots=True)
@@ -118,8 +129,8 @@ class Conversation:
 
     def keep(self, frames: Sequence[Frame]) -> None:
         """Keep a message until the other end has received it."""
-        self._kept.append(frames)
-        self._kept_bytes += size_bytes(frames)
+        self._kept.append([*frames, mark(self._n_confirmed + len(self._kept) + 1, len(frames))])
+        self._kept_bytes += size_bytes(self._kept[-1])
 
     def next_unsent(self) -> Sequence[Frame] | None:
         """The message to be sent next; None if there is none."""
@@ -129,10 +140,18 @@ class Conversation:
         """The next message was sent."""
         self._n_sent += 1
 
-    def received(self, frames: Sequence[Frame]) -> None:
-        """A message came."""
+    def received(self, frames: list[Frame]) -> bool:
+        """A message came, whose mark is taken off; False if it is not whole, or not the one whose turn it is.
+
+        One without a mark, as a program of another version sends it, is refused by whoever reads its version.
+        """
+        if len(frames[-1]) == MARK_BYTES:
+            if frames[-1] != mark(self.n_received + 1, len(frames) - 1):
+                return False
+            frames.pop()
         self.n_received += 1
         self._untold_bytes += size_bytes(frames)
+        return True
 
     def word(self, *, is_last: bool = False) -> list[Frame]:
         """Make the `Received` for the other end, which is then told."""

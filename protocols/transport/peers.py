@@ -79,8 +79,9 @@ class Peers:
             # Said before the other end knew that its connection was broken, or this conversation over.
             return True
         peer.silence.end()
-        peer.conversation.received(frames)
-        if peer.is_released:
+        if not peer.conversation.received(frames):
+            self._to_shut.append(connection)  # What is missing comes again over another one.
+        elif peer.is_released:
             peer.n_dropped += 1
             if peer.n_dropped >= MAX_WAITING:
                 self.cut(name, "went on after the end")
@@ -155,9 +156,8 @@ class Peers:
         """The peers that should be told what has come of them; of the last word all of them, once."""
         for name, peer in self._peers.items():
             talk = peer.conversation
-            is_due = talk.is_word_due or (is_idle and talk.is_untold)
-            if is_last:
-                is_due = not (talk.n_unsent or peer.is_left)
+            may_wait = not (talk.is_word_due or (is_idle and talk.is_untold))
+            is_due = not ((talk.n_unsent or peer.is_left) if is_last else may_wait)
             if is_due and peer.connection is not None and not self._is_away(peer):
                 peer.is_left |= is_last
                 yield name, talk

@@ -254,8 +254,9 @@ class ConnectedChannel:
             except UnexpectedMessage as error:
                 # Whoever leaves or begins again takes messages, too, and must come to the end of it.
                 self._is_cut, self._fault = True, str(error)
+        elif self._is_joined and not is_beat and not self._conversation.received(frames):
+            self._attempt.is_over = True  # What is missing comes again over another connection.
         elif self._is_joined and not is_beat:
-            self._conversation.received(frames)
             self._inbox.append(frames)
             if self._conversation.is_word_due and self._is_open:
                 self._tell()
