@@ -156,8 +156,8 @@ class Peers:
         """The peers that should be told what has come of them; of the last word all of them, once."""
         for name, peer in self._peers.items():
             talk = peer.conversation
-            may_wait = not (talk.is_word_due or (is_idle and talk.is_untold))
-            is_due = not ((talk.n_unsent or peer.is_left) if is_last else may_wait)
+            may_be_due = talk.is_word_due or (is_idle and talk.is_untold)
+            is_due = not (talk.n_unsent or peer.is_left) if is_last else may_be_due
             if is_due and peer.connection is not None and not self._is_away(peer):
                 peer.is_left |= is_last
                 yield name, talk
