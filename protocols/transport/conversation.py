@@ -3,6 +3,7 @@
 Both ends count the messages that they send and receive, those of the transport apart (`Heartbeat`, `Received`). Each
 has a mark as its last frame: CURVE refuses bytes that were altered or repeated on the way, but whoever holds the line
 can leave whole frames out. What does not come whole and in its turn is not taken, and its connection counts as broken.
+A heartbeat has the number of messages before it, so that one is missed after which both wait for each other.
 
 A connection that takes the place of a broken one begins with `Received` from the end that connects; the other end
 answers with its own, and each sends again what the other has not received: the same bytes, for which nothing is
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from protocols.errors import DecodeError, UnexpectedMessage
 from protocols.messages.signs_of_life import Received
 from protocols.transport.codec import Frame, decode, encode, size_bytes
+from protocols.transport.liveness import HEARTBEAT, is_heartbeat
 
 # Messages, or bytes, after which the other end is told that they have come, so that it need not keep them.
 CONFIRM_EVERY, CONFIRM_BYTES = 16, 8 << 20
@@ -39,6 +41,9 @@ FORGOTTEN = "was started again, or gave this conversation up"
 
 # Of the frame that tells a message's number and how many frames stand before it.
 MARK_BYTES = 8
+
+# In the mark of a heartbeat, in place of a number of frames that no message has.
+_BEAT = 255
 
 # A `Received` is no longer than this.
 _MAX_WORD_BYTES = 128
@@ -76,6 +81,11 @@ def received_word(frames: Sequence[Frame]) -> Received | None:
 def mark(number: int, n_frames: int) -> bytes:
     """Last frame of a message with this number, from 1 on, and so many other frames."""
     return (number << 8 | n_frames).to_bytes(MARK_BYTES, "little")
+
+
+def is_beat(frames: Sequence[Frame]) -> bool:
+    """Whether this is a heartbeat, with or without a mark."""
+    return is_heartbeat(frames[:1]) and len(frames) <= 2 and all(len(frame) == MARK_BYTES for frame in frames[1:])
 
 
 @dataclass(slots=True)
@@ -143,15 +153,24 @@ class Conversation:
     def received(self, frames: list[Frame]) -> bool:
         """A message came, whose mark is taken off; False if it is not whole, or not the one whose turn it is.
 
-        One without a mark, as a program of another version sends it, is refused by whoever reads its version.
+        A single frame without a mark, with which a program of another version begins, is refused by whoever reads its
+        version. None is left of what had a mark: ZeroMQ takes what follows for the rest of it.
         """
-        if len(frames[-1]) == MARK_BYTES:
+        if len(frames) > 1 or len(frames[0]) == MARK_BYTES:
             if frames[-1] != mark(self.n_received + 1, len(frames) - 1):
                 return False
             frames.pop()
         self.n_received += 1
         self._untold_bytes += size_bytes(frames)
         return True
+
+    def beat(self) -> list[Frame]:
+        """Make a heartbeat that tells how many messages were sent."""
+        return [*HEARTBEAT, mark(self._n_sent, _BEAT)]
+
+    def misses(self, beat: Sequence[Frame]) -> bool:
+        """Whether a heartbeat tells of messages that did not come."""
+        return len(beat) > 1 and beat[-1] != mark(self.n_received, _BEAT)
 
     def word(self, *, is_last: bool = False) -> list[Frame]:
         """Make the `Received` for the other end, which is then told."""

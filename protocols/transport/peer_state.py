@@ -91,6 +91,13 @@ class PeerState:
         """Name of the conversation; empty before it, and where the peer gives it none."""
         return b"" if self.connection is None else self.connection.token
 
+    def pop(self) -> list[Frame]:
+        """The oldest waiting message."""
+        frames = self.inbox.popleft()
+        self.waiting_bytes -= size_bytes(frames)
+        self.is_heard = True
+        return frames
+
     def keep(self, frames: list[Frame]) -> bool:
         """Keep a message until it is asked for; False if too many wait already."""
         n_bytes = size_bytes(frames)

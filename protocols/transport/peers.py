@@ -15,9 +15,9 @@ from dataclasses import replace
 from protocols.errors import PeerRestarted, UnexpectedMessage
 from protocols.messages.signs_of_life import Received
 from protocols.transport.channel import Timing, ends_with_abort, farewell
-from protocols.transport.codec import Frame, size_bytes
-from protocols.transport.conversation import FORGOTTEN, Conversation, received_word
-from protocols.transport.liveness import BeatCount, is_heartbeat, stalled
+from protocols.transport.codec import Frame
+from protocols.transport.conversation import FORGOTTEN, Conversation, is_beat, received_word
+from protocols.transport.liveness import BeatCount, stalled
 from protocols.transport.peer_state import MAX_WAITING, Descriptor, PeerConnection, PeerState
 
 
@@ -67,8 +67,8 @@ class Peers:
         known = self._descriptors.setdefault(descriptor, Descriptor())
         connection = self._connection(name, PeerConnection(route, descriptor, known.serial))
         word = received_word(frames)
-        if word is not None or is_heartbeat(frames):
-            self._take_word(name, connection, word)
+        if word is not None or is_beat(frames):
+            self._take_word(name, connection, word, frames)
             return True
         if (peer := self._speaker(name, connection)) is None:
             if known.is_turned_away:
@@ -95,7 +95,7 @@ class Peers:
         known = (one.connection for one in self._of(name) if one.connection and one.connection.route == found.route)
         return next(known, found) if found.token else found
 
-    def _take_word(self, name: str, connection: PeerConnection, word: Received | None) -> None:
+    def _take_word(self, name: str, connection: PeerConnection, word: Received | None, frames: list[Frame]) -> None:
         """Take a `Received`, or None for a heartbeat; neither is handed on."""
         if self._peers[name].connection == connection:
             self._peers[name].silence.end()
@@ -103,6 +103,8 @@ class Peers:
             self._give_up(name, connection, "sent heartbeats without end")
         elif word is not None:
             self._note_received(name, connection, word)
+        elif any(one.connection == connection and one.conversation.misses(frames) for one in self._of(name)):
+            self._to_shut.append(connection)
 
     def _speaker(self, name: str, connection: PeerConnection) -> PeerState | None:
         """The peer whose message came over a connection, or its next process; None if another connection stands."""
@@ -251,11 +253,7 @@ class Peers:
 
     def pop(self, name: str) -> list[Frame]:
         """The peer's oldest waiting message."""
-        peer = self._peers[name]
-        frames = peer.inbox.popleft()
-        peer.waiting_bytes -= size_bytes(frames)
-        peer.is_heard = True
-        return frames
+        return self._peers[name].pop()
 
     def forget(self, name: str) -> None:
         """The peer may come anew, or has; what it still says in the conversation so far is dropped."""

@@ -132,9 +132,9 @@ class Attempt:
         return frames
 
     def waiting(self) -> Iterator[list[Frame]]:
-        """Messages that have arrived, each of which is taken."""
+        """First frames of what has arrived, each message of which is taken; last words have no more but a mark."""
         while has_arrived(self.socket):
-            yield self.take()
+            yield self.take()[:1]
 
     def close(self, *, is_lost: bool) -> None:
         """Close the socket; what was sent is still delivered, unless the connection is lost."""

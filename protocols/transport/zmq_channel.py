@@ -21,9 +21,9 @@ from protocols.messages.signs_of_life import Heartbeat, Received
 from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, ends_with_abort, farewell
 from protocols.transport.codec import Frame, encode
-from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, new_token, received_word
+from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, is_beat, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, is_heartbeat, stalled
+from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, stalled
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES
 from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, has_arrived
@@ -229,7 +229,7 @@ class ConnectedChannel:
         if self._pulse.is_due and self._is_open:
             self._pulse.start()
             with suppress(zmq.Again):
-                self._attempt.socket.send_multipart(HEARTBEAT, flags=zmq.NOBLOCK)
+                self._attempt.socket.send_multipart(self._conversation.beat(), flags=zmq.NOBLOCK)
                 self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
@@ -243,23 +243,23 @@ class ConnectedChannel:
         return bool(self._inbox)
 
     def _take_next(self) -> None:
-        """Take what came next; what a peer says before it goes on with the conversation is dropped."""
+        """Take what came next; whoever goes on with the conversation says so first."""
         frames = self._attempt.take()
         self._silence.end()
-        word, is_beat = received_word(frames), is_heartbeat(frames)
-        self._is_cut |= (is_beat or word is not None) and self._beats.is_flood()
+        word, beats = received_word(frames), is_beat(frames)
+        self._is_cut |= (beats or word is not None) and self._beats.is_flood()
         if word is not None:
             try:
                 self._note_received(word)
             except UnexpectedMessage as error:
                 # Whoever leaves or begins again takes messages, too, and must come to the end of it.
                 self._is_cut, self._fault = True, str(error)
-        elif self._is_joined and not is_beat and not self._conversation.received(frames):
-            self._attempt.is_over = True  # What is missing comes again over another connection.
-        elif self._is_joined and not is_beat:
+        elif self._is_joined and not beats and self._conversation.received(frames):
             self._inbox.append(frames)
             if self._conversation.is_word_due and self._is_open:
                 self._tell()
+        elif not beats or self._conversation.misses(frames) or (len(frames) > 1 and not self._is_joined):
+            self._attempt.is_over = True  # What is missing comes again over another connection.
 
     def _note_received(self, word: Received) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""

@@ -243,7 +243,7 @@ class Listener:
         """Let the peers know that this party goes on. Who has too much to read already is not told."""
         for peer, route in self._peers.beats():
             with suppress(zmq.ZMQError):
-                self._socket.send_multipart([route, *HEARTBEAT], flags=zmq.NOBLOCK)
+                self._socket.send_multipart([route, *self._peers.conversation(peer).beat()], flags=zmq.NOBLOCK)
                 self._traffic[peer].count_sent(Heartbeat(), HEARTBEAT)
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:

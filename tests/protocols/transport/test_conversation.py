@@ -14,7 +14,7 @@ import zmq
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
+from protocols.errors import PeerAborted, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.signs_of_life import Received
 from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import conversation, zmq_channel
@@ -24,6 +24,7 @@ from protocols.transport.conversation import (
     MARK_BYTES,
     Conversation,
     connection_id,
+    is_beat,
     mark,
     read_connection_id,
     received_word,
@@ -324,6 +325,84 @@ def test_a_message_is_taken_whole_and_in_its_turn_alone() -> None:
     assert theirs.received(taken)
     assert (taken, theirs.n_received) == ([b"h", b"array"], 1)
     assert not theirs.received([b"h", b"array", mark(1, 2)])
+
+
+def test_what_follows_is_no_part_of_a_message_whose_last_frames_are_left_out() -> None:
+    """A heartbeat was taken for a chunk of 41 ranks where the chunk and the mark were left out before it."""
+    theirs = Conversation()
+    header = encode(chunk(0, len(HEARTBEAT[0])))[0]
+    for rest in ([*HEARTBEAT], encode(Received(count=0)), [*HEARTBEAT, mark(1, 255)], [mark(1, 255)]):
+        assert not theirs.received([header, *rest])
+    for alone in (mark(1, 255), mark(0, 255)):
+        assert not is_beat([alone])
+        assert not theirs.received([alone])
+    assert theirs.n_received == 0
+    # How a program of another version begins.
+    assert theirs.received(encode(Done()))
+
+
+@pytest.mark.parametrize("sender", ["a", "b"])
+def test_a_message_that_is_left_out_is_missed_though_none_follows(
+    sender: str, network: Any, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both waited for each other for ever, and each heard that the other one goes on."""
+    timing = Timing(timeout_s=3, wait_s=5, stall_s=2)
+    listener = network.listen("b", timing=timing)
+    ends = {"b": network.connect(listener.address, timing=timing), "a": listener.channel("b")}
+    ends["b"].send(Done())
+    assert within(5, ends["a"].receive) == Done()
+    ends["a"].send(Done())
+    assert within(5, ends["b"].receive) == Done()
+    ask, struck, unsent = chunk(7), list[int](), Conversation.next_unsent
+
+    def answer(end: Channel) -> None:
+        assert expect(end, RankChunk).start == 7
+        end.send(Done())
+
+    answering = threading.Thread(target=answer, args=(ends["a" if sender == "b" else "b"],), daemon=True)
+
+    def without(talk: Conversation) -> Any:
+        frames = unsent(talk)
+        if frames is not None and len(frames) > 2 and not struck:
+            struck.append(len(frames))
+            return list(HEARTBEAT)
+        return frames
+
+    monkeypatch.setattr(Conversation, "next_unsent", without)
+    answering.start()
+    ends[sender].send(ask)
+    assert within(10, ends[sender].receive) == Done()
+    answering.join(5)
+    assert struck == [3]
+
+
+@pytest.mark.parametrize("frames", [[*HEARTBEAT, mark(1, 255)], encode(Done())], ids=["heartbeat", "message"])
+def test_a_connection_over_which_the_answer_to_a_count_was_left_out_is_over(frames: list[Frame], network: Any) -> None:
+    """This party waited for the answer, as long as the other one went on."""
+    b = network.connect(network.listen("b", timing=TIMING).address, timing=TIMING)
+    b._was_joined, b._is_joined = True, False
+    b._conversation.received([b"h", mark(1, 1)])
+    for left_out in (False, True):
+        b._attempt.take = lambda left_out=left_out: list(frames if left_out else HEARTBEAT)
+        b._take_next()
+        assert b._attempt.is_over is left_out
+
+
+def test_last_words_that_were_not_taken_yet_are_told_by_whoever_was_busy(network: Any, within: Within) -> None:
+    timing = Timing(timeout_s=3, wait_s=0.4)
+    listener = network.listen("b", timing=timing)
+    b, a = network.connect(listener.address, timing=timing), listener.channel("b")
+    b.send(Done())
+    assert within(5, a.receive) == Done()
+    a.send(Done())
+    a.send(Abort(phase="training", reason="no power"))
+    time.sleep(0.2)
+    listener._peers.words = lambda **_: iter(())
+    listener._peers.are_told = lambda: True
+    network.leave(listener)
+    time.sleep(0.6)
+    with pytest.raises(PeerAborted, match="no power"):
+        within(5, lambda: b.send(Done()))
 
 
 def test_constants_leave_room_for_the_window_of_ranks() -> None:
