@@ -5,7 +5,7 @@ the last, nor the bytes of a queue, nor the number of connections; and its bound
 (`zmq_socket.open_socket`). The kernel counts the bytes of every connection; what was taken is subtracted, and a
 connection that is too far ahead is cut off. Honest peers never are: whoever sends more than a few messages waits until
 it is asked for more (`MoreIds`, `MoreRanks`). Heartbeats of the transport, which nobody takes, are allowed for by the
-age of a connection.
+age of a connection; not in what all connections together may have that no peer speaks over: they may be many.
 
 A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
 64 in the queue, and its content. So what a peer has sent costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what
@@ -140,11 +140,13 @@ class Arrivals:
             connection.received = received_bytes(descriptor)
             # What was taken may have come over an earlier connection on this descriptor.
             connection.taken = min(connection.taken, connection.received)
-        found = [Cut(descriptor, is_flooding=True) for descriptor in self._too_far_ahead(self._open, self._total_bytes)]
+        too_far = set(self._too_far_ahead(self._open, self._total_bytes, self._beat_rate))
+        found = [Cut(descriptor, is_flooding=True) for descriptor in too_far]
         if self._outsiders is not None:
-            others = self._open.keys() - self._kept - {cut.descriptor for cut in found}
-            found += [Cut(one, is_flooding=True) for one in self._too_far_ahead(others, self._outsiders.most_bytes)]
-            others -= {cut.descriptor for cut in found}
+            others = self._open.keys() - self._kept - too_far
+            too_far = set(self._too_far_ahead(others, self._outsiders.most_bytes, 0.0))
+            found += [Cut(descriptor, is_flooding=True) for descriptor in too_far]
+            others -= too_far
             found += [Cut(one, is_flooding=False) for one in self._too_many(others, self._outsiders.most)]
         for cut in found:
             self._shut(cut.descriptor)
@@ -157,17 +159,17 @@ class Arrivals:
             self._shut(descriptor)
         return bool(found)
 
-    def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int) -> Iterator[int]:
-        ahead = {descriptor: self._ahead(self._open[descriptor]) for descriptor in descriptors}
+    def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int, beat_rate: float) -> Iterator[int]:
+        ahead = {descriptor: self._ahead(self._open[descriptor], beat_rate) for descriptor in descriptors}
         total = sum(ahead.values())
         for descriptor in sorted(ahead, key=lambda one: -ahead[one]):
             if ahead[descriptor] > self.limit_bytes or total > most_bytes:
                 total -= ahead[descriptor]
                 yield descriptor
 
-    def _ahead(self, connection: _Connection) -> float:
-        """Bytes that were not taken, and that heartbeats do not account for."""
-        beats = self._beat_rate * (time.monotonic() - connection.began)
+    def _ahead(self, connection: _Connection, beat_rate: float) -> float:
+        """Bytes that were not taken, and that heartbeats of so many bytes a second do not account for."""
+        beats = beat_rate * (time.monotonic() - connection.began)
         return max(0.0, connection.received - connection.taken - beats)
 
     def _too_many(self, descriptors: Collection[int], most: int) -> list[int]:

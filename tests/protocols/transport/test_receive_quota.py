@@ -19,7 +19,7 @@ from protocols.messages.vertical import Done, RankChunk
 from protocols.transport import zmq_attempt, zmq_channel, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
-from protocols.transport.receive_quota import Arrivals, Cut
+from protocols.transport.receive_quota import Arrivals, Cut, Outsiders
 from protocols.transport.zmq_listener import FLOODING
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -244,6 +244,24 @@ def test_heartbeats_of_an_old_connection_are_allowed_for(
         assert arrivals.cut_off() == [Cut(far.fileno(), is_flooding=True)]
 
 
+def test_heartbeats_are_not_allowed_for_where_no_peer_speaks(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A peer may have hundreds of connections over which it says nothing: in a day that would be 8 GiB."""
+    near, far = pair
+    arrivals = Arrivals(2000, outsiders=Outsiders(most=9, most_bytes=1000), beat_s=0.01)
+    arrivals.begin(far.fileno())
+    near.sendall(bytes(1100))
+    time.sleep(0.05)
+    later = time.monotonic() + 1.0
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    arrivals.keep([far.fileno()])
+    assert arrivals.cut_off() == []
+    later += 0.06
+    arrivals.keep([])
+    assert arrivals.cut_off() == [Cut(far.fileno(), is_flooding=True)]
+
+
 def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Within) -> None:
     """Over a connection under CURVE that nobody speaks over, as the kernel counts them."""
     timing = Timing(timeout_s=1, wait_s=10)
@@ -255,7 +273,7 @@ def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Withi
     (connection,) = arrivals._open.values()
     time.sleep(3)
     assert connection.received - connection.taken > 1000
-    assert arrivals._ahead(connection) == 0
+    assert arrivals._ahead(connection, arrivals._beat_rate) == 0
 
 
 def test_what_is_no_connection_counts_nothing() -> None:
