@@ -21,6 +21,7 @@ from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
 from parties.storage.atomic_files import odd_kind
 from parties.tables.data_files import is_parquet
+from parties.tables.query_results import plain_pieces, with_all_digits
 from protocols.private_files import private_folder, private_opener
 
 if TYPE_CHECKING:
@@ -138,11 +139,11 @@ def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | N
         import pyarrow.parquet as pq
 
         target = folder / f"{scheme_of(uri)}.parquet"
-        with _result(uri, query, password) as reader:
-            schema = _plain(reader.schema.empty_table()).schema
+        with _result(uri, query, password) as pieces:
+            schema = next(pieces).schema
             with open(target, "wb", opener=private_opener) as file, pq.ParquetWriter(file, schema) as writer:
-                for batch in reader:
-                    writer.write_table(_plain(batch))
+                for rows in pieces:
+                    writer.write_table(rows)
     return target
 
 
@@ -242,34 +243,22 @@ def has_table(database: Any, schema: str | None, name: str) -> bool:
 
 
 @contextmanager
-def _result(uri: str, query: str, password: str | None) -> Iterator[pa.RecordBatchReader]:
+def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.Table]]:
+    """The rows of a query's result in pieces, as `plain_pieces` gives them."""
     if scheme_of(uri) == "odbc":
         from arrow_odbc import read_arrow_batches_from_odbc
 
         place = uri[len("odbc:") :]
         found = read_arrow_batches_from_odbc(query, place, batch_size=RESULT_ROWS, password=password)
-        yield found.into_pyarrow_record_batch_reader()
+        yield plain_pieces(found.into_pyarrow_record_batch_reader())
         return
-    options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if scheme_of(uri) == "sqlite" else {}
+    is_sqlite = scheme_of(uri) == "sqlite"
+    options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if is_sqlite else {}
     with closing(connect(uri, password)) as database, database.cursor(adbc_stmt_kwargs=options) as cursor:
         cursor.execute(query)
         with cursor.fetch_record_batch() as reader:
-            yield reader
-
-
-def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
-    """Rows whose types of a database, such as PostgreSQL's numeric, are numbers and texts."""
-    import pyarrow as pa
-
-    columns = {}
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        if isinstance(field.type, pa.BaseExtensionType):
-            is_number = getattr(field.type, "type_name", "") == "numeric"
-            column = column.cast(field.type.storage_type).cast(pa.float64() if is_number else field.type.storage_type)
-        columns[field.name] = column
-    if len(columns) < len(rows.schema):
-        raise TableError("the query gives several columns of one name; rename them. Nothing was sent")
-    return pa.table(columns)
+            pieces = plain_pieces(reader)
+            yield with_all_digits(pieces, database, query) if is_sqlite else pieces
 
 
 def _copied(uri: str, folder: Path) -> Path:

@@ -1,0 +1,75 @@
+"""Results of queries: rows as numbers and texts, whatever a database's types are, and with all of their digits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from parties.errors import TableError
+from parties.tables.data_files import named
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# What SQLite's driver makes of a fraction in a column that has texts, too: 1234567.891 becomes 1.234568e+06.
+_SHORTENED = r"^-?[0-9]\.[0-9]{6}e[-+][0-9]{2,3}$"
+
+
+def plain_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    """The rows of a result in pieces of plain types; the first piece is empty, and has the types.
+
+    Raises
+    ------
+    TableError
+        If several columns have one name.
+    """
+    yield _plain(reader.schema.empty_table())
+    for batch in reader:
+        yield _plain(batch)
+
+
+def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
+    """Rows whose types of a database, such as PostgreSQL's numeric, are numbers and texts."""
+    import pyarrow as pa
+
+    columns = {}
+    for field, column in zip(rows.schema, rows.columns, strict=True):
+        if isinstance(field.type, pa.BaseExtensionType):
+            is_number = getattr(field.type, "type_name", "") == "numeric"
+            column = column.cast(field.type.storage_type).cast(pa.float64() if is_number else field.type.storage_type)
+        columns[field.name] = column
+    if len(columns) < len(rows.schema):
+        raise TableError("the query gives several columns of one name; rename them. Nothing was sent")
+    return pa.table(columns)
+
+
+def with_all_digits(pieces: Iterator[pa.Table], database: Any, query: str) -> Iterator[pa.Table]:
+    """The pieces of a result of SQLite, as long as its driver shortens no number.
+
+    Raises
+    ------
+    TableError
+        If a column holds fractions beside texts.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for rows in pieces:
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            is_text = pa.types.is_string(column.type)
+            looks_so = is_text and pc.any(pc.match_substring_regex(column, _SHORTENED)).as_py()
+            if looks_so and _holds_fractions(database, query, name):
+                raise TableError(
+                    f"column {named([name])} of the query holds fractions beside texts, of which SQLite's driver keeps "
+                    "7 digits: have the query make texts of all, as in CAST(spend AS TEXT), or nulls of the texts, as "
+                    "in NULLIF(spend, ''). Nothing was sent"
+                )
+        yield rows
+
+
+def _holds_fractions(database: Any, query: str, name: str) -> bool:
+    """Whether a column of a query's result has cells that SQLite keeps as fractions; a text may look like one."""
+    quoted = name.replace('"', '""')
+    with database.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM ({query.rstrip().rstrip(';')}\n) WHERE typeof(\"{quoted}\") = 'real' LIMIT 1")
+        return cursor.fetchone() is not None
