@@ -156,6 +156,7 @@ EDITS = {
     "an unknown key of a feature": (_with("features", 0, "code", value="print()"), "malformed: TypeError"),
     "a rank of a billion billions": (_with("features", 1, "rank", value=10**400), "a feature needs a name"),
     "more cells than a table has": (_with("features", 1, "n_cells", value=2**31), "a feature needs a name"),
+    "more cells than a byte numbers": (_with("features", 1, "n_cells", value=256), "a feature needs a name"),
     "too many base scores": (_with("base_scores", value=[0.0, 1.0]), "1 finite base scores"),
     "no base scores": (_with("base_scores", value=None), "malformed"),
     "unknown loss": (_with("loss", "name", value="os.system"), "objective must be one of"),
