@@ -73,8 +73,9 @@ def run_status(path: Path) -> RunStatus:
     if not is_there(folder.path / "meta.json"):
         return RunStatus(**known, state="not begun", peers={})
     is_running = is_locked(folder.path)
-    files = [folder.path / "log.jsonl", *folder.path.glob("messages.jsonl")]
-    lines = [line for file in files for line in read_lines(file)]
+    # Programs that rotate logs take them away, and the next line begins them anew.
+    files = (folder.path / name for name in ("log.jsonl", "messages.jsonl"))
+    lines = [line for file in files if is_there(file) for line in read_lines(file)]
     steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
     has_progress = is_running and (folder.path / "progress.json").exists()
     return RunStatus(

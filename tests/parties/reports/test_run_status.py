@@ -57,6 +57,11 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
         "visits: epsilon 10 spent of no limit",
         "visits: category_epsilon 3 spent of no limit",
     ]
+    # Programs that rotate logs leave none until the next line.
+    log = shop.parent / "runs" / "spring" / "log.jsonl"
+    log.rename(log.with_name("log.jsonl-20260131"))
+    rotated = run_status(shop)
+    assert (rotated.state, rotated.phase, rotated.spent) == ("finished", None, after.spent)
 
     (sites.bank.run_folder / "meta.json").write_text(
         json.dumps({**json.loads((sites.bank.run_folder / "meta.json").read_text()), "finished": None})
