@@ -32,7 +32,8 @@ from parties.tuning.trial_processes import in_processes
 from parties.vertical.party_a import grow_trees
 from protocols.private_files import private_opener
 
-TUNING_FOLDER, TRIALS = "tuning", "trials.jsonl"
+# Optuna's lock of the journal is a link to it.
+TUNING_FOLDER, TRIALS, LOCK = "tuning", "trials.jsonl", "trials.jsonl.lock"
 
 # Shares of the records: those that trials are compared on, and those that only the end result is scored on.
 VALIDATED, TESTED = 0.2, 0.2
@@ -121,6 +122,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     folder = run.run_folder / TUNING_FOLDER
     make_folder(folder)
     _cut_torn_line(folder / TRIALS)
+    _remove_lost_lock(folder / LOCK)
     model, left_open = RunFolder(run.run_folder).load_joint_model(), run.model.left_open
     own = read_space(tuning.space).inside(rows.everything.job.grown_with(model.choice))
     study = _study(folder, metric)
@@ -254,6 +256,13 @@ def _cut_torn_line(path: Path) -> None:
     with writing(path):
         if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
             os.truncate(path, content.rfind(b"\n") + 1)
+
+
+def _remove_lost_lock(path: Path) -> None:
+    """Remove a lock that a killed process left in a folder that was moved since: Optuna would look for it for ever."""
+    with writing(path):
+        if path.is_symlink() and not path.exists():
+            path.unlink(missing_ok=True)
 
 
 def _study(folder: Path, metric: Metric) -> optuna.Study:

@@ -29,7 +29,7 @@ from parties.runs.run_folder import RunFolder
 from parties.tuning import study
 from parties.tuning.study import Tuned, Tuning, tune_parameters
 from parties.vertical.party_a import grow_trees
-from tests.support.processes import Command
+from tests.support.processes import Command, finish
 from tests.support.score_services import until
 
 
@@ -68,6 +68,18 @@ def test_a_line_that_a_full_disk_cut_off_costs_no_trial(tuned: Tuned, tuned_bank
     assert again.scores[:4] == tuned.scores
     assert len(again.scores) == 6
     assert path.read_bytes().startswith(before)
+
+
+def test_a_lock_that_was_left_in_a_folder_that_was_moved_holds_nobody_up(
+    tuned: Tuned, tuned_bank: Any, run_file: Path, tmp_path: Path
+) -> None:
+    """It leads to where the journal was. Optuna looked at it without end, and without a pause."""
+    lock = tuned_bank.run_folder / "tuning" / "trials.jsonl.lock"
+    lock.symlink_to(tmp_path / "runs" / "spring" / "tuning" / "trials.jsonl")
+    call = Command("tune", str(run_file), "--trials", "4", "--rounds", "12")
+    ((code, _, error),) = finish(call, seconds=60)
+    assert (code, error) == (0, "")
+    assert not lock.is_symlink()
 
 
 def drawn(tuned_bank: Any) -> dict[int, dict[str, float]]:
