@@ -70,9 +70,7 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
     folder = RunFolder(run.run_folder)
     with checks.checking("model"):
         model = folder.load_joint_model()
-        strangers = sorted(set(model.ensemble.owners) - {peer.name for peer in run.passive})
-        if strangers:
-            raise ConfigError(f"the model needs answers of {', '.join(strangers)}, whom the run file does not name")
+        model.check_asked(peer.name for peer in run.passive)
         checks.add("model", Status.OK, f"{model.ensemble.n_rounds} rounds in {folder.path}")
         run.reveal.check(model.ensemble.loss)
         with checks.checking("data"):

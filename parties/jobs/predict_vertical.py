@@ -116,6 +116,8 @@ def predict_active(
     model = folder.load_joint_model()
     check_schema_of_model(schema, folder.path, model.ensemble)
     run.reveal.check(model.ensemble.loss)
+    if mode != "local":
+        model.check_asked(peer.name for peer in run.passive)
     if reasons:
         check_reasons(model.ensemble, run.reveal)
     request = _Request(

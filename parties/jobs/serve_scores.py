@@ -167,6 +167,7 @@ class ScoreService:
         schema, ignore = read_schema(run.table_schema)
         model = RunFolder(run.run_folder).load_joint_model()
         check_schema_of_model(schema, run.run_folder, model.ensemble)
+        model.check_asked(peer.name for peer in run.passive)
         run.reveal.check(model.ensemble.loss)
         if run.reveal.top is not None:
             raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from html import escape
 
@@ -85,6 +85,18 @@ class JointModel:
             "these trees learned through the noise and expect exact answers: of desensitized ones, a model that is "
             "trained with `correct_noise: false` makes more"
         )
+
+    def check_asked(self, peers: Iterable[str]) -> None:
+        """Refuse to ask these passive parties alone where the model needs others: their answers would be for nothing.
+
+        Raises
+        ------
+        Disagreement
+        """
+        if absent := sorted(set(self.ensemble.owners).difference(peers)):
+            raise Disagreement(
+                f"the model needs answers of {', '.join(absent)}, whom the run file does not name. Nothing was asked"
+            )
 
     def documents(self) -> dict[str, dict[str, object]]:
         """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""

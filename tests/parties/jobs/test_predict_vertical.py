@@ -16,11 +16,12 @@ import yaml
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import KEPT_SCHEMA, read_schema
-from parties.errors import ConfigError, RecordsRefused, RunFolderError
+from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_vertical import predict_active
+from parties.jobs.serve_scores import serve_scores
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
@@ -69,6 +70,24 @@ def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
         )
     with pytest.raises(RunFolderError):
         serve_passive(sites.shop.write(), data=None, insecure=False, terminal=Terminal())
+
+
+def test_nobody_is_asked_where_the_run_file_lacks_one_whose_answers_the_model_needs(sites: Sites) -> None:
+    """The others answered, which counted for their limits, and no score came of it."""
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    features = Feature("age"), Feature("c0", "shop", rank=3), Feature("c1", "broker", rank=7)
+    RunFolder(sites.bank.run_folder).save_joint_model(
+        JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), features))
+    )
+    words = "the model needs answers of broker, whom the run file does not name. Nothing was asked"
+    with pytest.raises(Disagreement, match=words):
+        predict_active(path, data=None, ids=None, mode="routed", out=None, insecure=False, terminal=Terminal())
+    tokens = sites.bank.path / "tokens.txt"
+    tokens.touch(mode=0o600)
+    sites.bank.run["http"] = {"listen": "127.0.0.1:1", "tokens": tokens.name}
+    with pytest.raises(Disagreement, match=words):
+        serve_scores(sites.bank.write(), data=None, insecure=False, terminal=Terminal())
 
 
 def test_a_schema_whose_categories_have_other_numbers_than_in_training_is_refused(sites: Sites) -> None:
@@ -122,6 +141,7 @@ def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
 ) -> None:
     class Model:
         routers: ClassVar[dict[str, Any]] = {}
+        check_asked = Mock()
 
         class ensemble:  # noqa: N801
             loss, features = None, ()
