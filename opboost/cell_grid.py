@@ -20,9 +20,7 @@ from opboost.privacy.domain import IntegerDomain
 from opboost.ranking import RankTable
 from opboost.routing import ReleasedRanks, SplitTests
 from opboost.trees.binning import choose_cuts
-
-# Most cells of a column: their numbers, and that of a missing cell, are one byte.
-MOST_GRID_CELLS = 255
+from opboost.trees.tree import MOST_GRID_CELLS
 
 # Cells unless an owner says otherwise: more won nothing on seven tables (`docs/privacy/answers.md`).
 DEFAULT_CELLS = 16

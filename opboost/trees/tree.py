@@ -21,7 +21,7 @@ from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
 
 # Categories are numbered 0, 1, 2, ...; numbers of cells, and that of a missing one, are a byte; ranks have 32 bits.
-MAX_CATEGORIES, MAX_CELLS, MAX_RANK = 1 << 16, 255, (1 << 32) - 1
+MAX_CATEGORIES, MOST_GRID_CELLS, MAX_RANK = 1 << 16, 255, (1 << 32) - 1
 
 # A threshold for "every present value goes left": finite, so that model files need no infinity.
 PRESENT = float(np.finfo(np.float64).max)
@@ -159,7 +159,7 @@ class Feature:
     n_cells: int | None = None
 
     def __post_init__(self) -> None:
-        counts = (self.rank, MAX_RANK), (self.n_cells, MAX_CELLS)
+        counts = (self.rank, MAX_RANK), (self.n_cells, MOST_GRID_CELLS)
         is_count = all(one is None or (type(one) is int and 0 <= one <= most) for one, most in counts)
         is_named = isinstance(self.name, str) and (self.owner is None or isinstance(self.owner, str))
         if not is_named or not is_count or not isinstance(self.missing_left, bool):

@@ -10,10 +10,11 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from opboost import rng
-from opboost.cell_grid import DEFAULT_CELLS, MOST_GRID_CELLS
+from opboost.cell_grid import DEFAULT_CELLS
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import nearest
 from opboost.schema import TableSchema
+from opboost.trees.tree import MOST_GRID_CELLS
 from opboost.trees.validation import Metric
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.align_section import AlignSection
