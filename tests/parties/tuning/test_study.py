@@ -95,6 +95,7 @@ def drawn(tuned_bank: Any) -> dict[int, dict[str, float]]:
 def own_journal(tuned_bank: Any) -> Iterator[None]:
     """No trial yet; those of other tests come back."""
     path = tuned_bank.run_folder / "tuning" / "trials.jsonl"
+    path.parent.mkdir(mode=0o700, exist_ok=True)
     before = path.read_bytes() if path.exists() else b""
     path.unlink(missing_ok=True)
     yield
