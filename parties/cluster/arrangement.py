@@ -46,7 +46,7 @@ _UNLISTED, _DROPPED = -1, -2
 HeldValues = tuple[tuple[object, ...], ...]
 """Of every column up to two different values."""
 
-CheckRows = Callable[[Path, pd.DataFrame], None]
+CheckRows = Callable[[Path, pd.DataFrame], object]
 """Refuses a file for what some of its rows hold; a function of a module, which cluster processes call."""
 
 

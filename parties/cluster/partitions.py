@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
 import pandas as pd
 
+from opboost.arrays import Values
 from opboost.preprocess import own_features, read_numbers
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.boosting import BoostingParameters
@@ -149,8 +150,8 @@ def partitions_of(
         yield found
         return
     with working_folder(run.dask.folder) as folder:
-        checks: dict[str, Any] = {"needs_label": needs_label, "varied": varied, "check": check_rows}
-        yield _in_order(look(arranged(paths, run, schema, folder, **checks, client=client), names=()))
+        make = partial(arranged, paths, run, schema, folder, needs_label=needs_label, client=client)
+        yield _in_order(look(make(varied=varied, check=check_rows), names=()))
 
 
 def _in_order(found: Partitions | None) -> Partitions:
@@ -259,8 +260,10 @@ def ids_of(part: Path, id_columns: Sequence[str]) -> pd.Index:
     return read_ids(read_stored(part, list(dict.fromkeys(id_columns))), id_columns, part)
 
 
-def check_own(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> None:
-    """Refuse some rows of the active party's if XGBoost could not train on any of them.
+def check_own(
+    part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema], label: str, loss: Loss
+) -> tuple[Values, dict[str, Values]]:
+    """Labels and columns of some rows of the active party's, refused if XGBoost could not train on any of them.
 
     Raises
     ------
@@ -270,8 +273,10 @@ def check_own(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema], l
     check_own_rows(
         (), labels, weights=np.ones(len(labels)), loss=loss, parameters=BoostingParameters(), engine="xgboost"
     )
-    for name, values in own_features(rows, columns).items():
+    features = own_features(rows, columns)
+    for name, values in features.items():
         check_single_precision(values, f"cells of column {name!r}")
+    return labels, features
 
 
 def check_released(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchema]) -> None:
@@ -287,9 +292,9 @@ def check_released(part: Path, rows: pd.DataFrame, columns: Sequence[ColumnSchem
 
 def _own_digest(part: Path, columns: Sequence[ColumnSchema], label: str, loss: Loss) -> str:
     table = read_stored(part, [*(column.name for column in columns), label])
-    check_own(part, table, columns, label, loss)
-    digest = hashlib.sha256(read_labels(part, table[label], label))
-    for name, values in own_features(table, columns).items():
+    labels, features = check_own(part, table, columns, label, loss)
+    digest = hashlib.sha256(labels)
+    for name, values in features.items():
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(values))
     return digest.hexdigest()

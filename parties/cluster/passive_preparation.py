@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
@@ -157,11 +157,19 @@ def partitioned_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> 
         check_learnable(whole, run, schema)
         check_cells(whole, mechanisms)
 
-    checks: dict[str, Any] = {"varied": schema.names, "check": check}
-    checks["check_rows"] = partial(check_released, columns=schema.columns)
+    check_rows = partial(check_released, columns=schema.columns)
     with (
         cluster(run.dask) as client,
-        partitions_of(run, schema, ignore, needs_label=False, **checks, client=client) as found,
+        partitions_of(
+            run,
+            schema,
+            ignore,
+            needs_label=False,
+            varied=schema.names,
+            check=check,
+            check_rows=check_rows,
+            client=client,
+        ) as found,
         working_folder(run.dask.folder) as folder,
     ):
         table, digest = encode_partitions(
