@@ -7,6 +7,8 @@ two it is shows nowhere: both points are random. Secure against a side that devi
 Diffie-Hellman problem is hard and hashes are random. Every hash names its place and the conversation.
 
 Nothing else imports rbcl, which binds libsodium. Its additions do not say that a point is none, so each one is checked.
+It copies libsodium into the directory for temporary files whenever a process imports it, and leaves it there; here the
+copy is removed as soon as it is loaded.
 """
 
 from __future__ import annotations
@@ -14,6 +16,10 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 
 from protocols.errors import DecodeError
 
@@ -39,16 +45,15 @@ class Chooser:
     """
 
     def __init__(self, n_transfers: int, context: bytes) -> None:
-        import rbcl
-
+        group = _group()
         self._context = context
         self.choices = [secrets.randbits(1) for _ in range(n_transfers)]
-        self._scalars = [rbcl.crypto_core_ristretto255_scalar_random() for _ in range(n_transfers)]
+        self._scalars = [group.crypto_core_ristretto255_scalar_random() for _ in range(n_transfers)]
         self.points: list[bytes] = []
         for place, (choice, scalar) in enumerate(zip(self.choices, self._scalars, strict=True)):
-            other = rbcl.crypto_core_ristretto255_random()
-            known = rbcl.crypto_core_ristretto255_sub(
-                rbcl.crypto_scalarmult_ristretto255_base(scalar), _hashed(context, place, choice, other)
+            other = group.crypto_core_ristretto255_random()
+            known = group.crypto_core_ristretto255_sub(
+                group.crypto_scalarmult_ristretto255_base(scalar), _hashed(context, place, choice, other)
             )
             self.points += [other, known] if choice else [known, other]
 
@@ -74,24 +79,31 @@ def answer_points(points: Sequence[bytes], context: bytes) -> tuple[bytes, list[
     DecodeError
         If one of them is no point.
     """
-    import rbcl
-
-    if not all(map(rbcl.crypto_core_ristretto255_is_valid_point, points)):
+    group = _group()
+    if not all(map(group.crypto_core_ristretto255_is_valid_point, points)):
         raise DecodeError("a transfer's point is not one of the group")
-    secret = rbcl.crypto_core_ristretto255_scalar_random()
-    answer, keys = rbcl.crypto_scalarmult_ristretto255_base(secret), []
+    secret = group.crypto_core_ristretto255_scalar_random()
+    answer, keys = group.crypto_scalarmult_ristretto255_base(secret), []
     for at, point in enumerate(points):
         hidden = _hashed(context, at // 2, at % 2, points[at ^ 1])
-        both = rbcl.crypto_core_ristretto255_add(point, hidden)
+        both = group.crypto_core_ristretto255_add(point, hidden)
         keys.append(_key(_times(secret, both), context, at, answer))
     return answer, keys
 
 
-def _times(scalar: bytes, point: bytes) -> bytes:
+@cache
+def _group() -> ModuleType:
     import rbcl
+    from rbcl._sodium import lib_path
 
+    with suppress(OSError):  # Windows keeps the file of a library that is loaded.
+        Path(lib_path).unlink()
+    return rbcl
+
+
+def _times(scalar: bytes, point: bytes) -> bytes:
     try:
-        product: bytes = rbcl.crypto_scalarmult_ristretto255(scalar, point)
+        product: bytes = _group().crypto_scalarmult_ristretto255(scalar, point)
     except RuntimeError:
         # The library's own words are dropped.
         raise DecodeError("a transfer's point is not one of the group") from None
@@ -99,11 +111,9 @@ def _times(scalar: bytes, point: bytes) -> bytes:
 
 
 def _hashed(context: bytes, place: int, choice: int, point: bytes) -> bytes:
-    import rbcl
-
     index = (2 * place + choice).to_bytes(4, "little")
     digest = hashlib.blake2b(index + point, key=context, person=b"transfer point").digest()
-    hashed: bytes = rbcl.crypto_core_ristretto255_from_hash(digest)
+    hashed: bytes = _group().crypto_core_ristretto255_from_hash(digest)
     return hashed
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from protocols.alignment.random_transfers import ELEMENT_BYTES, KEY_BYTES, Chooser, answer_points
@@ -54,3 +59,9 @@ def test_points_that_add_up_to_zero_are_refused() -> None:
     negative = rbcl.crypto_core_ristretto255_sub(zero, random_transfers._hashed(b"run", 0, 0, other))
     with pytest.raises(DecodeError, match="not one of the group"):
         answer_points([negative, other], b"run")
+
+
+def test_no_copy_of_the_library_is_left_among_temporary_files(tmp_path: Path) -> None:
+    lines = "from protocols.alignment.random_transfers import Chooser; Chooser(1, b'run')"
+    subprocess.run([sys.executable, "-c", lines], env={**os.environ, "TMPDIR": str(tmp_path)}, check=True, timeout=60)
+    assert not list(tmp_path.iterdir())
