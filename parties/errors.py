@@ -12,6 +12,7 @@
     ├── RunFolderError    a run folder cannot be used
     ├── WorkersLost       a party's own cluster gave a step up
     └── LedgerError       the ledger or the stored releases cannot be trusted or used
+        ├── LedgerBusy    another process holds them
         └── OverBudget    a release would cost more than the owner allows
 """
 
@@ -64,6 +65,10 @@ class WorkersLost(PartyError):
 
 class LedgerError(PartyError):
     """The ledger or the stored releases cannot be trusted or used."""
+
+
+class LedgerBusy(LedgerError):
+    """Another process holds the ledger or the stored releases."""
 
 
 class OverBudget(LedgerError):

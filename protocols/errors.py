@@ -8,7 +8,8 @@
     ├── UnexpectedMessage   a message that the sequence does not allow here
     ├── NothingInCommon     the parties' sets of ids do not meet
     ├── PeerLost            the peer is gone, silent or never came
-    │   └── PeerRestarted       it was started again, and knows nothing of the conversation
+    │   ├── PeerRestarted       it was started again, and knows nothing of the conversation
+    │   └── PeerRefused         it has another key than is expected, or expects another one
     ├── PeerAborted         the peer ended the run and said why
     ├── SumRefused          a round of secure aggregation would not be safe, or its parts do not fit
     │   └── TooFewWorkers       fewer than it needs take part
@@ -16,6 +17,23 @@
 
 Messages name the peer and what was expected; they never contain a value from the data or a key.
 """
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Outlook(StrEnum):
+    """What the other parties can do when a peer ended the run."""
+
+    # Begun again as it is, the run would end again.
+    OVER = "over"
+    # The peer may come back once something of its own is mended.
+    UNSURE = "unsure"
+    # The same command goes on when everybody is there.
+    LATER = "later"
+    # The peer begins again at once, since another party was started again.
+    AGAIN = "again"
 
 
 class ProtocolError(Exception):
@@ -46,8 +64,22 @@ class PeerRestarted(PeerLost):
     """The peer was started again, and knows nothing of the conversation so far."""
 
 
+class PeerRefused(PeerLost):
+    """The peer has another key than is expected, or expects another one."""
+
+
 class PeerAborted(ProtocolError):
-    """The peer ended the run and said why."""
+    """The peer ended the run and said why.
+
+    Parameters
+    ----------
+    sentence : str
+    outlook : Outlook
+    """
+
+    def __init__(self, sentence: str, outlook: Outlook = Outlook.OVER) -> None:
+        super().__init__(sentence)
+        self.outlook = outlook
 
 
 class SumRefused(ProtocolError):

@@ -32,10 +32,10 @@ from parties.errors import (
     Unavailable,
     WorkersLost,
 )
-from parties.session.termination import PASSING
 from protocols.errors import (
     DecodeError,
     NothingInCommon,
+    Outlook,
     PeerAborted,
     PeerLost,
     SumRefused,
@@ -75,7 +75,7 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], ExitCode], ...] = (
 
 def exit_code(error: Exception) -> ExitCode:
     """The exit code of a command that an expected error ended."""
-    if isinstance(error, PeerAborted) and any(reason in str(error) for reason in PASSING):
+    if isinstance(error, PeerAborted) and error.outlook is Outlook.LATER:
         return ExitCode.PEER_ABSENT
     return next((code for kinds, code in _CODES if isinstance(error, kinds)), ExitCode.DATA_OR_SETTINGS)
 

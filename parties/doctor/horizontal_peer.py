@@ -16,7 +16,7 @@ from parties.doctor.check_result import Checklist, Status
 from parties.horizontal.public_randomness import term_differences
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import peer_key
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import PeerLost, PeerRefused, ProtocolError
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join, TakeTurns
 from protocols.messages.message import PROTOCOL_VERSION
@@ -68,7 +68,7 @@ def _compare(channel: Channel, mine: Compare, checks: Checklist, *, calls: bool)
         if not calls:
             channel.send(mine)
     except ProtocolError as error:
-        is_away = isinstance(error, PeerLost) and "refused" not in str(error)
+        is_away = isinstance(error, PeerLost) and not isinstance(error, PeerRefused)
         later = "; it may be started later, within `wait`" if is_away else ""
         checks.add("peer", Status.SKIPPED if is_away else Status.PROBLEM, f"{peer} was not asked: {error}{later}")
         return

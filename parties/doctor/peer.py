@@ -10,7 +10,7 @@ from parties.session.connections import peer_key
 from parties.session.differences import differences, set_difference
 from parties.session.handshake import prove_ids, with_point
 from protocols.alignment.id_proof import IdProof, id_proof
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import PeerLost, PeerRefused, ProtocolError
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel, Timing, expect
@@ -90,7 +90,7 @@ def _compare(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello
 
 
 def _note_unanswered(error: ProtocolError, checks: Checklist) -> None:
-    if isinstance(error, PeerLost) and "refused" not in str(error):
+    if isinstance(error, PeerLost) and not isinstance(error, PeerRefused):
         checks.add("peer", Status.SKIPPED, f"only this side was checked: {error}")
     else:
         checks.add("peer", Status.PROBLEM, str(error))

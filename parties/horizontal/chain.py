@@ -25,7 +25,6 @@ from parties.horizontal.public_randomness import after_looks, term_differences
 from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
-from parties.session.termination import CHAIN_BROKEN
 from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.message import Message
@@ -124,7 +123,7 @@ def run_chain_owner(
         except PeerRestarted:
             raise
         except PeerLost as error:
-            raise ChainBroken(f"{error}, while this party was {phase.name}; {CHAIN_BROKEN}") from None
+            raise ChainBroken(f"{error}, while this party was {phase.name}; the chain needs every owner") from None
         return model
 
 

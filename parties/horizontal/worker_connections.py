@@ -7,8 +7,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from parties.session.termination import RETURNING
-from protocols.errors import DecodeError, PeerRestarted, ProtocolError, TooFewWorkers, UnexpectedMessage
+from protocols.errors import (
+    DecodeError,
+    Outlook,
+    PeerAborted,
+    PeerRestarted,
+    ProtocolError,
+    TooFewWorkers,
+    UnexpectedMessage,
+)
 from protocols.messages.comparison import Compare
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
@@ -160,7 +167,9 @@ class Connections:
     def _lose_connection(self, worker: Connection, error: ProtocolError) -> None:
         """Note that a worker is gone; one that was started again, or may be, is waited for, but not without end."""
         self.lose(worker, str(error), is_gone=True)
-        may_return = isinstance(error, PeerRestarted) or any(reason in str(error) for reason in RETURNING)
+        may_return = isinstance(error, PeerRestarted) or (
+            isinstance(error, PeerAborted) and error.outlook is not Outlook.OVER
+        )
         self._n_restarts[worker.name] += may_return
         if may_return and self._n_restarts[worker.name] <= MAX_AWAITED:
             worker.awaited_until = time.monotonic() + self.return_s

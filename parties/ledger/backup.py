@@ -14,7 +14,7 @@ from contextlib import closing
 from itertools import count
 from pathlib import Path
 
-from parties.errors import LedgerError
+from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.ledger_lines import read_head
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
@@ -121,12 +121,12 @@ def _verified(path: Path) -> int:
 def _is_sound(path: Path) -> bool:
     try:
         _verified(path)
-    except LedgerError as error:
+    except LedgerBusy:
         # Whoever holds it for so long that it cannot be looked at would go on charging a file that is none any more.
-        if "is locked" in str(error):
-            raise LedgerError(
-                f"{path} is in use, and not known to be damaged; end what uses it. Nothing was restored"
-            ) from None
+        raise LedgerError(
+            f"{path} is in use, and not known to be damaged; end what uses it. Nothing was restored"
+        ) from None
+    except LedgerError:
         return False
     return True
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager, suppress
 
 from parties.errors import Disagreement, as_told
 from parties.session.differences import check_agreement, differences, set_difference
-from parties.session.termination import termination_message
+from parties.session.termination import outlook_after, termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
-from protocols.errors import PeerLost, PeerRestarted, ProtocolError
+from protocols.errors import PeerLost, ProtocolError
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
@@ -44,10 +44,10 @@ def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
         yield phase
     except BaseException as raised:
         error = as_told(raised)
-        names, begins_again = {channel.peer for channel in channels}, isinstance(error, PeerRestarted)
+        names, outlook = {channel.peer for channel in channels}, outlook_after(error)
         for channel in channels:
             reason = termination_message(error, peer=channel.peer, others=names)
-            abort(channel, phase.name, reason, begins_again=begins_again)
+            abort(channel, phase.name, reason, outlook)
         if isinstance(error, PeerLost):
             raise type(error)(f"{error}, while this party was {phase.name}") from None
         if error is not raised:

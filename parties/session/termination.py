@@ -18,8 +18,10 @@ from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, Work
 from protocols.errors import (
     DecodeError,
     NothingInCommon,
+    Outlook,
     PeerAborted,
     PeerLost,
+    PeerRestarted,
     SumRefused,
     TooFewWorkers,
     UnexpectedMessage,
@@ -31,21 +33,14 @@ _ABOUT_THE_TALK = (Disagreement, DecodeError, UnexpectedMessage, NothingInCommon
 # Of everything else: settings, data, files, a defect.
 NO_REASON = "it cannot go on; the reason is in its own log alone"
 
-# Why a peer ended a run that may go on when everybody is there again.
-_STOPPED, _LEFT = "it was told to stop", "another party left"
-CHAIN_BROKEN = "the chain needs every owner"
-TOO_FEW = "too few workers are there for a sum. Nothing more was released"
-PASSING = (f": {_STOPPED}", f": {_LEFT}", f"; {CHAIN_BROKEN}", f": {TOO_FEW}")
-
-_ACCOUNT = "it keeps account of what it releases, and its account does not allow this. Nothing was released"
-
-# Why a peer ended a run that it may come back to when it is started again: after a full disk it says one of the last.
-RETURNING = (*PASSING, f": {NO_REASON}", f": {_ACCOUNT}")
+# Nothing is wrong: somebody is not there.
+_PASSING = (PeerAborted, PeerLost, TooFewWorkers, ChainBroken, WorkersLost, Stopped)
 
 _KINDS: tuple[tuple[type[BaseException], str], ...] = (
-    (LedgerError, _ACCOUNT),
+    (TooFewWorkers, "too few workers are there for a sum. Nothing more was released"),
+    (LedgerError, "it keeps account of what it releases, and its account does not allow this. Nothing was released"),
     (WorkersLost, "its workers stopped. What was released before stays as it is"),
-    (Stopped, _STOPPED),
+    (Stopped, "it was told to stop"),
 )
 
 
@@ -67,18 +62,25 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
     """
     match error:
         case PeerAborted() | PeerLost():
-            return f"{_LEFT}: {type(error).__name__}"
-        case TooFewWorkers():
-            return TOO_FEW
+            return f"another party left: {type(error).__name__}"
         case ChainBroken():
             # Owners of a chain know one another, and which of them is gone.
             return str(error)
-        case _ if isinstance(error, _ABOUT_THE_TALK):
-            return str(error) if not _names(str(error), set(others) - {peer}) else _about_another(error)
     for kind, sentence in _KINDS:
         if isinstance(error, kind):
             return sentence
-    return NO_REASON
+    if not isinstance(error, _ABOUT_THE_TALK):
+        return NO_REASON
+    return str(error) if not _names(str(error), set(others) - {peer}) else _about_another(error)
+
+
+def outlook_after(error: BaseException) -> Outlook:
+    """What the other parties can do after an error of this one."""
+    if isinstance(error, PeerRestarted):
+        return Outlook.AGAIN
+    if isinstance(error, _PASSING):
+        return Outlook.LATER
+    return Outlook.OVER if isinstance(error, _ABOUT_THE_TALK) else Outlook.UNSURE
 
 
 def _names(sentence: str, parties: Collection[str]) -> bool:

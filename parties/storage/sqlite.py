@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from parties.errors import LedgerError
+from parties.errors import LedgerBusy, LedgerError
 from parties.storage.atomic_files import is_folder, odd_kind
 from protocols.private_files import private_folder, private_opener
 
@@ -89,7 +89,8 @@ def reporting(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise LedgerError(f"{path} cannot be used: {_reason(error)}. Nothing was released") from None
+        kind = LedgerBusy if _is_busy(error) else LedgerError
+        raise kind(f"{path} cannot be used: {_reason(error)}. Nothing was released") from None
     except OSError as error:
         raise LedgerError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
 
@@ -102,6 +103,11 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
     return next((said.split(quote)[0] for quote in (" with text ", " (") if quote in said), said)
 
 
+def _is_busy(error: Exception) -> bool:
+    """Whether another connection holds the database; the lowest byte of SQLite's code says so."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
 def _write_through(database: sqlite3.Connection) -> None:
     """Write-ahead log, flushed at every commit. Changing to it needs the file for itself, without SQLite's waiting."""
     deadline = time.monotonic() + WAIT_S
@@ -110,7 +116,7 @@ def _write_through(database: sqlite3.Connection) -> None:
             database.execute("PRAGMA journal_mode = WAL")
             break
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > deadline:
+            if not _is_busy(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
     database.execute("PRAGMA synchronous = FULL")

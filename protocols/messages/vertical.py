@@ -49,6 +49,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import FailFast, Field, model_validator
 
+from protocols.errors import Outlook
 from protocols.messages.fields import (
     MAX_CODE_BYTES,
     MAX_COLUMNS,
@@ -237,12 +238,12 @@ class Done(Message):
 
 
 class Abort(Message):
-    """Termination message: the run is over, or `begins_again`; `reason` is a sentence without any value of the data."""
+    """Termination message: the run is over, or begins again; `reason` is a sentence without any value of the data."""
 
     kind: ClassVar[str] = "abort"
     phase: Name
     reason: Annotated[str, Field(max_length=MAX_REASON)]
-    begins_again: bool = False
+    outlook: Annotated[Outlook, Field(strict=False)] = Outlook.OVER
 
 
 MESSAGES: dict[str, type[Message]] = {

@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
+from protocols.errors import (
+    DecodeError,
+    Outlook,
+    PeerAborted,
+    PeerLost,
+    PeerRestarted,
+    ProtocolError,
+    UnexpectedMessage,
+)
 from protocols.messages.fields import MAX_REASON
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
@@ -170,7 +178,7 @@ def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool = 
     With `begins_again` only one that says so of its sender counts.
     """
     last = _last_word(waiting[-1]) if waiting else None
-    return last is not None and (last.begins_again or not begins_again)
+    return last is not None and (last.outlook is Outlook.AGAIN or not begins_again)
 
 
 def _last_word(frames: Sequence[Frame]) -> Abort | None:
@@ -223,15 +231,15 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
 
 def aborted(peer: str, message: Abort) -> ProtocolError:
     """Exception for a peer that ended the run, or begins again, with its sanitized phase and reason."""
-    if message.begins_again:
+    if message.outlook is Outlook.AGAIN:
         return PeerRestarted(f"{peer} begins again, since another party was started again")
     phase, reason = readable(message.phase, _MAX_PHASE), readable(message.reason, MAX_REASON)
-    return PeerAborted(f"{peer} ended the run while {phase}: {reason}")
+    return PeerAborted(f"{peer} ended the run while {phase}: {reason}", message.outlook)
 
 
-def abort(channel: Channel, phase: str, reason: str, *, begins_again: bool = False) -> None:
+def abort(channel: Channel, phase: str, reason: str, outlook: Outlook = Outlook.OVER) -> None:
     """Tell the peer that the run is over, or begins again, if it can still be told."""
     try:
-        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON), begins_again=begins_again))
+        channel.send(Abort(phase=phase, reason=readable(reason, MAX_REASON), outlook=outlook))
     except ProtocolError:
         return

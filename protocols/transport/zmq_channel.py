@@ -15,7 +15,7 @@ from itertools import chain
 
 import zmq
 
-from protocols.errors import KeyFileError, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
+from protocols.errors import KeyFileError, PeerLost, PeerRefused, PeerRestarted, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.signs_of_life import Heartbeat, Received
 from protocols.messages.vertical import Abort
@@ -290,7 +290,7 @@ class ConnectedChannel:
             amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
             raise UnexpectedMessage(f"{self.peer} {self._fault or f'sent more than {amount}'}, and was cut off")
         if self._attempt.is_refused and not self._was_joined:
-            raise PeerLost(f"{self.peer} at {self._address} {self._failure}")
+            raise PeerRefused(f"{self.peer} at {self._address} {self._failure}")
         if self._silence.is_stall:
             raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")
         if not self._was_joined and time.monotonic() > self._deadline:

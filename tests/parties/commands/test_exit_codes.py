@@ -17,7 +17,7 @@ from parties.cli import app
 from parties.commands import exit_codes
 from parties.commands.exit_codes import ExitCode, exit_code, retrying
 from parties.errors import EXPECTED_ERRORS, ConfigError
-from parties.session.termination import termination_message
+from parties.session.termination import outlook_after
 from protocols.errors import PeerAborted, PeerLost
 from tests.support.processes import Command, finish
 
@@ -26,11 +26,11 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "how-to" / "operate.md"
 CODES = {
     1: {"OpBoostError", "PartyError", "ProtocolError", "ConfigError", "TableError", "KeyFileError"}
     | {name for name, kind in vars(opboost.errors).items() if isinstance(kind, type) and issubclass(kind, Exception)},
-    3: {"PeerLost", "PeerRestarted", "ChainBroken", "WorkersLost", "Unavailable", "TooFewWorkers"},
+    3: {"PeerLost", "PeerRestarted", "PeerRefused", "ChainBroken", "WorkersLost", "Unavailable", "TooFewWorkers"},
     4: {"OverBudget"},
     5: {"PeerAborted", "Disagreement", "RecordsRefused", "DecodeError", "VersionMismatch", "UnexpectedMessage"}
     | {"NothingInCommon", "SumRefused"},
-    6: {"LedgerError", "RunFolderError"},
+    6: {"LedgerError", "LedgerBusy", "RunFolderError"},
 }
 
 
@@ -51,10 +51,11 @@ def test_every_expected_error_has_its_code() -> None:
 
 def test_a_peer_that_was_stopped_or_lost_another_one_is_waited_for_and_one_that_refused_is_not() -> None:
     def heard(error: BaseException) -> PeerAborted:
-        return PeerAborted(f"shop ended the run while greeting: {termination_message(error, peer='bank')}")
+        return PeerAborted("shop ended the run while greeting", outlook_after(error))
 
     assert exit_code(heard(parties.errors.Stopped(15))) is ExitCode.PEER_ABSENT
     assert exit_code(heard(PeerLost("post is gone"))) is ExitCode.PEER_ABSENT
+    assert exit_code(heard(parties.errors.WorkersLost("a step was given up"))) is ExitCode.PEER_ABSENT
     for error in (parties.errors.OverBudget("x"), ConfigError("x"), parties.errors.Disagreement("no")):
         assert exit_code(heard(error)) is ExitCode.REFUSED
 

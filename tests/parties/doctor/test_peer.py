@@ -8,7 +8,7 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import _compare, _note_unanswered, ask_active, ask_passive
-from protocols.errors import PeerLost, ProtocolError, UnexpectedMessage
+from protocols.errors import PeerLost, PeerRefused, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Hello, Role, Task, Terms
 from protocols.transport.memory import memory_pair
 from tests.support.outcomes import outcomes_of
@@ -33,7 +33,7 @@ def test_agreement_is_told_and_every_difference_is_a_problem_of_its_own() -> Non
     ("error", "status"),
     [
         (PeerLost("shop did not come within 5 s"), Status.SKIPPED),
-        (PeerLost("shop refused this party's key"), Status.PROBLEM),
+        (PeerRefused("shop expects another key"), Status.PROBLEM),
         (UnexpectedMessage("too early"), Status.PROBLEM),
     ],
 )

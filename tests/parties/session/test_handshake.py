@@ -15,7 +15,7 @@ from parties.session import handshake
 from parties.session.handshake import MAX_LOOKS, conversation, greet, greet_all, prove_ids, with_point
 from parties.session.termination import NO_REASON
 from protocols.alignment.id_proof import id_proof, password_of
-from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.errors import Outlook, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
 from protocols.transport.channel import Timing, expect
 from protocols.transport.memory import MemoryChannel, memory_pair
@@ -107,7 +107,9 @@ def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception,
     near, far = two_peers()
     with pytest.raises(type(error)):
         stop(near, "encoding its columns", error)
-    assert [channel.receive() for channel in far] == [Abort(phase="encoding its columns", reason=reason)] * 2
+    outlook = Outlook.UNSURE if reason == NO_REASON else Outlook.OVER
+    told = Abort(phase="encoding its columns", reason=reason, outlook=outlook)
+    assert [channel.receive() for channel in far] == [told] * 2
 
 
 @pytest.mark.parametrize("error", [ImportError("81726354"), UnexpectedMessage("cut off"), PeerLost("shop is silent")])
@@ -118,7 +120,8 @@ def test_a_party_that_was_told_to_stop_tells_that_whatever_becomes_of_the_signal
     near, far = two_peers()
     with pytest.raises(Stopped):
         stop(near, "drawing", error)
-    assert [channel.receive() for channel in far] == [Abort(phase="drawing", reason="it was told to stop")] * 2
+    told = Abort(phase="drawing", reason="it was told to stop", outlook=Outlook.LATER)
+    assert [channel.receive() for channel in far] == [told] * 2
 
 
 @pytest.mark.parametrize("error", [ValueError("salary 81726354"), KeyError("81726354"), KeyboardInterrupt("81726354")])
@@ -126,7 +129,8 @@ def test_of_a_foreign_error_the_peers_learn_nothing(error: BaseException) -> Non
     near, far = two_peers()
     with pytest.raises(type(error)):
         stop(near, "saving the model", error)
-    assert [channel.receive() for channel in far] == [Abort(phase="saving the model", reason=NO_REASON)] * 2
+    told = Abort(phase="saving the model", reason=NO_REASON, outlook=Outlook.UNSURE)
+    assert [channel.receive() for channel in far] == [told] * 2
 
 
 @pytest.mark.parametrize("error", [PeerLost("shop is silent"), PeerAborted("shop: salary 81726354")])
@@ -143,7 +147,7 @@ def test_a_peer_that_has_left_does_not_keep_the_others_from_being_told() -> None
     far[0].close()
     with pytest.raises(TableError):
         stop(near, "greeting", TableError("no rows"))
-    assert far[1].receive() == Abort(phase="greeting", reason=NO_REASON)
+    assert far[1].receive() == Abort(phase="greeting", reason=NO_REASON, outlook=Outlook.UNSURE)
 
 
 def test_a_conversation_that_ends_well_sends_nothing() -> None:

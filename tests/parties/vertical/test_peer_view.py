@@ -310,7 +310,7 @@ def test_nor_where_records_are_held_out_and_scored(sites: Any, wire: MemoryWire)
     assert leaks(views) == []
     told = {view[-1] for (_, ids), view in views.items() if view and ids == "1"}
     reason = f"'{termination.NO_REASON}'"
-    fields = (("phase", "'checking the common records'"), ("reason", reason), ("begins_again", "False"))
+    fields = (("phase", "'checking the common records'"), ("reason", reason), ("outlook", "<Outlook.UNSURE: 'unsure'>"))
     assert told == {("abort", fields)}
     assert n_done({key: view for key, view in views.items() if key[1] == "12"}) >= 4
 

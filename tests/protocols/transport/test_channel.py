@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from protocols.errors import DecodeError, PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.errors import DecodeError, Outlook, PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
 from protocols.messages.fields import MAX_REASON
 from protocols.messages.prediction import Answers, Ask
 from protocols.messages.vertical import Abort, Done, RankChunk
@@ -143,7 +143,7 @@ def test_who_looks_after_a_peer_learns_that_it_begins_again_while_it_stays_conne
     ends: Ends, within: Within, sender: str, reader: str
 ) -> None:
     """Who waits for another party reads nothing of this one."""
-    abort(ends.channel(sender), "growing", "another party was started again", begins_again=True)
+    abort(ends.channel(sender), "growing", "another party was started again", Outlook.AGAIN)
 
     def look() -> None:
         while True:
