@@ -58,15 +58,15 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder against other processes, if none holds it; yields whether that is so.
+def locked(folder: Path, *, wait_s: float = LOOK_S) -> Iterator[bool]:
+    """Lock a folder against other processes, if none holds it for so long; yields whether that is so.
 
     The lock ends with the process, however that ends.
     """
     with writing(folder):
         descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield _has_lock(descriptor, fcntl.LOCK_EX, wait_s=LOOK_S)
+        yield _has_lock(descriptor, fcntl.LOCK_EX, wait_s=wait_s)
     finally:
         os.close(descriptor)
 

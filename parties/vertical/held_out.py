@@ -1,25 +1,14 @@
 """Held-out records: a random share of the common records that no training releases, to score models on.
 
 A record is held out if its keyed pseudorandom number lies below the share. Where only so many others are released, they
-have the lowest numbers. Both sides draw the key by commit and reveal, so that nobody chooses it alone::
-
-    A                                    B
-    │ ◄─────── hash of its bytes ─────── │
-    │ ── own bytes, everybody's hash ──► │
-    │ ◄──────────── its bytes ────────── │
-    │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
-
-Whoever speaks last may leave instead, which ends the run. Each keeps what the others were committed to before it shows
-its own bytes, for all runs with the same parties, so that nobody who comes again brings others. So every later run has
-the same key: what was held out stays so, what was released is not held out, and new records join at the same share.
+have the lowest numbers. All parties draw the key together (`parties.session.drawn_key`), and all their runs have the
+same one: what was held out stays so, what was released is not held out, and new records join at the same share.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
-import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,19 +22,16 @@ from numpy.typing import NDArray
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import Disagreement, RunFolderError
+from parties.errors import Disagreement
+from parties.session.drawn_key import draw_active, draw_passive, drawn_before, keep, kept_before
 from parties.session.handshake import conversation, greet, greet_all
-from parties.storage.atomic_files import make_folder, write_json
 from parties.tables.blocks import record_names
 from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import Ids
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob, HeldOutRecords
-from protocols.alignment.private_set_intersection import SHARE_BYTES
-from protocols.errors import UnexpectedMessage
-from protocols.messages.id_alignment import HeldOutShares
-from protocols.transport.channel import Channel, expect
+from protocols.transport.channel import Channel
 
 # What the name of a run, and of its folder, has in addition while it is scouted.
 SCOUT = "-scout"
@@ -53,7 +39,7 @@ SCOUT = "-scout"
 # More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
 MOST_HELD_OUT = 20_000
 
-_OWN, _TOLD, _SEED, _CHOOSING = "own", "told", "seed", "choosing the records to hold out"
+_CHOOSING = "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
 Places = NDArray[np.float64]
@@ -115,16 +101,34 @@ class KeyedChoice:
         return cls(beside.parent / f"held_out.{named}.json", run.held_out, places, run.most_records)
 
     def divided(self, key: bytes) -> Division | None:
-        """The division of the records; None if all of them are to be released.
+        """The division of the records, whose bound is kept for later runs; None if all are to be released.
 
         Raises
         ------
         Disagreement
             If all of them are held out.
         """
-        places, kept = self.places(key), _kept(self.path)
-        bound = kept.setdefault(f"bound {self.share!r}", min(self.share, MOST_HELD_OUT / len(places)).hex())
-        _keep(self.path, kept)
+        places = self.places(key)
+        return self._division(places, keep(self.path, {self._bound: self._first_bound(places)})[self._bound])
+
+    def n_trained(self, n_rows: int) -> int:
+        """How many of the records are released and trained on, once the key was drawn."""
+        key = drawn_before(self.path) if self.share else None
+        if key is None:
+            return n_rows
+        places = self.places(key)
+        division = self._division(places, kept_before(self.path).get(self._bound, self._first_bound(places)))
+        return n_rows if division is None else len(division.trained)
+
+    @property
+    def _bound(self) -> str:
+        """Under what name the bound of a share is kept."""
+        return f"bound {self.share!r}"
+
+    def _first_bound(self, places: Places) -> str:
+        return min(self.share, MOST_HELD_OUT / len(places)).hex()
+
+    def _division(self, places: Places, bound: str) -> Division | None:
         is_held_out = places < float.fromhex(bound)
         others = np.flatnonzero(~is_held_out)
         if not len(others):
@@ -134,12 +138,6 @@ class KeyedChoice:
             )
         released = np.sort(others[np.argsort(places[others], kind="stable")[: self.most]])
         return Division(np.flatnonzero(is_held_out), released) if len(released) < len(places) else None
-
-    def n_trained(self, n_rows: int) -> int:
-        """How many of the records are released and trained on, once the key was drawn."""
-        key = _kept(self.path).get(_SEED) if self.share else None
-        division = None if key is None else self.divided(bytes.fromhex(key))
-        return n_rows if division is None else len(division.trained)
 
 
 def choose_active(
@@ -189,112 +187,3 @@ def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
     """Held-out records of a table, with the columns that the router needs."""
     columns = {one.schema.name: table.features[one.schema.name] for one in router.mechanisms}
     return AnswerableRecords.of(router, table.index, pd.DataFrame(columns), table.keys)
-
-
-def draw_active(channels: Sequence[Channel], path: Path) -> bytes:
-    """The active party's side of the drawing; returns the key.
-
-    Peers that are not there were there before, in the same run: their bytes are kept.
-
-    Raises
-    ------
-    Disagreement
-        If a peer reveals other bytes than it was committed to, or than before.
-    """
-    kept = _kept(path)
-    before = {peer: bytes.fromhex(share) for peer, share in kept.items() if peer.startswith("from ")}
-    hashes = {peer: _hash(share) for peer, share in before.items()}
-    hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
-    names = sorted(hashes)
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    committed = {f"hash {name}": hashes[name].hex() for name in names}
-    if any(kept.get(name, found) != found for name, found in committed.items()):
-        raise _other_records("a passive party's", path)
-    kept |= committed
-    _keep(path, kept)
-    for channel in channels:
-        channel.send(HeldOutShares(shares=(bytes.fromhex(kept[_OWN]), *(hashes[name] for name in names))))
-    shares = before | {f"from {one.peer}": _received(one, 1)[0] for one in channels}
-    if any(_hash(shares[name]) != hashes[name] or before.get(name, shares[name]) != shares[name] for name in names):
-        raise _other_records("a passive party's", path)
-    key = _seed(bytes.fromhex(kept[_OWN]), [shares[name] for name in names])
-    _keep(path, {**kept, **{name: shares[name].hex() for name in names}, _SEED: key.hex()})
-    for channel in channels:
-        channel.send(HeldOutShares(shares=tuple(shares[name] for name in names)))
-    return key
-
-
-def draw_passive(channel: Channel, path: Path) -> bytes:
-    """A passive party's side of the drawing; returns the key.
-
-    Raises
-    ------
-    Disagreement
-        If bytes are not those that their owner was committed to, or others than before.
-    """
-    kept = _kept(path)
-    own = bytes.fromhex(kept[_OWN])
-    channel.send(HeldOutShares(shares=(_hash(own),)))
-    active, *hashes = _received(channel)
-    if _hash(own) not in hashes:
-        raise _other_records("this party's own", path)
-    # Whoever has seen this party's bytes and comes again must not bring others.
-    told = _seed(active, hashes).hex()
-    if kept.setdefault(_TOLD, told) != told:
-        raise _other_records("the", path)
-    _keep(path, kept)
-    channel.send(HeldOutShares(shares=(own,)))
-    shares = _received(channel, len(hashes))
-    if [_hash(share) for share in shares] != hashes:
-        raise _other_records("a party's", path)
-    key = _seed(active, shares)
-    _keep(path, {**kept, _SEED: key.hex()})
-    return key
-
-
-def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
-    shares = expect(channel, HeldOutShares).shares
-    if count is not None and len(shares) != count:
-        raise UnexpectedMessage(f"{channel.peer} sent {len(shares)} shares where {count} were due")
-    return shares
-
-
-def _other_records(whose: str, path: Path) -> Disagreement:
-    return Disagreement(
-        f"{whose} random bytes for the records to hold out are not those that were committed to or used in the first "
-        f"run of these parties: bring the files back, or agree on another choice and remove {path.name} beside the "
-        "ledger and the run folders, on all sides. Nothing was released"
-    )
-
-
-def _hash(share: bytes) -> bytes:
-    return hashlib.sha256(b"opboost held-out commitment" + share).digest()
-
-
-def _seed(active: bytes, passive: Sequence[bytes]) -> bytes:
-    return hashlib.sha256(b"opboost held-out records" + active + b"".join(passive)).digest()
-
-
-def _kept(path: Path) -> dict[str, str]:
-    """What is kept of the drawing; the own random bytes are drawn once."""
-    try:
-        if not path.exists():
-            _keep(path, {_OWN: secrets.token_hex(SHARE_BYTES)})
-        found = json.loads(path.read_text())
-        bounds = {name: float.fromhex(value) for name, value in found.items() if name.startswith("bound ")}
-        shares = [bytes.fromhex(value) for name, value in found.items() if name not in bounds]
-        if _OWN not in found or {*map(len, shares)} != {SHARE_BYTES} or not all(0 < one < 1 for one in bounds.values()):
-            raise ValueError
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
-    except (AttributeError, OverflowError, TypeError, ValueError):
-        raise RunFolderError(
-            f"{path} is damaged; bring it back, or agree on another choice of held-out records and remove it on all "
-            "sides. Nothing was released"
-        ) from None
-    return dict(found)
-
-
-def _keep(path: Path, shares: Mapping[str, str]) -> None:
-    make_folder(path.parent)
-    write_json(path, shares)

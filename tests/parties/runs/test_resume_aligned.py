@@ -37,7 +37,8 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str, all_st
     """Run one party in this process, which kills itself when it has noted a message so many times."""
     from parties.jobs.train_vertical import Terminal, train_active, train_passive
     from parties.runs.run_log import RunLog
-    from parties.vertical import held_out, rank_sender
+    from parties.session import drawn_key
+    from parties.vertical import rank_sender
 
     auditor, remaining = RunLog._auditor, [count]
 
@@ -57,7 +58,7 @@ def take_part(role: str, path: str, behind: str, count: int, errors: str, all_st
     rank_sender.CHUNK_ROWS = CHUNK_ROWS
     # The same records are held out in every test, so that models can be compared.
     own = SimpleNamespace(token_hex=lambda n_bytes: role.encode().hex().ljust(2 * n_bytes, "0"))
-    held_out.secrets = own  # type: ignore[assignment]
+    drawn_key.secrets = own  # type: ignore[assignment]
     train = train_active if role == "active" else train_passive
     all_started.wait(LIMIT_S)
     try:

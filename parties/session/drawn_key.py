@@ -1,0 +1,168 @@
+"""A key that all parties of a run draw together, by commit and reveal, so that nobody chooses it alone::
+
+    A                                    B
+    │ ◄─────── hash of its bytes ─────── │
+    │ ── own bytes, everybody's hash ──► │
+    │ ◄──────────── its bytes ────────── │
+    │ ─────── everybody's bytes ───────► │   each B compares them with the hashes
+
+Whoever speaks last may leave instead, which ends the run. Each keeps what the others were committed to before it shows
+its own bytes, for all runs with the same parties, so that nobody who comes again brings others: every later run, and
+one at the same time, has the same key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from parties.errors import Disagreement, RunFolderError
+from parties.storage.atomic_files import locked, make_folder, write_json
+from protocols.alignment.private_set_intersection import SHARE_BYTES
+from protocols.errors import UnexpectedMessage
+from protocols.messages.id_alignment import HeldOutShares
+from protocols.transport.channel import Channel, expect
+
+_OWN, _TOLD, _KEY = "own", "told", "seed"
+
+# How long another run may keep the file to itself, which it does for a moment.
+_WAIT_S = 10.0
+
+
+def draw_active(channels: Sequence[Channel], path: Path) -> bytes:
+    """The active party's side of the drawing; returns the key.
+
+    Peers that are not there were there before, in the same run: their bytes are kept.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    path : Path
+        Of the file that keeps what was drawn.
+
+    Raises
+    ------
+    Disagreement
+        If a peer reveals other bytes than it was committed to, or than before.
+    """
+    before = {name: bytes.fromhex(share) for name, share in keep(path).items() if name.startswith("from ")}
+    hashes = {name: _hash(share) for name, share in before.items()}
+    hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
+    names = sorted(hashes)
+    # Whoever has seen this party's bytes and comes again must not bring others.
+    own = bytes.fromhex(_keep_same(path, {f"hash {name}": hashes[name].hex() for name in names})[_OWN])
+    for channel in channels:
+        channel.send(HeldOutShares(shares=(own, *(hashes[name] for name in names))))
+    shares = before | {f"from {one.peer}": _received(one, 1)[0] for one in channels}
+    if any(_hash(shares[name]) != hashes[name] or before.get(name, shares[name]) != shares[name] for name in names):
+        raise _other_bytes("a passive party's", path)
+    key = _key(own, [shares[name] for name in names])
+    _keep_same(path, {name: shares[name].hex() for name in names} | {_KEY: key.hex()})
+    for channel in channels:
+        channel.send(HeldOutShares(shares=tuple(shares[name] for name in names)))
+    return key
+
+
+def draw_passive(channel: Channel, path: Path) -> bytes:
+    """A passive party's side of the drawing; returns the key.
+
+    Raises
+    ------
+    Disagreement
+        If bytes are not those that their owner was committed to, or others than before.
+    """
+    own = bytes.fromhex(keep(path)[_OWN])
+    channel.send(HeldOutShares(shares=(_hash(own),)))
+    active, *hashes = _received(channel)
+    if _hash(own) not in hashes:
+        raise _other_bytes("this party's own", path)
+    # Whoever has seen this party's bytes and comes again must not bring others.
+    _keep_same(path, {_TOLD: _key(active, hashes).hex()})
+    channel.send(HeldOutShares(shares=(own,)))
+    shares = _received(channel, len(hashes))
+    if [_hash(share) for share in shares] != hashes:
+        raise _other_bytes("a party's", path)
+    key = _key(active, shares)
+    _keep_same(path, {_KEY: key.hex()})
+    return key
+
+
+def drawn_before(path: Path) -> bytes | None:
+    """The key of earlier runs of the same parties, if there was one."""
+    key = kept_before(path).get(_KEY)
+    return None if key is None else bytes.fromhex(key)
+
+
+def kept_before(path: Path) -> dict[str, str]:
+    """What earlier runs of the same parties kept, by its names."""
+    return _read(path) if path.exists() else {}
+
+
+def keep(path: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Keep more beside the own random bytes, which are drawn once; returns all. What was kept before stays.
+
+    Raises
+    ------
+    RunFolderError
+        If the file cannot be used or is damaged.
+    """
+    make_folder(path.parent)
+    with locked(path.parent, wait_s=_WAIT_S) as is_alone:
+        if not is_alone:
+            raise RunFolderError(f"{path} cannot be used: another process holds its folder. Nothing was released")
+        before = kept_before(path)
+        kept = {_OWN: secrets.token_hex(SHARE_BYTES)} | dict(more or {}) | before
+        if kept != before:
+            write_json(path, kept)
+    return kept
+
+
+def _keep_same(path: Path, found: Mapping[str, str]) -> dict[str, str]:
+    """Keep what was found, which must be what other runs found."""
+    kept = keep(path, found)
+    if any(kept[name] != value for name, value in found.items()):
+        raise _other_bytes("another party's", path)
+    return kept
+
+
+def _received(channel: Channel, count: int | None = None) -> tuple[bytes, ...]:
+    shares = expect(channel, HeldOutShares).shares
+    if count is not None and len(shares) != count:
+        raise UnexpectedMessage(f"{channel.peer} sent {len(shares)} shares where {count} were due")
+    return shares
+
+
+def _other_bytes(whose: str, path: Path) -> Disagreement:
+    return Disagreement(
+        f"{whose} random bytes for the records to hold out are not those that were committed to or used in the first "
+        f"run of these parties: bring the files back, or agree on another choice and remove {path.name} beside the "
+        "ledger and the run folders, on all sides. Nothing was released"
+    )
+
+
+def _hash(share: bytes) -> bytes:
+    return hashlib.sha256(b"opboost held-out commitment" + share).digest()
+
+
+def _key(active: bytes, passive: Sequence[bytes]) -> bytes:
+    return hashlib.sha256(b"opboost held-out records" + active + b"".join(passive)).digest()
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        found = json.loads(path.read_text())
+        bounds = {name: float.fromhex(value) for name, value in found.items() if name.startswith("bound ")}
+        shares = [bytes.fromhex(value) for name, value in found.items() if name not in bounds]
+        if _OWN not in found or {*map(len, shares)} != {SHARE_BYTES} or not all(0 < one < 1 for one in bounds.values()):
+            raise ValueError
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
+    except (AttributeError, OverflowError, TypeError, ValueError):
+        raise RunFolderError(
+            f"{path} is damaged; bring it back, or agree on another choice of held-out records and remove it on all "
+            "sides. Nothing was released"
+        ) from None
+    return dict(found)
