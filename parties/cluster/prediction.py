@@ -85,44 +85,6 @@ def check_scorable(schema: TableSchema, parts: Sequence[Path], *, client: Client
     client.gather(client.map(read, [part.resolve() for part in parts], pure=False))
 
 
-def predict_partitions(
-    ensemble: Ensemble,
-    own: tuple[Sequence[Path], Sequence[ColumnSchema]],
-    bits: Mapping[str, Sequence[Path]],
-    folder: Path,
-    *,
-    client: Client,
-) -> list[Path]:
-    """A: write predictions, one Parquet file per partition, rows in its order.
-
-    Parameters
-    ----------
-    ensemble : Ensemble
-    own : tuple of paths and of schemas
-        Partitions of own columns, and what these columns are.
-    bits : mapping of str to sequence of Path
-        Per passive party, its answers.
-    folder : Path
-    client : distributed.Client
-        Of this party's own cluster.
-
-    Raises
-    ------
-    DataError
-        If answers do not fit the model or the partition. No partition gets a default score.
-    """
-    paths, schemas = own
-    absent = sorted(set(ensemble.owners) - set(bits))
-    if absent or any(len(answers) != len(paths) for answers in bits.values()):
-        raise DataError(f"every partition needs the answers of {', '.join(ensemble.owners)}. No score was computed")
-    make_folder(folder)
-    targets = [folder / f"{number:06d}.parquet" for number in range(len(paths))]
-    answers = [{owner: bits[owner][number] for owner in ensemble.owners} for number in range(len(paths))]
-    predict = partial(_predict, ensemble, tuple(schemas))
-    client.gather(client.map(predict, [path.resolve() for path in paths], answers, targets, pure=False))
-    return targets
-
-
 def _answer(document: Mapping[str, Any], part: Path, target: Path) -> None:
     router = router_from_dict(document)
     raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
@@ -174,17 +136,6 @@ def score_part(ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, 
     return np.concatenate(scores)
 
 
-def _predict(
-    ensemble: Ensemble, schemas: Sequence[ColumnSchema], part: Path, answers: Mapping[str, Path], target: Path
-) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    scores = score_part(ensemble, schemas, part, answers)
-    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
-        pq.write_table(pa.table(_named(scores)), unfinished)
-
-
 def read_bits(path: Path, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
     """Answers of one owner about a partition, shape ``(n_rows, ceil(n_bits / 8))``.
 
@@ -200,10 +151,3 @@ def read_bits(path: Path, n_rows: int, n_bits: int) -> NDArray[np.uint8]:
     if len(column) != n_rows or column.type.byte_width != width:
         raise DataError(f"{path.name} does not answer {n_rows} records with {n_bits} bits each. No score was computed")
     return np.frombuffer(column.buffers()[1], np.uint8, n_rows * width).reshape(n_rows, width)[:, :n_bytes]
-
-
-def _named(predictions: Any) -> dict[str, Any]:
-    """One column of predictions, or one per class."""
-    if predictions.ndim == 1:
-        return {"prediction": predictions}
-    return {f"class{k}": predictions[:, k] for k in range(predictions.shape[1])}

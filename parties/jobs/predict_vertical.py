@@ -249,7 +249,8 @@ def _predict_partitions(request: _Request) -> Path | str:
     columns = request.schema, request.ignore
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, request.source, *columns, model.ensemble, request.ids))
-        log = stack.enter_context(logged(request.folder, request.terminal))
+        stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
+        log = stack.enter_context(logged(request.folder, request.terminal, path=request.path, run=run))
         note_caveat(model, log, desensitized=request.is_desensitized)
         channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:

@@ -15,6 +15,7 @@ import os
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.partitions import validate_partitions
-from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.prediction import answer_partitions, score_part
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
@@ -117,9 +118,9 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     router = Router(tuple(mechanisms), resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left))
     bits, answer_s = timed(client, lambda: answer_partitions(router, parts, folder / "bits", client=client))
     model = bind(trained, tests)
-    _, predict_s = timed(
-        client, lambda: predict_partitions(model, (parts, OWN), {"b": bits}, folder / "scores", client=client)
-    )
+    answers = [{"b": one} for one in bits]
+    score = partial(score_part, model, OWN)
+    _, predict_s = timed(client, lambda: client.gather(client.map(score, parts, answers, pure=False)))
     return {
         "ids_s": ids_s,
         "look_s": look_s,

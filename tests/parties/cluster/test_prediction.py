@@ -10,7 +10,7 @@ import pytest
 
 from opboost.errors import DataError
 from opboost.routing import PackedAnswers, Router, SplitTests
-from parties.cluster.prediction import answer_partitions, check_answerable, predict_partitions, read_bits, write_bits
+from parties.cluster.prediction import answer_partitions, check_answerable, read_bits, write_bits
 from tests.support.inline_client import InlineClient
 from tests.support.released_cells import mechanisms, table
 
@@ -57,12 +57,3 @@ def test_a_cell_that_does_not_fit_is_found_before_anything_is_asked(tmp_path: Pa
     data.to_parquet(tmp_path / "a.parquet", index=False)
     with pytest.raises(DataError):
         check_answerable(ROUTER, [tmp_path / "a.parquet"], client=CLIENT)
-
-
-def test_without_all_answers_there_is_no_score(tmp_path: Path) -> None:
-    class Model:
-        owners = ("shop", "post")
-
-    for bits in ({}, {"shop": []}, {"shop": [], "post": [tmp_path]}):
-        with pytest.raises(DataError, match=r"every partition needs the answers of shop, post\. No score was computed"):
-            predict_partitions(Model(), ([], ()), bits, tmp_path / "out", client=CLIENT)  # type: ignore[arg-type]

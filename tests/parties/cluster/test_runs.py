@@ -160,9 +160,13 @@ def test_processes_survive_a_killed_worker_and_a_killed_driver_and_pay_once(
 
 
 def test_a_run_of_partitions_is_as_good_as_one_machines_on_the_same_ranks(parties: Any, outcomes: Outcomes) -> None:
+    parties.bank.run["report"] = True
     assert train_both(parties, outcomes) == {}
+    assert "(routed)" not in (report := parties.bank.run_folder / "report.html").read_text()
     scored = predict_both(parties, outcomes)
     assert scored["shop"] == 400, scored
+    # What left while records were scored is in the report, too.
+    assert "wrote 400 predictions (routed)" in report.read_text()
     mine = pd.read_parquet(scored["bank"])
     assert mine["id"].tolist() == sorted(parties.bank.table["id"])
     assert sorted(path.name for path in scored["bank"].iterdir()) == [f"00000{p}.parquet" for p in range(3)]

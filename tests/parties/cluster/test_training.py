@@ -34,7 +34,7 @@ from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.kept_trees import KeptTrees
-from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.prediction import answer_partitions, score_part
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
@@ -161,14 +161,11 @@ def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alik
     assert roc_auc_score(case.labels, scores) > 0.75
     bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
     ensemble = bind(mine, list_tests(mine))
-    paths = predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": bits}, tmp_path / "scores", client=client)
-    np.testing.assert_array_equal(case.whole(tuple(paths))["prediction"], scores)
-    with pytest.raises(DataError, match="No score was computed"):
-        predict_partitions(ensemble, (case.bank.paths, OWN), {}, tmp_path / "none", client=client)
-    wrong = [*bits[1:], tmp_path / "bits" / "short.parquet"]
-    pq.write_table(pq.read_table(bits[0]).slice(1), wrong[-1])
+    found = [score_part(ensemble, OWN, part, {"shop": one}) for part, one in zip(case.bank.paths, bits, strict=True)]
+    np.testing.assert_array_equal(np.concatenate(found), scores)
+    pq.write_table(pq.read_table(bits[0]).slice(1), tmp_path / "short.parquet")
     with pytest.raises(DataError, match="does not answer"):
-        predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": wrong}, tmp_path / "wrong", client=client)
+        score_part(ensemble, OWN, case.bank.paths[0], {"shop": tmp_path / "short.parquet"})
 
 
 def test_a_worker_killed_in_training_costs_time_and_nothing_else(
@@ -303,8 +300,8 @@ def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case,
     ]
     router = Router(MECHANISMS, cell_tests(case.columns, [np.array(own) for own in thresholds]))
     bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
-    paths = predict_partitions(ensemble, (case.bank.paths, OWN), {"shop": bits}, tmp_path / "scores", client=client)
-    found = case.whole(tuple(paths))["prediction"].to_numpy()
+    scores = [score_part(ensemble, OWN, part, {"shop": one}) for part, one in zip(case.bank.paths, bits, strict=True)]
+    found = np.concatenate(scores)
     assert roc_auc_score(case.labels, found) > 0.75
     raw = case.whole(case.shop)
     exactly = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(raw)}
