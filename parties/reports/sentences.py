@@ -27,9 +27,15 @@ MOST_ODDS, PERSON_PART = 10.0, 20
 # How much likelier than without the release a guess of the exact value may be; a warning above it.
 MOST_GUESS_RATIO = 2.0
 
-# Words of a verdict: how many times as often a guess may be right with the release as without, and in what share of all
-# cases more. A guess that is helped more than the last line allows is protected by nothing.
-GRADES = (("strong", 1.2, 0.05), ("fair", MOST_GUESS_RATIO, 0.25), ("weak", 10.0, 0.5), ("none", math.inf, 1.0))
+# Words of a verdict: how many times as often a guess may be right with the release as without, in what share of all
+# cases more, and the odds at which two people a little apart may be told apart: where nearly all have one value, the
+# few others add nothing to the cases. Beyond the last but one nothing is protected.
+GRADES = (
+    ("strong", 1.2, 0.05, MOST_ODDS),
+    ("fair", MOST_GUESS_RATIO, 0.25, MOST_ODDS),
+    ("weak", 10.0, 0.5, LARGEST_ODDS),
+    ("none", math.inf, 1.0, math.inf),
+)
 
 
 # Of a run that was broken off, or is planned again.
@@ -55,23 +61,31 @@ class Verdict:
         Probability of the attacker's guessing the exact code with the release, and without it.
     knows_others : bool
         Whether the attacker knows the record's values in all other columns.
+    person_loss : float
+        Loss between two people a little apart (`person_sized_difference`), or of two unordered categories.
     """
 
     success: float
     blind: float
     knows_others: bool = False
+    person_loss: float = 0.0
 
     @property
     def grade(self) -> int:
         """Place in `GRADES`; 0 is the best."""
         more = self.success - self.blind
-        allowed = (self.success <= times * self.blind + 1e-9 and more <= most + 1e-9 for _, times, most in GRADES)
-        return next((k for k, is_met in enumerate(allowed) if is_met), len(GRADES) - 1)
+        allowed = (
+            self.success <= times * self.blind + 1e-9
+            and more <= most + 1e-9
+            and self.person_loss <= math.log(most_odds) + 1e-9
+            for _, times, most, most_odds in GRADES
+        )
+        return next(k for k, is_met in enumerate(allowed) if is_met)
 
     @property
-    def order(self) -> tuple[int, float]:
+    def order(self) -> tuple[int, float, float]:
         """By what verdicts are ordered: the best first."""
-        return self.grade, self.success - self.blind
+        return self.grade, self.success - self.blind, self.person_loss
 
     @property
     def word(self) -> str:

@@ -11,15 +11,15 @@ import numpy as np
 from opboost.arrays import Codes
 from opboost.denoise.informed_attack import LEARNED_ROWS, LEAST_ATTACKED, Beliefs, JointLaw
 from opboost.desensitize import ColumnMechanism
-from opboost.map_analysis import MAX_TABLE_DOMAIN, ColumnAnalysis, Counts, MapAnalysis, analyse, analyse_column
+from opboost.map_analysis import MAX_TABLE_DOMAIN, Choice, ColumnAnalysis, Counts, MapAnalysis, analyse, analyse_column
 from opboost.order_metrics import Attack, Table, bayes_attack, expected_weighted_kendall
-from opboost.preprocess import encode
+from opboost.preprocess import encode, points_within
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import LocalMap
 from parties.progress import Progress
 from parties.reports.plan.choices import Alternative, MechanismGrid, alternatives_for, settings_of
-from parties.reports.sentences import Verdict
+from parties.reports.sentences import Verdict, person_sized_difference
 
 # Shares of the range at which loss curves are drawn.
 CURVE_SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
@@ -115,7 +115,7 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
         table = choice.log_probabilities() if n <= MAX_TABLE_DOMAIN else None
         promise = analyse(choice, table if alternative.budget is None else None, n)
         apart = [max(1, round(share * (n - 1))) for share in CURVE_SHARES]
-        curve = tuple(choice.loss_within(t) if isinstance(choice, LocalMap) else choice.loss(t) for t in apart)
+        curve = tuple(_loss(choice, t) for t in apart)
         for c, column in enumerate(columns):
             if alternative not in column.alternatives:
                 continue
@@ -157,16 +157,32 @@ class _Attackers:
         n = len(table)
         if self._law is not None and (c, n) not in self._beliefs:
             self._beliefs[c, n] = self._law.beliefs(c, column.codes[n], n)
-        return _verdict(attack, table, self._beliefs.get((c, n)))
+        person_loss = _person_loss(column.mechanism, alternative)
+        return _verdict(attack, table, self._beliefs.get((c, n)), person_loss)
 
 
-def _verdict(attack: Attack, table: Table, beliefs: Beliefs | None) -> Verdict:
+def _verdict(attack: Attack, table: Table, beliefs: Beliefs | None, person_loss: float) -> Verdict:
     """The verdict on the worse of two attackers: who knows the column's distribution, and who knows the others too.
 
     The second guesses like the first where that serves better.
     """
-    plain = Verdict(success=attack.success, blind=attack.blind_success)
+    plain = Verdict(success=attack.success, blind=attack.blind_success, person_loss=person_loss)
     if beliefs is None or (success := beliefs.success(np.exp(table))) <= plain.success:
         return plain
     blind = min(success, max(plain.blind, beliefs.blind_success))
-    return Verdict.worst([plain, Verdict(success=success, blind=blind, knows_others=True)])
+    return Verdict.worst([plain, replace(plain, success=success, blind=blind, knows_others=True)])
+
+
+def _person_loss(mechanism: ColumnMechanism, alternative: Alternative) -> float:
+    """Loss between two people a little apart in a column, or of two unordered categories, under an alternative."""
+    choice = alternative.choice
+    if isinstance(choice, RandomisedResponse):
+        return choice.epsilon
+    lower, upper = mechanism.schema.bounds
+    width = (upper - lower) / (alternative.n_points - 1)
+    return _loss(choice, points_within(person_sized_difference(mechanism), width))
+
+
+def _loss(choice: Choice, points: int) -> float:
+    """Loss of values so many points apart; of a Local-Map, of one cell."""
+    return choice.loss_within(points) if isinstance(choice, LocalMap) else choice.loss(points)

@@ -91,9 +91,9 @@ def _told(plan: Plan, column: ColumnPlan) -> str:
 
 def _thresholds() -> str:
     allowed = [
-        f"{word}, at most {times:g} times as often right as without the release and in at most {round(100 * most)} of "
-        "100 cases more"
-        for word, times, most in GRADES[:-1]
+        f"{word}, at most {times:g} times as often right as without the release, in at most {round(100 * most)} of "
+        f"100 cases more, and two people a little apart are told apart at odds of at most {most_odds:,.0f} to 1"
+        for word, times, most, most_odds in GRADES[:-1]
     ]
     return (
         f"What the words mean: {'; '.join(allowed)}; {GRADES[-1][0]}, beyond that. The attacker knows how often every "

@@ -76,7 +76,7 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
     spent = min(first.promise.domain_loss, max(BUDGETS))
     odds_of = (2, 10, 100, 1_000, 10_000)
     return {
-        "words": [word for word, _, _ in GRADES],
+        "words": [word for word, *_ in GRADES],
         "budgets": BUDGETS,
         "said": [
             f"{one}: the two ends of a column are told apart with odds of {odds(one).partition(', which')[0]}"

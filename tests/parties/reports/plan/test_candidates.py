@@ -18,9 +18,11 @@ SETTINGS = MechanismSettings(epsilon=0.5, domain_size=100)
 GRID = MechanismGrid(mechanisms=("global",))
 
 
-def verdicts(features: pd.DataFrame, grid: MechanismGrid = GRID) -> list[Verdict]:
+def verdicts(
+    features: pd.DataFrame, grid: MechanismGrid = GRID, settings: MechanismSettings = SETTINGS
+) -> list[Verdict]:
     schemas = (ColumnSchema(name=str(name), lower=0, upper=99) for name in features)
-    columns = [PlannedColumn.read(ColumnMechanism(schema, SETTINGS), features, grid) for schema in schemas]
+    columns = [PlannedColumn.read(ColumnMechanism(schema, settings), features, grid) for schema in schemas]
     found = [candidates[0].verdict for candidates in analyse_all(columns, no_progress)]
     assert all(found)
     return [one for one in found if one is not None]
@@ -44,3 +46,16 @@ def test_what_else_is_compared_changes_no_verdict() -> None:
     values = np.random.default_rng(3).integers(0, 100, 1_000)
     features = pd.DataFrame({"number": values, "digit": values % 10})
     assert verdicts(features) == verdicts(features, MechanismGrid(epsilons=(0.1, 0.2)))
+
+
+@pytest.mark.parametrize(("loss_of_two", "word"), [(0.4, "strong"), (2.29, "strong"), (2.31, "weak"), (9.3, "none")])
+def test_where_nearly_all_have_one_value_a_release_that_tells_the_others_is_not_strong(
+    loss_of_two: float, word: str
+) -> None:
+    """However many of 100 cases are right, the few who differ are told apart at the odds that are promised."""
+    values = np.where(np.arange(2_000) % 50 == 0, np.arange(2_000) % 100, 0)
+    settings = MechanismSettings(domain_size=100, epsilon=loss_of_two / 2)
+    (found,) = verdicts(pd.DataFrame({"gain": values}), settings=settings)
+    assert found.success < found.blind + 0.05
+    assert found.person_loss == pytest.approx(loss_of_two)
+    assert found.word == word

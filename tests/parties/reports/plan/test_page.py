@@ -53,9 +53,10 @@ def test_what_is_signed_comes_first_in_natural_frequencies_the_worst_column_on_t
     assert re.search(r"\| spend .*none needed", text)
     assert "50: the release says between" in text
     assert "Name: ____________  Date: ____________  Signature: ____________" in text
-    for word, times, most in GRADES[:-1]:
+    for word, times, most, most_odds in GRADES[:-1]:
         assert f"{word}, at most {times:g} times as often right" in text
         assert f"at most {100 * most:g} of 100" in text
+        assert f"at odds of at most {most_odds:,.0f} to 1" in text
 
 
 def test_what_is_weak_about_the_run_file_stands_above_the_signature(plan: Plan) -> None:
