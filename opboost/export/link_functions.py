@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from opboost.errors import ParameterError
 from opboost.trees.losses import Custom, Logistic, Loss, Ordinal, Several, Softmax
@@ -12,15 +12,28 @@ from opboost.trees.tree import Ensemble
 LinkFunction = Literal["identity", "sigmoid", "softmax", "exponential"]
 
 
-def check_exportable(ensemble: Ensemble) -> None:
-    """Refuse models whose scores other systems' trees do not add up to.
+def exportable(model: Any) -> Ensemble:
+    """The trees of a model or of a fitted estimator, if other systems' trees can add up to its scores.
 
     Raises
     ------
     ParameterError
     """
+    found = getattr(model, "model_", model)
+    ensemble = getattr(found, "ensemble", found)
+    if not isinstance(ensemble, Ensemble):
+        raise ParameterError(
+            f"a model to export is an Ensemble, a JointModel or a fitted estimator; got {type(model).__name__}. "
+            "No model was exported"
+        )
+    if len(models := getattr(model, "models_", ())) > 1:
+        raise ParameterError(
+            f"this estimator has a model for each of {len(models)} classes: export each of its `models_`. "
+            "No model was exported"
+        )
     if ensemble.offsets or isinstance(ensemble.loss, Several):
         raise ParameterError("a model with a base margin or several labels has no form there. No model was exported")
+    return ensemble
 
 
 def link_function(loss: Loss) -> LinkFunction:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opboost.errors import ParameterError
-from opboost.export.link_functions import LinkFunction, check_exportable, link_function
+from opboost.export.link_functions import LinkFunction, exportable, link_function
 from opboost.export.xgboost_features import feature_names
 from opboost.trees.tree import LEAF, PRESENT, Ensemble, Tree
 
@@ -30,12 +30,12 @@ _OPERATORS: dict[LinkFunction, str] = {
 }
 
 
-def to_onnx(ensemble: Ensemble) -> onnx.ModelProto:
+def to_onnx(ensemble: object) -> onnx.ModelProto:
     """Make an ONNX model of an ensemble. Needs the package `onnx`.
 
     Parameters
     ----------
-    ensemble : Ensemble
+    ensemble : Ensemble, JointModel or fitted estimator
 
     Returns
     -------
@@ -62,7 +62,7 @@ def to_onnx(ensemble: Ensemble) -> onnx.ModelProto:
             "to_onnx needs the package onnx, which is not installed; `pip install 'opboost[export]'` installs it. "
             "No model was exported"
         ) from None
-    check_exportable(ensemble)
+    ensemble = exportable(ensemble)
     operator = _OPERATORS[link_function(ensemble.loss)]
     if not ensemble.features:
         raise ParameterError("an ONNX model needs a feature, and this one has none. No model was exported")

@@ -6,14 +6,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from opboost.errors import ParameterError
-from opboost.export.link_functions import LinkFunction, check_exportable, link_function
+from opboost.export.link_functions import LinkFunction, exportable, link_function
 from opboost.export.xgboost_features import feature_names
 from opboost.table_format import OTHER
-from opboost.trees.tree import Ensemble, Tree
+from opboost.trees.tree import Tree
 
 
 def to_sql(
-    ensemble: Ensemble,
+    ensemble: object,
     *,
     table: str,
     keep: Sequence[str] = (),
@@ -24,7 +24,7 @@ def to_sql(
 
     Parameters
     ----------
-    ensemble : Ensemble
+    ensemble : Ensemble, JointModel or fitted estimator
     table : str
         The table. Its columns have the features' names; an owner's test is a column of answers, 0 for left and 1 for
         right, named after its question as in `to_xgboost`. NULL is missing.
@@ -53,7 +53,7 @@ def to_sql(
     -----
     Privacy: thresholds on A's own columns, leaf values and the ranks of the owners' tests go with the query.
     """
-    check_exportable(ensemble)
+    ensemble = exportable(ensemble)
     link, n_outputs = link_function(ensemble.loss), ensemble.loss.n_outputs
     asked = zip(ensemble.features, feature_names(ensemble.features), strict=True)
     names = [feature.name if feature.owner is None else question for feature, question in asked]

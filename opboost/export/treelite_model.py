@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opboost.export.link_functions import check_exportable, link_function
-from opboost.trees.tree import LEAF, Ensemble
+from opboost.export.link_functions import exportable, link_function
+from opboost.trees.tree import LEAF
 
 if TYPE_CHECKING:
     import treelite
 
 
-def to_treelite(ensemble: Ensemble) -> treelite.Model:
+def to_treelite(ensemble: object) -> treelite.Model:
     """Make a treelite model of an ensemble. Needs the package `treelite`.
 
     Parameters
     ----------
-    ensemble : Ensemble
+    ensemble : Ensemble, JointModel or fitted estimator
 
     Returns
     -------
@@ -42,7 +42,7 @@ def to_treelite(ensemble: Ensemble) -> treelite.Model:
             "to_treelite needs the package treelite, which is not installed; `pip install 'opboost[export]'` installs "
             "it. No model was exported"
         ) from None
-    check_exportable(ensemble)
+    ensemble = exportable(ensemble)
     n_outputs, link = ensemble.loss.n_outputs, link_function(ensemble.loss)
     trees = ensemble.trees or (LEAF,) * n_outputs
     # Several outputs are classes of one target, or targets of one number each.

@@ -24,7 +24,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.errors import ModelFileError, OpBoostError, ParameterError
-from opboost.export.link_functions import check_exportable, link_function
+from opboost.export.link_functions import exportable, link_function
 from opboost.export.xgboost_features import FEATURES, feature_names, feature_types, read_features
 from opboost.export.xgboost_objectives import SECTIONS, objective_settings, read_objective
 from opboost.trees.losses import Logistic, Loss, Quantiles, Softmax
@@ -44,12 +44,12 @@ BASE_TOLERANCE = 2.0**-21
 MAX_SIZE = 2**24
 
 
-def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
+def to_xgboost(ensemble: object) -> xgboost.Booster:
     """Make an XGBoost model of an ensemble. Needs XGBoost 2.1 or later.
 
     Parameters
     ----------
-    ensemble : Ensemble
+    ensemble : Ensemble, JointModel or fitted estimator
         Its columns of categories are to be given to XGBoost as such (``feature_types`` "c").
 
     Returns
@@ -84,7 +84,7 @@ def to_xgboost(ensemble: Ensemble) -> xgboost.Booster:
             "No model was exported"
         ) from None
     version = [int(number) for number in xgboost.__version__.split(".")[:2]] + [0]
-    document = json.dumps(_ensemble_to_dict(ensemble, version=version), ensure_ascii=False)
+    document = json.dumps(_ensemble_to_dict(exportable(ensemble), version=version), ensure_ascii=False)
     return xgboost.Booster(model_file=bytearray(document.encode()))
 
 
@@ -124,7 +124,6 @@ def from_xgboost(model: xgboost.Booster | xgboost.XGBModel | Path | str) -> Ense
 
 
 def _ensemble_to_dict(ensemble: Ensemble, *, version: list[int]) -> dict[str, Any]:
-    check_exportable(ensemble)
     loss, n_features = ensemble.loss, len(ensemble.features)
     if loss.name not in SECTIONS:
         raise ParameterError(

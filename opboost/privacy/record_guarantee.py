@@ -9,6 +9,11 @@ from typing import Any, Literal
 from opboost.errors import ParameterError, check_choice
 from opboost.privacy.guarantee import SEVERAL_RECORDS, html_table, plain_values, rounded_up
 
+# Where double precision ends: with odds of e^36 to 1, a draw is as certain as one without noise.
+MOST_EPSILON = 36.0
+
+_NOTHING = f"Nothing is protected: at an epsilon above {MOST_EPSILON:g} noise hides no record."
+
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
 REPLACED = "two data sets of the same, public, size that differ in one record's values"
@@ -89,16 +94,18 @@ class RecordGuarantee:
 
     @property
     def certified(self) -> bool:
-        """Whether the promise may be relied on: certified mode, secure bits, public bounds and some noise."""
-        return self.mode == "certified" and self.is_secure and self.bounds_are_public and self.notion != "none"
+        """Whether the promise may be relied on: certified mode, secure bits, public bounds and noise that hides."""
+        is_sound = self.mode == "certified" and self.is_secure and self.bounds_are_public
+        return is_sound and self.epsilon <= MOST_EPSILON
 
     def __str__(self) -> str:
         if self.notion == "none":
             text = "No privacy guarantee."
         else:
             at_delta = f" at delta {rounded_up(self.delta, 3)}" if self.delta else ""
+            protected = self.protected if self.epsilon <= MOST_EPSILON else _NOTHING
             text = (
-                f"{self.protected} The guarantee is {self.notion} with epsilon {rounded_up(self.epsilon)}{at_delta} "
+                f"{protected} The guarantee is {self.notion} with epsilon {rounded_up(self.epsilon)}{at_delta} "
                 f"({self.account}), between {self.neighbours}. {self._weaker_words}It does not protect "
                 f"{'; '.join(self.not_protected)}."
             )

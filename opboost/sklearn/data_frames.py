@@ -16,6 +16,8 @@ from opboost.errors import DataError, ParameterError
 from opboost.preprocess import category_texts
 from opboost.schema import Kind
 
+_TRUTH_VALUES = ("False", "True")
+
 # In seconds: differences in nanoseconds end in the year 2262, before the dates that stand for "never".
 _EPOCH, _DAY = pd.Timestamp(0, tz="UTC").as_unit("s"), pd.Timedelta(days=1)
 
@@ -47,8 +49,8 @@ class PublicCategories:
 class FrameEncoder:
     """How the columns of a data frame become numbers, learnt from a training table.
 
-    Numbers stay, truth values become 0 and 1, dates and durations days (dates since 1970), categories and texts their
-    position in a list; an empty cell is NaN.
+    Numbers stay, truth values become 0 and 1 (with bounds, two public categories), dates and durations days (dates
+    since 1970), categories and texts their position in a list; an empty cell is NaN.
 
     Attributes
     ----------
@@ -71,15 +73,16 @@ class FrameEncoder:
         ParameterError
             If the bounds list categories of what is no column of a data frame.
         """
-        given = bounds.items() if isinstance(bounds, Mapping) else ()
-        listed = {column: found for column, pair in given if (found := PublicCategories.of(pair))}
-        if listed and frame is None:
+        given = dict(bounds) if isinstance(bounds, Mapping) else {}
+        if frame is None and any(map(PublicCategories.of, given.values())):
             raise ParameterError("`bounds` list categories, which need a data frame. Nothing was released")
-        columns = [] if frame is None else _columns_of(frame)
-        names = ColumnPositions(tuple(name for name, _ in columns))
-        public = {names.name_of(column): found for column, found in listed.items()}
-        categories = {name: found.names for name, found in public.items()}
-        for name, column in columns:
+        columns = {} if frame is None else dict(_columns_of(frame))
+        names = ColumnPositions(tuple(columns))
+        named = {} if frame is None else {names.name_of(column): pair for column, pair in given.items()}
+        found = {name: _public_list(columns[name], pair) for name, pair in named.items()}
+        public = {name: listed for name, listed in found.items() if listed is not None}
+        categories = {name: listed.names for name, listed in public.items()}
+        for name, column in columns.items():
             before = tuple(known.get(name, ()))
             if name not in categories and (before or _is_text(column)):
                 categories[name] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
@@ -129,7 +132,7 @@ class FrameEncoder:
                     "public ones. Nothing was released"
                 )
             return np.where(is_new, float(len(positions)), numbers)
-        if column.dtype.kind == "M" or _holds_dates(column):
+        if _is_of_dates(column):
             return ((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY).to_numpy(np.float64)
         if column.dtype.kind == "m":
             return column.dt.total_seconds().to_numpy(np.float64) / 86400
@@ -150,17 +153,42 @@ def as_frame(table: Any) -> pd.DataFrame | None:
         return None
     import pyarrow
 
-    return pyarrow.table(table).to_pandas()
+    try:
+        return pyarrow.table(table).to_pandas()
+    except (TypeError, ValueError):
+        # A single column.
+        return None
+
+
+def refuse_texts(table: Any) -> None:
+    """Refuse a data frame with columns of texts or categories, without what is in them.
+
+    Raises
+    ------
+    DataError
+    """
+    frame = as_frame(table)
+    texts = [] if frame is None else [name for name, column in _columns_of(frame) if _is_text(column)]
+    if texts:
+        raise DataError(
+            f"these columns hold texts or categories, and numbers are needed: {', '.join(texts)}. Give their positions "
+            "0 to K - 1 in a public list of K, name the columns as `categorical_features` where the estimator has it, "
+            "and let their bounds be (0, K - 1). Nothing was released"
+        )
 
 
 def bounds_in_days(bounds: Any) -> Any:
-    """Bounds with dates as days since 1970, as in the encoded column; all else as it is."""
-    if not isinstance(bounds, list | tuple):
-        return bounds
-    return tuple(
-        (pd.to_datetime(pd.Timestamp(one), utc=True) - _EPOCH) / _DAY if isinstance(one, date | np.datetime64) else one
-        for one in bounds
-    )
+    """Bounds with dates, of which texts are, too, as days since 1970, as in the encoded column; all else as it is."""
+    return tuple(map(_in_days, bounds)) if isinstance(bounds, list | tuple) else bounds
+
+
+def _in_days(bound: Any) -> Any:
+    if not isinstance(bound, str | date | np.datetime64):
+        return bound
+    try:
+        return (pd.to_datetime(pd.Timestamp(bound), utc=True) - _EPOCH) / _DAY
+    except ValueError:
+        raise ParameterError(f"the bounds of dates must be dates; got {bound!r}. Nothing was released") from None
 
 
 def _columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
@@ -192,6 +220,15 @@ def _names(kind: pd.CategoricalDtype) -> tuple[str, ...]:
     return tuple(dict.fromkeys(category_texts(cells, [one for one in kind.categories if isinstance(one, str)])))
 
 
+def _public_list(column: pd.Series, bounds: Any) -> PublicCategories | None:
+    """The public categories of a column with bounds: those listed, or both of truth values, which have no distance."""
+    if _is_of_dates(column):
+        return None
+    if pd.api.types.infer_dtype(column, skipna=True) == "boolean" and not PublicCategories.of(bounds):
+        return PublicCategories(_TRUTH_VALUES, Kind.UNORDERED)
+    return PublicCategories.of(bounds)
+
+
 def _is_text(column: pd.Series) -> bool:
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         return True
@@ -202,6 +239,10 @@ def _is_text(column: pd.Series) -> bool:
     except OverflowError:
         return False
     return bool(numbers.isna().to_numpy()[column.notna().to_numpy()].any())
+
+
+def _is_of_dates(column: pd.Series) -> bool:
+    return column.dtype.kind == "M" or _holds_dates(column)
 
 
 def _holds_dates(column: pd.Series) -> bool:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from opboost.arrays import Values
 from opboost.column_positions import ColumnKey, ColumnPositions
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import SchemaError
 from opboost.mechanism_settings import MechanismSettings, stated_budget
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, bounds_in_days
+from opboost.sklearn.data_frames import FrameEncoder, bounds_in_days
+
+# More values than this outside of bounds say that these are wrong.
+_MOST_CLIPPED = 0.01
 
 
 def passive_schemas(
@@ -38,7 +45,8 @@ def passive_schemas(
         If a passive column has no public bounds, or holds texts without a public list.
     """
     if isinstance(bounds, Mapping):
-        bounds = {column: bounds_in_days(pair) for column, pair in bounds.items() if not PublicCategories.of(pair)}
+        named = {positions.name_of(column): pair for column, pair in bounds.items()}
+        bounds = {name: bounds_in_days(pair) for name, pair in named.items() if name not in encoder.public}
     numbers = {positions.names[i]: pair for i, pair in positions.bounds(bounds).items()}
     passive = positions.named("passive_columns", passive_columns)
     if passive_columns is None:
@@ -62,6 +70,19 @@ def passive_schemas(
             lower, upper = numbers[name]
             schemas.append(ColumnSchema(name=name, lower=lower, upper=upper, missing=missing))
     return schemas
+
+
+def warn_of_clipped(schemas: Sequence[ColumnSchema], columns: Mapping[str, Values]) -> None:
+    """Warn where more than one value of a hundred lies outside the public bounds, and counts as the nearest one."""
+    for schema in schemas:
+        lower, upper = schema.bounds
+        n_outside = int(np.sum((columns[schema.name] < lower) | (columns[schema.name] > upper)))
+        if n_outside > _MOST_CLIPPED * len(columns[schema.name]):
+            warnings.warn(
+                f"{n_outside} of {len(columns[schema.name])} values of column {schema.name!r} lie outside its bounds, "
+                f"{lower:g} to {upper:g}, and count as the nearest one",
+                stacklevel=3,
+            )
 
 
 def passive_mechanisms(

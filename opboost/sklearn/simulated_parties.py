@@ -25,7 +25,7 @@ from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
 from opboost.sklearn.fit_rows import FitRows
-from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
+from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas, warn_of_clipped
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.starting_scores import margins_of, named_margins, with_groups
 from opboost.sklearn.vertical_parameters import VerticalParameters
@@ -260,6 +260,7 @@ class SimulatedParties(VerticalParameters):
         schemas = passive_schemas(
             self._positions, self.bounds, self.passive_columns, self._encoder, missing=Missing(self.missing)
         )
+        warn_of_clipped(schemas, dict(zip(self._names, X.T, strict=True)))
         if not schemas and not (self.epsilon is None and self.whole_range is None and self.budgets is None):
             raise SchemaError(
                 "a budget is given, but neither passive_columns nor bounds say which columns to protect. "

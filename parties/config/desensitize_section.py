@@ -11,8 +11,9 @@ from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError, nearest
 from opboost.mechanism_settings import MechanismSettings, StatedBudget, stated_budget
 from opboost.privacy.laws import Law
+from opboost.privacy.record_guarantee import MOST_EPSILON
 from opboost.schema import ColumnSchema, Kind, TableSchema
-from parties.config.protection import MOST_EPSILON, Epsilon, Finite, GivenBudget, budgets_of, given_budgets
+from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, given_budgets
 from parties.config.section import Section
 from parties.errors import ConfigError
 

@@ -1,7 +1,6 @@
 """Bounds on the budgets in run files: beyond them nothing is protected, and the run file must say ``no_privacy: true``.
 
-`MOST_EPSILON` is where double precision ends: with odds of e^36 to 1, a draw is as certain as one without noise. Far
-smaller budgets protect little, too; where good ones end is for people to decide.
+Far smaller budgets protect little, too; where good ones end is for people to decide.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ from pydantic import AfterValidator, Field
 
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
-
-# Per record, per step of a column's mapped domain, per border between cells, or per change of a category.
-MOST_EPSILON = 36.0
+from opboost.privacy.record_guarantee import MOST_EPSILON
 
 # One record in a hundred may then be published as it is.
 MOST_DELTA = 0.01

@@ -17,8 +17,9 @@ from opboost.privacy.baselines import Piecewise
 from opboost.privacy.laws import Law
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import GlobalMap, LocalMap
+from opboost.privacy.record_guarantee import MOST_EPSILON
 from opboost.schema import Kind
-from parties.config.protection import MOST_EPSILON, budgets_of, excessive
+from parties.config.protection import budgets_of, excessive
 
 MECHANISMS = ("global", "local", "adj")
 

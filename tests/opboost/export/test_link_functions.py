@@ -7,8 +7,9 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from opboost import OpBoostRegressor, SGBDTClassifier
 from opboost.errors import ParameterError
-from opboost.export.link_functions import LinkFunction, link_function
+from opboost.export.link_functions import LinkFunction, exportable, link_function
 from opboost.trees.losses import Custom, Objective, Ordinal, loss_by_name
 
 SCORES = np.random.default_rng(1).normal(0, 1, (6, 3))
@@ -32,3 +33,19 @@ def test_a_link_function_gives_the_predictions(name: Objective) -> None:
 def test_a_loss_that_others_do_not_know_is_refused(loss: Ordinal | Custom) -> None:
     with pytest.raises(ParameterError, match="No model was exported"):
         link_function(loss)
+
+
+def test_a_fitted_estimator_is_exported_as_its_trees_and_nothing_else_is() -> None:
+    X, y = np.arange(60.0)[:, None], np.arange(60.0)
+    model = OpBoostRegressor(n_estimators=2).fit(X, y)
+    trees = model.model_.ensemble
+    assert exportable(model) is exportable(model.model_) is exportable(trees) is trees
+    for other in (OpBoostRegressor(), {"trees": []}):
+        with pytest.raises(
+            ParameterError, match=r"is an Ensemble, a JointModel or a fitted estimator; got .* No model"
+        ):
+            exportable(other)
+    several = SGBDTClassifier(n_estimators=2, classes=[0, 1, 2]).fit(X, y % 3)
+    with pytest.raises(ParameterError, match=r"a model for each of 3 classes: export each of its `models_`"):
+        exportable(several)
+    assert exportable(several.models_[1]) is several.models_[1]

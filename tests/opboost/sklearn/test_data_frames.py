@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow
 import pytest
 
-from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost import DPBoostingClassifier, OpBoostClassifier, OpBoostRegressor
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.schema import Kind
 from opboost.sklearn.data_frames import FrameEncoder, PublicCategories, as_frame, bounds_in_days
@@ -276,3 +276,38 @@ def test_a_text_among_numbers_is_refused_without_it() -> None:
     with pytest.raises(DataError, match="column 'age' holds cells that are not numbers") as caught:
         FrameEncoder({}, {}).encode(pd.DataFrame({"age": ["3", "secret"]}))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), [False, True]])
+@pytest.mark.parametrize("kind", ["bool", "boolean", "object"])
+def test_truth_values_of_a_passive_column_are_two_categories(bounds: Any, kind: str) -> None:
+    """On a hundred points between 0 and 1 the only two values that there are would be told apart at 2,981 to 1."""
+    frame, labels = _table()
+    frame = frame.assign(is_new=(np.arange(len(frame)) % 3 == 0).astype(bool)).astype({"is_new": kind})
+    model = OpBoostRegressor(bounds={"is_new": bounds}, **SMALL).fit(frame, labels)
+    (one,) = model._mechanisms
+    assert (one.schema.kind, one.schema.categories) == (Kind.UNORDERED, ("False", "True"))
+    assert model.guarantee_.epsilon == model.guarantee_.domain_loss == 2.3
+    assert np.isfinite(model.predict(frame)).all()
+
+
+def test_bounds_of_a_column_of_dates_may_be_texts() -> None:
+    frame, labels = _table()
+    bounds = {"since": ("2020-01-01", "2022-12-31")}
+    (one,) = OpBoostRegressor(bounds=bounds, missing="category", **SMALL).fit(frame, labels)._mechanisms
+    assert one.schema.bounds == bounds_in_days((date(2020, 1, 1), date(2022, 12, 31)))
+    with pytest.raises(ParameterError, match=r"bounds of dates must be dates; got 'spring'\. Nothing was released"):
+        OpBoostRegressor(bounds={"since": ("spring", "2022-12-31")}, **SMALL).fit(frame, labels)
+
+
+def test_a_single_column_of_another_library_is_no_table() -> None:
+    assert as_frame(pd.Series([1.0, 2.0])) is None
+
+
+def test_texts_are_refused_by_estimators_of_rows_without_what_they_are() -> None:
+    frame = pd.DataFrame({"job": ["secret", "clerk"] * 20, "age": np.arange(40.0)})
+    for table in (frame, frame.astype({"job": "category"})):
+        model = DPBoostingClassifier(epsilon=1.0, bounds={"job": (0, 1), "age": (0, 40)})
+        with pytest.raises(DataError, match="hold texts or categories, and numbers are needed: job") as refusal:
+            model.fit(table, np.arange(40) % 2)
+        assert "secret" not in str(refusal.value)

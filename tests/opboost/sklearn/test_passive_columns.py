@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -11,7 +13,7 @@ from opboost.column_positions import ColumnPositions
 from opboost.errors import ParameterError, SchemaError
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.sklearn.data_frames import FrameEncoder
-from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas
+from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas, warn_of_clipped
 
 FRAME = pd.DataFrame({"age": [20, 30], "town": ["x", "y"], "debt": [1.0, 2.0]})
 
@@ -66,3 +68,12 @@ def test_a_distance_that_is_stated_for_unordered_categories_is_refused(own: dict
     # As the budget of all columns it is for those that have a distance.
     (found,) = passive_mechanisms([region], own, {})
     assert found.guarantee().domain_loss == pytest.approx(2.3)
+
+
+@pytest.mark.parametrize(("n_outside", "is_warned"), [(1, False), (2, True)])
+def test_more_than_one_value_of_a_hundred_outside_its_bounds_is_warned_of(n_outside: int, is_warned: bool) -> None:
+    schema, values = ColumnSchema(name="age", lower=0, upper=10), np.full(100, 5.0)
+    values[:n_outside], values[-1] = (-1, 11)[:n_outside], np.nan
+    warned = pytest.warns(UserWarning, match="2 of 100 values of column 'age' lie outside its bounds, 0 to 10")
+    with warned if is_warned else nullcontext():
+        warn_of_clipped([schema], {"age": values})
