@@ -11,6 +11,10 @@ from parties.tables.data_files import named
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Its driver makes times before all others of PostgreSQL's infinities, those in the future too. The year 1 began so many
+# seconds before 1970.
+_YEAR_1 = -62_135_596_800
+
 # What SQLite's driver makes of a fraction in a column that has texts, too: 1234567.891 becomes 1.234568e+06.
 _SHORTENED = r"^-?[0-9]\.[0-9]{6}e[-+][0-9]{2,3}$"
 
@@ -21,7 +25,7 @@ def plain_pieces(reader: pa.RecordBatchReader) -> Iterator[pa.Table]:
     Raises
     ------
     TableError
-        If several columns have one name.
+        If several columns have one name, or the driver gives other values of a type than the database has.
     """
     yield _plain(reader.schema.empty_table())
     for batch in reader:
@@ -34,6 +38,7 @@ def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
 
     columns = {}
     for field, column in zip(rows.schema, rows.columns, strict=True):
+        _check_values(field, column)
         if isinstance(field.type, pa.BaseExtensionType):
             is_number = getattr(field.type, "type_name", "") == "numeric"
             column = column.cast(field.type.storage_type).cast(pa.float64() if is_number else field.type.storage_type)
@@ -41,6 +46,26 @@ def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
     if len(columns) < len(rows.schema):
         raise TableError("the query gives several columns of one name; rename them. Nothing was sent")
     return pa.table(columns)
+
+
+def _check_values(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
+    """Refuse PostgreSQL's amounts of money, which its driver gives in hundredths, and times without end."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if (field.metadata or {}).get(b"POSTGRESQL:type") == b"money":
+        raise TableError(
+            f"column {named([field.name])} of the query is of type money, of which PostgreSQL's driver gives "
+            "hundredths: have the query make numbers of it, as in CAST(spend AS numeric). Nothing was sent"
+        )
+    if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
+        first = pc.min(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())).as_py()
+        if first is not None and first < _YEAR_1:
+            raise TableError(
+                f"column {named([field.name])} of the query holds times before the year 1, or PostgreSQL's infinity, "
+                "which its driver reads as such: have the query give others, as in NULLIF(ended, 'infinity'). "
+                "Nothing was sent"
+            )
 
 
 def with_all_digits(pieces: Iterator[pa.Table], database: Any, query: str) -> Iterator[pa.Table]:

@@ -11,6 +11,7 @@ import pytest
 from parties.errors import TableError
 from parties.tables.parquet_files import read_stored
 from parties.tables.remote_tables import fetch
+from tests.support.remote_places import PASSWORD
 
 SPENT = 1234567.891
 
@@ -54,3 +55,28 @@ def test_cells_of_one_type_and_whole_numbers_beside_texts_keep_their_digits(
     path = fetch(uri, tmp_path, query=f"SELECT id, {cell} AS cell FROM customers ORDER BY id")
     cells = read_stored(path)["cell"].astype(object)
     assert cells.where(cells.notna(), None).tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [
+        ("12.5::money", "is of type money, of which PostgreSQL's driver gives hundredths"),
+        ("'infinity'::timestamp", "holds times before the year 1, or PostgreSQL's infinity"),
+        ("'-infinity'::timestamptz", "holds times before the year 1, or PostgreSQL's infinity"),
+        ("'infinity'::date", "holds times before the year 1, or PostgreSQL's infinity"),
+    ],
+)
+def test_cells_that_the_driver_would_give_as_others_are_refused(
+    postgres: str, tmp_path: Path, cell: str, words: str
+) -> None:
+    """12.50 was read as 1250, and a contract without end as one that had ended before all others."""
+    with pytest.raises(TableError, match=f"column spend of the query {words}.* Nothing was sent"):
+        fetch(postgres, tmp_path, query=f"SELECT 1 AS id, {cell} AS spend", password=PASSWORD)
+
+
+def test_times_of_all_years_that_have_four_digits_are_read(postgres: str, tmp_path: Path) -> None:
+    kinds = ("date", "timestamp", "timestamptz")
+    cells = ", ".join(f"'{day}'::{kind} AS {kind}_{day[:4]}" for kind in kinds for day in ("0001-01-01", "9999-12-31"))
+    query = f"SELECT 1 AS id, NULL::timestamp AS never, {cells}"
+    found = read_stored(fetch(postgres, tmp_path, query=query, password=PASSWORD))
+    assert [str(one)[:4] for one in found.iloc[0, 2:]] == ["0001", "9999"] * len(kinds)
