@@ -43,6 +43,7 @@ def read_csv(path: Path, as_text: Iterable[str], form: TableFormat) -> pd.DataFr
     content = text_of(path, form.encoding)
     check_names(path, _header(content, form.sep))
     _check_quotes(path, content, form.sep)
+    _check_blank_lines(path, content, form.sep)
     frame = _parse(content, as_text, form.sep)
     if not isinstance(frame.index, pd.RangeIndex) or _has_more_cells(content, form.sep):
         # The first row has more cells than the header, which pandas takes for an index. Empty ones come of separators
@@ -104,6 +105,20 @@ def _check_quotes(path: Path, content: bytes, sep: str) -> None:
         if cell[2] and re.search(rb"[\r\n]", cell[1]):
             line = text[: cell.start() + 1].count(b"\n") + 1
             raise TableError(f"{path} is not a readable table: a quote is not closed in line {line}")
+
+
+def _check_blank_lines(path: Path, content: bytes, sep: str) -> None:
+    """Refuse a row whose first cell is empty after a blank line that ends with a carriage return alone.
+
+    pandas leaves that cell out, so that the others of the row move to the left.
+    """
+    blank = " \t".replace(sep, "").encode()
+    found = re.search(rb"[\r\n][%b]*\r%b" % (blank, re.escape(sep.encode())), content)
+    if found:
+        raise TableError(
+            f"{path} is not a readable table: a blank line that ends with a carriage return alone stands before a row "
+            "whose first cell is empty; end all lines alike, or leave blank lines out"
+        )
 
 
 def _has_more_cells(content: bytes, sep: str) -> bool:

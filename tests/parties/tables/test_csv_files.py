@@ -86,14 +86,26 @@ def test_every_text_comes_back_and_only_empty_cells_are_missing(
         ("a,b\n1,\0\n", "not text in UTF-8"),
         # Both records that lie between two such quotes were left out.
         ('a,b,c\n1,"x,5\n2,y,6\n3,"z,7\n', "a quote is not closed in line 2"),
+        # The second row was 2, x and a missing cell.
+        ("a,b,c\r1,1,y\r\r,2,x\r3,3,y\r", "a blank line that ends with a carriage return alone"),
+        ("a,b,c\n1,1,y\n \r,2,x\n3,3,y\n", "a blank line that ends with a carriage return alone"),
         ('\ufeff"a",b\r\n"1,2\r\n3,4\r\n5,"6\r\n"7",8\r\n', "a quote is not closed in line 2"),
     ],
 )
 def test_what_would_be_another_table_is_refused(tmp_path: Path, rows: str, words: str) -> None:
     path = tmp_path / "table.csv"
-    path.write_text(rows)
+    path.write_text(rows, newline="")
     with pytest.raises(TableError, match=f"table.csv .*{words}"):
         read_csv(path, as_text=[], form=TableFormat())
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n", "\r\r\n"])
+@pytest.mark.parametrize("sep", [",", "\t"])
+def test_rows_whose_first_cell_is_empty_keep_their_places(tmp_path: Path, end: str, sep: str) -> None:
+    path, rows = tmp_path / "table.csv", (("a", "b", "c"), ("1", "1", "y"), ("", "2", ""), ("3", "3", "y"))
+    path.write_text(end.join([sep.join(row) for row in rows]), newline="")
+    found = read_csv(path, as_text=["a", "b", "c"], form=TableFormat(sep=sep)).fillna("")
+    assert list(found.itertuples(index=False, name=None)) == list(rows[1:])
 
 
 IDS = {"even": (1, 2, 3), "from zero": (0, 1, 2), "uneven": (1, 5, 7), "texts": ("x", "y", "z")}
