@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from pydantic import Field, TypeAdapter
 from opboost.schema import TableSchema
 from parties.config.align_section import Method
 from parties.config.vertical import ActiveRun, PassiveRun
+from parties.errors import RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.run_log import RunLog
 from parties.session.handshake import Phase, conversation, greet, greet_all
@@ -36,6 +38,7 @@ from parties.tables.prepared_ids import check_prepared, prepared_ids
 from parties.tables.record_keys import rules_in_words, shared_names
 from protocols.alignment.curve_prf import PreparedIds
 from protocols.alignment.private_set_intersection import SHARE_BYTES, AlignmentTerms, Common, psi_initiate, psi_respond
+from protocols.alignment.random_transfers import load_group
 from protocols.alignment.several_keys import CommonByKeys, initiate_by_keys, respond_by_keys
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
@@ -121,9 +124,18 @@ class Aligner:
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema, table: PartyTable | None = None) -> Aligner:
-        """What a run file says; reads the shared secret, and prepares the ids of a table where a file keeps them."""
+        """What a run file says; reads the shared secret, and prepares the ids of a table where a file keeps them.
+
+        Raises
+        ------
+        KeyFileError, ConfigError
+        RunFolderError
+            If no library can be loaded from the directory for temporary files.
+        """
         secret = read_shared(run.align.secret) if run.align.secret is not None else None
         method = run.align.method_for(run.ids)
+        if method == "psi":
+            _check_transfers()
         words = f"{method}, duplicates: {run.align.duplicates}, id columns: {len(schema.id_columns)}"
         if run.align.keys:
             # What ids are made of is then each party's own business.
@@ -250,6 +262,20 @@ class Aligner:
 def _encoded_keys(table: PartyTable) -> list[list[bytes]]:
     """Every key of a table's records, for a comparison with another party's."""
     return [[name.encode() for name in shared_names(number, key)] for number, key in enumerate(table.keys, 1)]
+
+
+def _check_transfers() -> None:
+    """Refuse a directory for temporary files from which no library can be loaded, before a peer is met."""
+    try:
+        load_group()
+    except OSError as error:
+        # Not `gettempdir`, which raises where there is none.
+        place = tempfile.tempdir or "a temporary folder"
+        reason = error.strerror or "its file system may forbid that programs run from it (noexec)"
+        raise RunFolderError(
+            f"libsodium, which `align.method: psi` needs, cannot be loaded from {place}: {reason}. Name a folder of "
+            "another file system in TMPDIR, or let all parties say `psi-dh`. Nothing was sent"
+        ) from None
 
 
 def _own_share(path: Path) -> bytes:

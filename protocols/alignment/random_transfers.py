@@ -45,7 +45,7 @@ class Chooser:
     """
 
     def __init__(self, n_transfers: int, context: bytes) -> None:
-        group = _group()
+        group = load_group()
         self._context = context
         self.choices = [secrets.randbits(1) for _ in range(n_transfers)]
         self._scalars = [group.crypto_core_ristretto255_scalar_random() for _ in range(n_transfers)]
@@ -79,7 +79,7 @@ def answer_points(points: Sequence[bytes], context: bytes) -> tuple[bytes, list[
     DecodeError
         If one of them is no point.
     """
-    group = _group()
+    group = load_group()
     if not all(map(group.crypto_core_ristretto255_is_valid_point, points)):
         raise DecodeError("a transfer's point is not one of the group")
     secret = group.crypto_core_ristretto255_scalar_random()
@@ -92,7 +92,14 @@ def answer_points(points: Sequence[bytes], context: bytes) -> tuple[bytes, list[
 
 
 @cache
-def _group() -> ModuleType:
+def load_group() -> ModuleType:
+    """The library that computes in the group, loaded once in a process.
+
+    Raises
+    ------
+    OSError
+        If it cannot be copied to the directory for temporary files, or not be loaded from there.
+    """
     import rbcl
     from rbcl._sodium import lib_path
 
@@ -103,7 +110,7 @@ def _group() -> ModuleType:
 
 def _times(scalar: bytes, point: bytes) -> bytes:
     try:
-        product: bytes = _group().crypto_scalarmult_ristretto255(scalar, point)
+        product: bytes = load_group().crypto_scalarmult_ristretto255(scalar, point)
     except RuntimeError:
         # The library's own words are dropped.
         raise DecodeError("a transfer's point is not one of the group") from None
@@ -113,7 +120,7 @@ def _times(scalar: bytes, point: bytes) -> bytes:
 def _hashed(context: bytes, place: int, choice: int, point: bytes) -> bytes:
     index = (2 * place + choice).to_bytes(4, "little")
     digest = hashlib.blake2b(index + point, key=context, person=b"transfer point").digest()
-    hashed: bytes = _group().crypto_core_ristretto255_from_hash(digest)
+    hashed: bytes = load_group().crypto_core_ristretto255_from_hash(digest)
     return hashed
 
 

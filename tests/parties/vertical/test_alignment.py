@@ -19,10 +19,13 @@ from opboost.trees.model_file import save_model
 from parties.config.align_section import AlignSection
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
+from parties.doctor.check_result import Status
+from parties.doctor.vertical import examine
 from parties.errors import Disagreement, RunFolderError, TableError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.vertical import alignment
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from protocols.alignment import sorted_rows
@@ -471,3 +474,29 @@ def test_a_shared_secret_is_made_by_the_command_and_kept_private(sites: Any, out
         read_shared(path)
     with pytest.raises(KeyFileError, match=r"both\.shared exists; a key is never replaced"):
         generate_shared(sites.bank.path / "keys", "both")
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (OSError("/tmp/a.so: failed to map segment from shared object"), "(noexec)"),
+        (OSError(28, "No space left on device"), "No space left on device"),
+    ],
+)
+def test_a_directory_for_temporary_files_that_takes_no_library_is_told_before_a_peer_is_met(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, reason: OSError, words: str
+) -> None:
+    """Such as many servers have. The reason was None, after a peer had come, and the doctor had found nothing."""
+
+    def load() -> None:
+        raise reason
+
+    unaligned(sites, {"method": "psi"})
+    monkeypatch.setattr(alignment, "load_group", load)
+    result = train_both(sites, outcomes)
+    for party in ("bank", "shop"):
+        assert isinstance(result[party], RunFolderError)
+        assert words in str(result[party])
+        assert str(result[party]).endswith("let all parties say `psi-dh`. Nothing was sent")
+    found = examine(sites.bank.write(), wait_s=0.2)
+    assert [one.sentence for one in found if one.status is Status.PROBLEM] == [str(result["bank"])]
