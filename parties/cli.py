@@ -22,7 +22,7 @@ from parties.commands.console import (
     Insecure,
     Retry,
     RunFile,
-    print_all_texts,
+    prepare_streams,
     print_error,
     print_result,
     print_trained,
@@ -275,7 +275,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     gc.set_threshold(GARBAGE_OBJECTS)
-    print_all_texts()
+    prepare_streams()
     try:
         app(arguments, prog_name="opboost")
     except (Exception, SystemExit) as error:

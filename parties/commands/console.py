@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -40,6 +41,27 @@ Retry = Annotated[
     bool, typer.Option("--retry", help="Begin again, without end, while a peer is not there (exit code 3).")
 ]
 DataOption = Annotated[Path | None, typer.Option(help="Another data file than the run's.")]
+
+
+def prepare_streams() -> None:
+    """Open standard streams that are closed, and have every text printed."""
+    open_closed_streams()
+    print_all_texts()
+
+
+def open_closed_streams() -> None:
+    """Let standard streams that whoever starts a command has closed lead nowhere.
+
+    The next files that are opened, such as a ledger, would get their numbers, and with them what libraries print.
+    """
+    for number, (name, mode) in enumerate({"stdin": "r", "stdout": "w", "stderr": "w"}.items()):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest number that is free is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for as long as the process lasts
 
 
 def print_all_texts() -> None:

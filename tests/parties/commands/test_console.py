@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -35,6 +38,26 @@ def test_a_result_whose_characters_the_terminal_lacks_is_printed(
     print_all_texts()
     print_result(Format.TEXT, report="caf\udce9 \u20ac")
     assert written.getvalue() == b"report: " + printed + b"\n"
+
+
+@pytest.mark.parametrize(
+    ("closed", "command", "code", "words"),
+    [
+        ("<&-", ("init", "data.csv"), 2, "Invalid value for --role: is missing"),
+        (">&-", ("keygen", "bank"), 0, ""),
+        ("<&- >&- 2>&-", ("keygen", "bank"), 0, ""),
+    ],
+)
+def test_a_command_ends_as_ever_where_standard_streams_are_closed(
+    tmp_path: Path, closed: str, command: tuple[str, ...], code: int, words: str
+) -> None:
+    """It ended with a traceback; a training, too, when all was done."""
+    call = ["sh", "-c", f'exec "$@" {closed}', "sh", sys.executable, "-m", "parties.cli", *command]
+    done = subprocess.run(call, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "keys" / "bank.secret").exists() is (code == 0)
 
 
 def test_an_expected_error_is_one_sentence_and_exit_code_1(capsys: pytest.CaptureFixture[str]) -> None:
