@@ -178,12 +178,20 @@ def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
     """
     table.validate(full=True)
     frame = table.to_pandas(use_threads=False, ignore_metadata=True).assign(**_whole_numbers(table))
+    frame = frame.assign(**_far_times(frame))
     if not set(names) <= set(frame.columns):
         raise ValueError("other columns than the file says")
     frame = frame[list(names)]
     texts = (field.name for field in table.schema if field.name in frame.columns and _holds_texts(field.type))
     empty = {name: is_empty for name in texts if (is_empty := frame[name].eq("")).any()}
     return frame.assign(**{name: frame[name].mask(is_empty) for name, is_empty in empty.items()})
+
+
+def _far_times(frame: pd.DataFrame) -> dict[str, pd.Series]:
+    """Columns of times with a zone that pandas cannot write, of a year that has not four digits: without it, in UTC."""
+    zoned = (column for _, column in frame.items() if isinstance(column.dtype, pd.DatetimeTZDtype))
+    in_utc = [column.dt.tz_convert(None) for column in zoned]
+    return {str(one.name): one for one in in_utc if not one.dropna().dt.year.between(1, 9999).all()}
 
 
 def _whole_numbers(table: pa.Table) -> dict[str, pd.Series]:

@@ -96,3 +96,18 @@ def test_folders_whose_files_are_not_one_table_are_refused(
         last.to_parquet(path / "3.parquet", index=False)
     with pytest.raises(TableError, match=message):
         read(path)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "+05:30"])
+def test_times_with_a_zone_that_no_year_is_written_of_with_one_are_read_as_utc(tmp_path: Path, zone: str) -> None:
+    """A contract without end that ends on 9999-12-31 in New York: the doctor, a party and a draft ended in a defect."""
+    ends = pa.array([0, 253402318799, -62135596801, None, 2**40]).cast(pa.timestamp("s")).cast(pa.timestamp("us", zone))
+    path = tmp_path / "data.parquet"
+    pq.write_table(pa.table({"ends": ends}), path)
+    (piece,) = stored_frames(path, ["ends"])
+    for found in (read_stored(path)["ends"], piece["ends"]):
+        assert found.isna().tolist() == [False] * 3 + [True, False]
+        assert category_texts(found, ()).iloc[0] == "1970-01-01"
+        assert category_texts(found, ()).iloc[1] == "10000-01-01 04:59:59"
+    pq.write_table(pa.table({"ends": ends[:1]}), path)
+    assert read_stored(path)["ends"].dt.tz is not None
