@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError, PartyError, RunFolderError
+from parties.errors import ConfigError, PartyError, RunFolderError, TableError
 from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.remote_tables import (
@@ -29,6 +29,7 @@ from parties.tables.remote_tables import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ENDINGS = (".csv", ".parquet")
 
@@ -181,12 +182,33 @@ class Destination:
                 mode = "replace" if self.overwrite else "create_append" if self.append else "create"
                 table = pa.Table.from_pandas(rows, preserve_index=False)
                 with closing(connect(self.place, writes=True)) as database, database.cursor() as cursor:
+                    if self.append and has_table(database, schema, name):
+                        self._check_types(database.adbc_get_table_schema(name, db_schema_filter=schema), table.schema)
                     cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
                     database.commit()
                 return
             store, place = store_at(self.place)
             _write_file(rows, own := Path(folder, Path(place).name))
             fs.copy_files(str(own), place, destination_filesystem=store)
+
+    def _check_types(self, found: pa.Schema, given: pa.Schema) -> None:
+        """Refuse a table whose columns have other types: PostgreSQL takes the bytes of a text for a number if they fit.
+
+        SQLite keeps what is written as it is, and knows types of its columns by their cells alone.
+        """
+        import pyarrow as pa
+
+        if scheme_of(str(self.place)) == "sqlite":
+            return
+        for name in (one for one in given.names if one in found.names):
+            there, here = (schema.field(name).type for schema in (found, given))
+            is_number = pa.types.is_primitive(there) or pa.types.is_primitive(here)
+            if there != here and is_number and not pa.types.is_null(here):
+                own = here if pa.types.is_primitive(here) else "text"
+                raise TableError(
+                    f"no row was added: column {name!r} of {self} is of type {there}, and that of the predictions of "
+                    f"type {own}; name a table with such columns, or let --overwrite make one"
+                )
 
 
 def _is_of(place: Path | str, data: object) -> bool:

@@ -201,6 +201,44 @@ def test_a_database_that_is_made_for_scores_is_its_owners_alone(tmp_path: Path) 
     assert stat.S_IMODE(place.stat().st_mode) == 0o640
 
 
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ("id bigint, prediction double precision, status text", "column 'id' .* is of type int64, .* of type text;"),
+        ("id text, prediction bigint, status text", "column 'prediction' .* is of type int64, .* of type double;"),
+        ("id text, prediction text, status text", "column 'prediction' .* is of type string, .* of type double;"),
+    ],
+)
+def test_rows_are_added_to_no_columns_of_other_types(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, words: str
+) -> None:
+    """An id of eight characters became the number that has the same bytes, and so did a score in whole numbers."""
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("DROP TABLE IF EXISTS typed")
+        cursor.execute(f"CREATE TABLE typed ({columns})")
+        database.commit()
+    to = Destination.of(f"{postgres}#typed", tmp_path / "predictions.csv", overwrite=False, append=True)
+    with pytest.raises(TableError, match=f"no row was added: {words}.*The predictions are in {tmp_path}"):
+        to.write(SCORES.assign(id=["12345678", "87654321"]))
+    assert read_stored(fetch(postgres, tmp_path, query="SELECT count(*) AS n FROM typed"))["n"].tolist() == [0]
+
+
+def test_rows_are_added_whatever_columns_a_table_has_beside_and_whether_reasons_are_empty(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    columns = "prediction double precision, id varchar(20), at timestamp DEFAULT now(), reason_1 text, status text"
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute(f"CREATE TABLE beside ({columns})")
+        database.commit()
+    for _ in range(2):
+        to = Destination.of(f"{postgres}#beside", tmp_path / "predictions.csv", overwrite=False, append=True)
+        to.write(SCORES.assign(reason_1=None))
+    found = read_stored(fetch(postgres, tmp_path, query="SELECT id, reason_1 FROM beside WHERE at IS NOT NULL"))
+    assert (found["id"].tolist(), found["reason_1"].isna().all()) == (["007", "8"] * 2, True)
+
+
 def test_scores_become_a_table_of_postgresql(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     with closing(connect(postgres)) as database, database.cursor() as cursor:
