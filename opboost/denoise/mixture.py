@@ -226,8 +226,10 @@ def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
 def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
 
-    with warnings.catch_warnings():
+    # Threads that wait for a busy core take ten times as long as one alone; and sums do not depend on their number.
+    with warnings.catch_warnings(), threadpool_limits(1, "openmp"):
         # Points that differ by less than single precision tells are one cluster: the others are classes of few records.
         warnings.simplefilter("ignore", ConvergenceWarning)
         found: NDArray[np.int32] = KMeans(n_clusters, n_init=1, max_iter=10, random_state=seed).fit_predict(points)
