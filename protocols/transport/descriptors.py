@@ -74,11 +74,15 @@ def counts_bytes() -> bool:
     return False
 
 
-def shut(descriptor: int) -> None:
-    """End a connection; ZeroMQ notices, and lets go of the descriptor and of all that it kept."""
+def shut(descriptor: int, *, delivers: bool = False) -> None:
+    """End a connection; ZeroMQ notices, and lets go of the descriptor and of all that it kept.
+
+    What was sent over it is lost, unless the system still `delivers` it.
+    """
     with suppress(OSError), _borrowed(descriptor) as connection:
-        # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if not delivers:
+            # Whoever is in the middle of sending hears of it at once, too, when ZeroMQ closes its side.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RDWR)
 
 

@@ -159,6 +159,11 @@ class Arrivals:
             self._shut(descriptor)
         return bool(found)
 
+    def cut_all(self) -> None:
+        """End all connections; what was sent to peers is still delivered."""
+        for descriptor in list(self._open):
+            self._shut(descriptor, delivers=descriptor in self._kept)
+
     def _too_far_ahead(self, descriptors: Collection[int], most_bytes: int, beat_rate: float) -> Iterator[int]:
         ahead = {descriptor: self._ahead(self._open[descriptor], beat_rate) for descriptor in descriptors}
         total = sum(ahead.values())
@@ -183,8 +188,8 @@ class Arrivals:
         found.sort(key=lambda descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES)
         return found[: len(found) - most]
 
-    def _shut(self, descriptor: int) -> None:
+    def _shut(self, descriptor: int, *, delivers: bool = False) -> None:
         """End a connection, unless its descriptor is another one's by now."""
         connection = self._open.pop(descriptor)
         if remote(descriptor) == connection.remote:
-            shut(descriptor)
+            shut(descriptor, delivers=delivers)

@@ -8,17 +8,21 @@ read the events and to cut off those who take too much, whatever the party's own
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Sequence
 
 import zmq
 
 from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
-from protocols.transport.zmq_socket import HIGH_WATER_MARK, events, has_arrived, receive_parts
+from protocols.transport.zmq_socket import CLOSING_S, HIGH_WATER_MARK, events, has_arrived, receive_parts
 
 FAILED = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_AUTH
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
 MAX_NEWS = 10_000
+
+# How often to look whether connections that were ended here are over.
+_ENDING_LOOK_S = 0.002
 
 
 class WatchedConnections:
@@ -41,6 +45,7 @@ class WatchedConnections:
         self._monitor = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | FAILED)
         self._arrivals = arrivals
         self._news: list[dict[str, int]] = []
+        self._standing: set[int] = set()
         self.n_forgotten = 0
         self._cut: list[Cut] = []
         self._lock = threading.Lock()
@@ -83,11 +88,25 @@ class WatchedConnections:
             return self._arrivals.cut_stuck(is_over=is_over)
 
     def close(self) -> None:
-        """Follow them no longer; before the socket is closed."""
+        """End all of them, and follow them no longer; before the socket is closed.
+
+        libzmq stops to read from a connection that outlives its socket. So who is connected must not be when the socket
+        is closed, nor who connects meanwhile.
+        """
         self._is_over.set()
         self._thread.join()
+        deadline = time.monotonic() + CLOSING_S
+        while self._end_all() and time.monotonic() < deadline:
+            time.sleep(_ENDING_LOOK_S)
         self._socket.disable_monitor()
         self._monitor.close(linger=0)
+
+    def _end_all(self) -> bool:
+        """End all connections; returns whether ZeroMQ has not let go of all of them yet."""
+        with self._lock:
+            self._follow()
+            self._arrivals.cut_all()
+            return bool(self._standing)
 
     def _watch(self) -> None:
         while not self._is_over.wait(QUOTA_LOOK_S):
@@ -99,8 +118,10 @@ class WatchedConnections:
         for event in events(self._monitor):
             if event["event"] == zmq.Event.ACCEPTED:
                 self._arrivals.begin(event["value"])
+                self._standing.add(event["value"])
             elif event["event"] == zmq.Event.DISCONNECTED:
                 event["was_cut"] = not self._arrivals.end(event["value"])
+                self._standing.discard(event["value"])
             self._news.append(event)
         if len(self._news) > MAX_NEWS:
             n_ended = _count_ended(self._news)

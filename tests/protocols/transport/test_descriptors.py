@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -77,6 +78,20 @@ def test_a_shut_connection_ends_for_both_sides(pair: Pair) -> None:
     shut(far.fileno())
     assert near.recv(1) == b""
     assert far.fileno() >= 0
+
+
+@pytest.mark.parametrize("delivers", [True, False])
+def test_what_was_sent_before_is_delivered_where_that_is_asked_for(pair: Pair, *, delivers: bool) -> None:
+    near, far = pair
+    far.setblocking(False)
+    n_sent = far.send(bytes(1 << 22))
+    shut(far.fileno(), delivers=delivers)
+    far.close()
+    n_came = 0
+    with suppress(ConnectionError):
+        while piece := near.recv(1 << 16):
+            n_came += len(piece)
+    assert (n_came == n_sent) == delivers
 
 
 def test_the_limit_is_raised_as_far_as_it_may_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:

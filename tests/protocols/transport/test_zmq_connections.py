@@ -24,7 +24,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import UNPROVED_BYTES
-from protocols.transport.zmq_connections import due_news, latest
+from protocols.transport.zmq_connections import WatchedConnections, due_news, latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -88,6 +88,29 @@ def test_of_too_many_idle_connections_some_are_shut_and_a_peer_stays_and_comes(
     first.send(Abort(phase="still here", reason=""))
     assert within(5, lambda: hear(listener)).phase == "still here"
     assert set(network.events) <= {CROWDED, NO_HANDSHAKE}
+
+
+def test_nobody_is_connected_any_more_when_the_socket_is_closed(
+    network: Any, within: Within, monkeypatch: pytest.MonkeyPatch, opened: ExitStack
+) -> None:
+    """libzmq reads no more from a connection that outlives its socket: a peer that floods it ended the process."""
+    listener = network.listen("b")
+    peer = network.connect(listener.address)
+    peer.send(Done())
+    assert within(5, lambda: hear(listener)) == Done()
+    others = [opened.enter_context(connect(listener)) for _ in range(3)]
+    settle(lambda: len(listener._connections._arrivals._open) == 4)
+    stood: list[bool] = []
+    close = WatchedConnections.close
+
+    def closing(connections: WatchedConnections) -> None:
+        close(connections)
+        assert not listener._socket.closed
+        stood.extend([*map(is_open, others), bool(connections._standing)])
+
+    monkeypatch.setattr(WatchedConnections, "close", closing)
+    listener.close()
+    assert stood == [False] * 4
 
 
 def test_without_a_limit_all_of_them_stay(network: Any, monkeypatch: pytest.MonkeyPatch, opened: ExitStack) -> None:

@@ -61,6 +61,7 @@ if is_broken == "bounded queue":
     zmq_socket.counts_bytes = lambda: False
 elif is_broken == "closes at once":
     zmq_listener.Listener._deliver = lambda listener: None
+    zmq_listener.WatchedConnections._end_all = lambda connections: False
 listener = zmq_listener.Listener(
     "tcp://127.0.0.1:*", {"bad": None, "ok": None}, keys=None, timing=Timing(timeout_s=1, wait_s=30)
 )
