@@ -89,6 +89,8 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
             processes=True,
             security=_new_keys(),
             dashboard_address="127.0.0.1:0",
+            # Where Bokeh is installed, there would be pages without any of the routes above.
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
             local_directory=scratch,
         ) as local,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -115,6 +116,19 @@ def test_no_page_tells_what_the_cluster_does(client: Client, others: set[int], p
         said = heard(port, says=f"GET {page} HTTP/1.0\r\n\r\n".encode())
         assert said == b"" or said.split()[1] in (b"302", b"404")
         assert b"worker" not in said.lower()
+
+
+def test_where_bokeh_is_installed_it_makes_no_pages_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    import distributed.dashboard
+
+    made: list[object] = []
+    bokeh = ModuleType("distributed.dashboard.scheduler")
+    monkeypatch.setattr(bokeh, "connect", lambda *of, **how: made.append(of), raising=False)
+    monkeypatch.setattr(distributed.dashboard, "scheduler", bokeh, raising=False)
+    monkeypatch.setitem(sys.modules, bokeh.__name__, bokeh)
+    with cluster(DaskSection(workers=1)) as client:
+        assert client.submit(sum, [1, 2]).result() == 3
+    assert not made
 
 
 def process_that_takes(megabytes: int) -> int:
