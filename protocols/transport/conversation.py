@@ -5,11 +5,11 @@ has a mark as its last frame: CURVE refuses bytes that were altered or repeated 
 can leave whole frames out. What does not come whole and in its turn is not taken, and its connection counts as broken.
 A heartbeat has the number of messages before it, so that one is missed after which both wait for each other.
 
-A connection that takes the place of a broken one begins with `Received` from the end that connects; the other end
-answers with its own, and each sends again what the other has not received: the same bytes, for which nothing is
-computed anew. A `Received` is an acknowledgement of the transport like TCP's own: in no log, in no count of messages.
-Between programs that run on, a broken connection so costs time and nothing else. A program that was started again knows
-nothing of the conversation and says so.
+A connection that takes the place of a broken one begins with `Received` from the end that connects, which says it
+again while no answer comes; the other end answers with its own, and each sends again what the other has not received:
+the same bytes, for which nothing is computed anew. A `Received` is an acknowledgement of the transport like TCP's own:
+in no log, in no count of messages. Between programs that run on, a broken connection so costs time and nothing else. A
+program that was started again knows nothing of the conversation and says so.
 """
 
 from __future__ import annotations

@@ -91,6 +91,12 @@ class PeerState:
         """Name of the conversation; empty before it, and where the peer gives it none."""
         return b"" if self.connection is None else self.connection.token
 
+    def misses(self, beat: list[Frame], connection: PeerConnection) -> bool:
+        """Whether a heartbeat over a connection tells of messages that did not come: perhaps of all, the first too."""
+        if self.connection is None:
+            return connection.token not in (b"", self.former) and Conversation().misses(beat)
+        return self.connection == connection and self.conversation.misses(beat)
+
     def pop(self) -> list[Frame]:
         """The oldest waiting message."""
         frames = self.inbox.popleft()

@@ -103,7 +103,7 @@ class Peers:
             self._give_up(name, connection, "sent heartbeats without end")
         elif word is not None:
             self._note_received(name, connection, word)
-        elif any(one.connection == connection and one.conversation.misses(frames) for one in self._of(name)):
+        elif any(one.misses(frames, connection) for one in self._of(name)):
             self._to_shut.append(connection)
 
     def _speaker(self, name: str, connection: PeerConnection) -> PeerState | None:

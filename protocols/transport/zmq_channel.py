@@ -169,19 +169,19 @@ class ConnectedChannel:
         self._is_cut |= attempt.is_flooding
         self._failure = attempt.failure or self._failure
         self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)
-        if attempt.is_met and not (attempt.is_over or self._is_greeted):
+        if attempt.is_met and not (attempt.is_over or self._is_joined) and (self._pulse.is_due or not self._is_greeted):
             self._greet()
         self._reconnect()
         self._transmit()
         self._beat()
 
     def _greet(self) -> None:
-        """Both sides are known. The first connection is the conversation's; on others the peer is told what came."""
+        """Both sides are known. The first connection is the conversation's; on others the peer hears what has come."""
         self._is_greeted, self._retry_s = True, RETRY_S
-        if self._was_joined:
+        self._is_joined, self._was_joined = not self._was_joined, True
+        if not self._is_joined:
+            self._pulse.start()  # It hears that again if it does not answer: the word may have been left out.
             self._tell()
-        else:
-            self._was_joined = self._is_joined = True
 
     def _reconnect(self) -> None:
         """Connect again, after everything was taken that came over the connection that has ended.

@@ -388,6 +388,65 @@ def test_a_connection_over_which_the_answer_to_a_count_was_left_out_is_over(fram
         assert b._attempt.is_over is left_out
 
 
+def test_a_first_message_that_is_left_out_is_missed_and_the_conversation_begins_again(
+    network: Any, within: Within, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other end had heard of nobody, and waited until its time was over."""
+    timing = Timing(timeout_s=3, wait_s=20, stall_s=2)
+    listener = network.listen("b", timing=timing)
+    b, unsent, struck = network.connect(listener.address, timing=timing), Conversation.next_unsent, list[int]()
+
+    def without(talk: Conversation) -> Any:
+        frames = unsent(talk)
+        if frames is not None and not struck:
+            struck.append(len(frames))
+            return list(HEARTBEAT)
+        return frames
+
+    def greet() -> None:
+        with suppress(PeerRestarted):
+            b.send(Done())
+            b.receive()
+        b.begin_again()
+        b.send(chunk(7))
+
+    monkeypatch.setattr(Conversation, "next_unsent", without)
+    greeting = threading.Thread(target=greet, daemon=True)
+    greeting.start()
+    assert within(10, listener.channel("b").receive).start == 7
+    greeting.join(5)
+    assert struck == [2]
+
+
+def test_a_count_that_is_left_out_is_told_again(network: Any, within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection stood, and both waited: the one for an answer, the other for the peer to come back."""
+    timing = Timing(timeout_s=3, wait_s=20, stall_s=2)
+    with broken_link(port_of((listener := network.listen("b", timing=timing)).address), 60) as link:
+        b, a = network.connect(f"tcp://127.0.0.1:{link.port}", timing=timing), listener.channel("b")
+        b.send(Done())
+        assert within(5, a.receive) == Done()
+        word, struck = Conversation.word, list[int]()
+
+        def without(talk: Conversation, **options: Any) -> Any:
+            said = word(talk, **options)
+            if talk is b._conversation and not struck:
+                struck.append(len(said))
+                return list(HEARTBEAT)
+            return said
+
+        monkeypatch.setattr(Conversation, "word", without)
+        link.is_down = True
+        time.sleep(0.3)
+        b.send(chunk(7))
+        link.is_down = False
+        waiting = threading.Thread(target=lambda: struck.append(expect(b, RankChunk).start), daemon=True)
+        waiting.start()
+        assert within(10, a.receive).start == 7
+        a.send(chunk(8))
+        waiting.join(5)
+        assert struck == [1, 8]
+
+
 def test_last_words_that_were_not_taken_yet_are_told_by_whoever_was_busy(network: Any, within: Within) -> None:
     timing = Timing(timeout_s=3, wait_s=0.4)
     listener = network.listen("b", timing=timing)
