@@ -20,7 +20,7 @@ from parties.errors import ConfigError, WorkersLost
 from parties.storage.spool import on_disk
 
 if TYPE_CHECKING:
-    from distributed import Client, Security
+    from distributed import Client, LocalCluster, Security
 
 # How long to look for a scheduler, and for its first worker.
 START_WAIT_S = 30
@@ -37,7 +37,7 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     RunFolderError
         If there is no folder for what local cluster processes put aside.
     WorkersLost
-        If a task of the block was given up because the workers that it ran on died.
+        If workers died while they started, or a task of the block was given up because those that it ran on died.
     """
     try:
         import distributed
@@ -78,25 +78,45 @@ def _on_this_machine(section: DaskSection) -> Iterator[Client]:
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
     }
-    # Workers of one thread: the compiled loops of a second one would contend for the same cores. What fails on a worker
-    # is told here, once.
     with (
         _scratch() as scratch,
         dask.config.set({**settings, "temporary-directory": scratch}),
-        distributed.LocalCluster(
-            n_workers=section.workers,
-            threads_per_worker=1,
-            processes=True,
-            security=_new_keys(),
-            dashboard_address="127.0.0.1:0",
-            # Where Bokeh is installed, there would be pages without any of the routes above.
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-            local_directory=scratch,
-        ) as local,
+        _started(section.workers, scratch) as local,
         distributed.Client(local) as client,
     ):
         yield client
+
+
+def _started(n_workers: int, scratch: str) -> LocalCluster:
+    """A scheduler with so many workers, which are there.
+
+    Raises
+    ------
+    WorkersLost
+        If one of them ends before it is there.
+    """
+    import distributed
+
+    keys = _new_keys()
+    # Workers of one thread: the compiled loops of a second one would contend for the same cores. What fails on a worker
+    # is told here, once.
+    try:
+        return distributed.LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            processes=True,
+            security=keys,
+            dashboard_address="127.0.0.1:0",
+            # Where Bokeh is installed, there would be pages without any of those routes.
+            scheduler_kwargs={"dashboard": False},
+            silence_logs=logging.CRITICAL,
+            local_directory=scratch,
+        )
+    except Exception as error:  # Dask tells processes that die, are too many or take too long each in its own way
+        raise WorkersLost(
+            f"the processes of a cluster on this machine did not start: {type(error).__name__}. They may lack memory, "
+            "or there may be no more of them. Nothing was sent"
+        ) from None
 
 
 def _scratch() -> TemporaryDirectory[str]:

@@ -155,6 +155,20 @@ def test_processes_that_do_not_come_back_are_told_in_a_sentence() -> None:
         client.wait_for_workers(2, timeout=0.1)
 
 
+def test_processes_that_die_while_they_start_are_told_in_a_sentence(tmp_path: Path) -> None:
+    """As where the kernel ends one of them for lack of memory."""
+    import dask
+
+    (tmp_path / "dies.py").write_text("import os; os._exit(9)")
+    settings = {"distributed.worker.preload": [str(tmp_path / "dies.py")]}
+    with (
+        dask.config.set(settings),
+        pytest.raises(WorkersLost, match=r"did not start: RuntimeError.* Nothing was sent"),
+        cluster(DaskSection(workers=1)),
+    ):
+        pass
+
+
 @pytest.mark.parametrize(
     ("address", "settings"),
     [
