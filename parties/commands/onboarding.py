@@ -100,8 +100,10 @@ def init(
         send: dict[str, object] = {}
         if project or peer is None or address is None:
             made = make_project(data[0], data[1], folder, hints, other.model)
+            is_open = any(one.open_bounds for one in made.values())
+            commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
             runs = (folder / party / "run.yaml" for party in made)
-            then = " & ".join(f"opboost party-{side} {run}" for side, run in zip("ab", runs, strict=True))
+            then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
         else:
             party = name or data[0].name.split(".")[0]
             part = Part(role=own.value, party=party, peer=peer, folder=folder, address=address, run_id=run_id)

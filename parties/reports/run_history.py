@@ -25,7 +25,7 @@ _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 
 
 # Steps of the log that are prediction jobs: of A, answered by B, and served by B.
-_PREDICTIONS = ("predicted", "answered", "session")
+_PREDICTIONS, _HELD_OUT = ("predicted", "answered", "session"), "held out"
 
 
 class _MessageLine(BaseModel):
@@ -139,6 +139,8 @@ class RunHistory:
     n_dropped : int
         Messages of services, sent and received, of which the log keeps no line each any more.
     predictions : tuple of PredictionJob
+    held_out : PredictionJob or None
+        A passive party's answers about held-out records, in training; those of the last attempt.
     """
 
     party: str
@@ -158,6 +160,7 @@ class RunHistory:
     is_cut: bool
     n_dropped: int
     predictions: tuple[PredictionJob, ...]
+    held_out: PredictionJob | None
 
 
 def meta_of(folder: RunFolder) -> RunMeta:
@@ -208,6 +211,7 @@ def run_history(
         is_cut=_end_of_training(lines) is None or sum(line["bytes"] for line in sent) < meta.sent_bytes,
         n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
+        held_out=next((_prediction(line, run) for line in reversed(lines) if line["event"] == _HELD_OUT), None),
     )
 
 

@@ -188,6 +188,8 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
         f"{size(sum(one.bytes for one in later))} left "
         f"{history.party}."
     )
+    if history.held_out is not None:
+        yield Prose(f"In training {history.party} {history.held_out.message}: these answers are exact.")
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
     if answered:
         bits = sum(one.n_routed_bits or 0 for one in history.predictions)
@@ -203,8 +205,8 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
 
 def history_sections(history: RunHistory) -> Iterator[PageSection]:
     """Sections on prediction jobs, outgoing messages, steps, versions and seeds."""
-    if history.predictions or history.n_trained < len(history.outgoing):
-        yield PageSection("Predictions", tuple(_prediction_blocks(history)), is_folded=True)
+    if history.predictions or history.held_out or history.n_trained < len(history.outgoing):
+        yield PageSection("Answers and predictions", tuple(_prediction_blocks(history)), is_folded=True)
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()
     for one in history.outgoing:

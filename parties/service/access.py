@@ -49,8 +49,10 @@ class Tokens:
         try:
             check_private(path)
             lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError):
-            raise ConfigError(f"{path} cannot be read as a file of tokens") from None
+        except OSError as error:
+            raise ConfigError(f"{path} cannot be read as a file of tokens: {error.strerror}") from None
+        except ValueError:
+            raise ConfigError(f"{path} cannot be read as a file of tokens: it is no text") from None
         given = [(n, text) for n, line in enumerate(lines, 1) if (text := line.strip()) and not text.startswith("#")]
         self._digests: dict[str, bytes] = {}
         for n, text in given:

@@ -127,6 +127,10 @@ def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            return _refusal(
+                422, "the body must be JSON, with the header 'Content-Type: application/json'. Nothing was asked"
+            )
         found = error.errors()[0]
         place = ".".join(str(part) for part in found["loc"] if part != "body" and len(str(part)) <= 40)
         return _refusal(422, f"{place or 'the body'}: {found['msg']}. Nothing was asked")

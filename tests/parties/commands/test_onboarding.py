@@ -58,6 +58,20 @@ def test_a_partys_folder_is_made_and_the_next_step_told(table: Path, tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("bounds", "commands"), [((), ["doctor"] * 2), (("--bounds", "debt=0:9"), ["party-a", "party-b"])]
+)
+def test_a_projects_next_step_is_to_train_once_no_bounds_are_open(
+    table: Path, tmp_path: Path, bounds: tuple[str, ...], commands: list[str]
+) -> None:
+    bank = tmp_path / "bank.csv"
+    bank.write_text(table.read_text().replace("debt", "loss"))
+    words = ("--label", "loss", "--positive", "3", "--bounds", "age=0:120", *bounds, "--folder", tmp_path / "made")
+    code, out, error = run("init", "--project", bank, table, *words, "--format", "json")
+    assert code == 0, error
+    assert [one.split()[1] for one in json.loads(out)["next"].split(" & ")] == commands
+
+
+@pytest.mark.parametrize(
     ("words", "option"),
     [
         ((), "--role"),

@@ -196,7 +196,7 @@ def test_another_model_in_the_folder_of_one_that_is_served_is_told_and_not_taken
         ({"listen": "0.0.0.0:9000"}, "0.0.0.0:9000 is not on loopback, where certificate and private_key are needed"),
         ({"listen": "127.0.0.1"}, "http.listen: must be host:port"),
         ({"listen": "127.0.0.1:9000", "certificate": "c.pem"}, "give both certificate and private_key"),
-        ({"listen": "127.0.0.1:9000", "tokens": "absent"}, "absent cannot be read as a file of tokens"),
+        ({"listen": "127.0.0.1:9000", "tokens": "absent"}, "absent cannot be read as a file of tokens: No such file"),
         (
             {"listen": "127.0.0.1:9000", "certificate": "tokens.txt", "private_key": "tokens.txt"},
             "are no certificate and its key",

@@ -59,6 +59,16 @@ def test_a_list_that_lacks_parts_of_the_log_does_not_say_that_it_has_everything(
         assert ("It answered for at least 5 records" in text) is is_cut
 
 
+def test_exact_answers_about_held_out_records_are_told_beside_predictions(run: ActiveRun) -> None:
+    told = {**AT, "event": "held out", "message": "answered for 4 of 5 held-out records, with 8 routed bits"}
+    told |= {"records": 5, "answered": 4, "routed_bits": 8}
+    found = history(run, SENT, told, {**AT, "event": "finished", "message": "finished"})
+    assert (found.held_out.n_answered, found.held_out.n_routed_bits, found.predictions) == (4, 8, ())
+    text = " ".join(str(section) for section in history_sections(found))
+    assert f"In training {found.party} answered for 4 of 5 held-out records, with 8 routed bits: these answers" in text
+    assert history(run, SENT).held_out is None
+
+
 def test_messages_of_a_service_whose_lines_are_gone_are_counted(run: ActiveRun) -> None:
     done = {**AT, "event": "finished", "message": "finished"}
     parts = [{**AT, "event": "messages", "message": "a part", "messages": n, "sha256": "ab"} for n in (5, 3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -84,6 +85,12 @@ def test_a_request_that_does_not_fit_is_refused_without_its_words(body: Any, sta
     assert (answer.status_code, told) == (status, [])
     assert words in answer.text
     assert "zebra" not in answer.text
+
+
+def test_a_body_without_its_header_is_told_of_the_header() -> None:
+    answer, told = ask(Models(), "POST", "/v1/scores", content=json.dumps(BODY))
+    assert (answer.status_code, told) == (422, [])
+    assert "with the header 'Content-Type: application/json'. Nothing was asked" in answer.text
 
 
 @pytest.mark.parametrize(
