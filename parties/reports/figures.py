@@ -126,6 +126,8 @@ def intervals(
     drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
     drawing.name("y", range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()
+    # Numbers with a sign and four digits would run into each other.
+    drawing.axes.locator_params(axis="x", nbins=4)
     return drawing.svg(alt, legend=False)
 
 

@@ -67,12 +67,12 @@ _LEAKAGE_BY_CELLS = {
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    """Format a number in few digits; infinity as a word."""
+    """Format a number in few digits, and no power of ten; infinity as a word."""
     if value is None:
         return "-"
     if math.isinf(value):
         return "infinite"
-    return f"{value:,.{digits}g}" if abs(value) < 10**6 else f"{value:,.0f}"
+    return f"{value:,.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:,.0f}"
 
 
 def loss(epsilon: float | None) -> str:

@@ -63,7 +63,15 @@ def test_a_loss_is_never_shown_smaller_than_it_is(epsilon: float) -> None:
 
 @pytest.mark.parametrize(
     ("value", "shown"),
-    [(None, "-"), (math.inf, "infinite"), (0.123456, "0.1235"), (1234.5, "1,234"), (12345678.0, "12,345,678")],
+    [
+        (None, "-"),
+        (math.inf, "infinite"),
+        (0.123456, "0.1235"),
+        (1234.5, "1,234"),
+        (50_500, "50,500"),
+        (9999.6, "10,000"),
+        (12345678.0, "12,345,678"),
+    ],
 )
 def test_a_number_has_few_digits(value: float | None, shown: str) -> None:
     assert number(value) == shown
