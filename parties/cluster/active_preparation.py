@@ -2,7 +2,7 @@
 
 What `parties.vertical.preparation` does for a table in one piece; the passive party's is in
 `parties.cluster.passive_preparation`. The jobs are those of one machine and differ in where ranks come from
-(`PassiveJob.made`) and where trees are grown (`ActiveJob.grow`); the conversation is that of every run.
+(`PassiveJob`) and where trees are grown (`ActiveJob.grow`); the conversation is that of every run.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, check_protection
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
-from parties.ledger.budget import Balances, Budget
+from parties.ledger.budget import Budget, SpentBudgets
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
@@ -141,7 +141,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
             if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
                 check_place(run.ledger.path)
-                Balances().check([release.cost for release in releases], budget)
+                SpentBudgets().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")
                 return
             with account_of(run, prepared.schema, Task.TRAIN) as account:

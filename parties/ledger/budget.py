@@ -95,7 +95,7 @@ class Budget:
         return Limit(epsilon, category_epsilon, cell_bits)
 
 
-class Balances:
+class SpentBudgets:
     """Sums over everything that was charged, kept per set of records that were charged together.
 
     Small sets are merged; large ones lie on disk and are looked through a window at a time.

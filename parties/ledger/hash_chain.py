@@ -46,7 +46,7 @@ _LINES_AT_ONCE = 1000
 _TABLES = ("CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, fields TEXT NOT NULL, digest TEXT NOT NULL)",)
 
 
-class SealedLines:
+class HashChain:
     """The lines of one ledger. Verified when they are opened, and whatever is new before every addition.
 
     Parameters

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from parties.errors import OverBudget, RunFolderError
-from parties.ledger.hash_chain import SealedLines
+from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import run_fields
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import reporting
@@ -108,7 +108,7 @@ class WorkerLedger:
         # Runs for which another one stands, that goes on from them.
         self._continued: set[tuple[str, str]] = set()
         self._holders: dict[tuple[str, str], str] = {}
-        self._lines = SealedLines(path, count=self._count)
+        self._lines = HashChain(path, count=self._count)
         try:
             self._lines.refresh()
             with reporting(path):

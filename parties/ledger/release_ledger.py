@@ -23,9 +23,9 @@ import numpy as np
 
 from parties.errors import LedgerError
 from parties.ledger import ledger_lines as lines
-from parties.ledger.budget import Balances, Budget
+from parties.ledger.budget import Budget, SpentBudgets
 from parties.ledger.cell_store import CELL_TABLES, CellStore
-from parties.ledger.hash_chain import SealedLines
+from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import ChargedColumn, Fields, GridKey, Occasion, ResolvedTest, Reuse
 from parties.ledger.record_sets import SET_TABLES, keep_records, stored_records
 from parties.tables.key_sets import NAME, KeySet
@@ -50,7 +50,7 @@ class Ledger:
 
     def __init__(self, path: Path, *, create: bool = True, migrates: bool = False) -> None:
         self.path = path
-        self.balances = Balances()
+        self.balances = SpentBudgets()
         self.n_releases, self.n_reuses, self.n_answered = (Counter[str]() for _ in range(3))
         self.peers: set[str] = set()
         self.old_contents: dict[int, str] = {}
@@ -61,7 +61,7 @@ class Ledger:
         self.grids: dict[GridKey, list[float]] = {}
         self._trained: dict[tuple[str, bool], set[str]] = {}
         self._add: Callable[[Fields], int] | None = None
-        self._lines = SealedLines(
+        self._lines = HashChain(
             path,
             count=self._count,
             tables=(*SET_TABLES, *CELL_TABLES),

@@ -7,4 +7,4 @@ from protocols.messages.horizontal import HORIZONTAL_MESSAGES
 from protocols.messages.message import Message
 from protocols.messages.vertical import MESSAGES
 
-VOCABULARY: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare}
+MESSAGE_TYPES: dict[str, type[Message]] = {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare}

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from protocols.errors import DecodeError, VersionMismatch
 from protocols.messages.message import PROTOCOL_VERSION, Message
-from protocols.messages.registry import VOCABULARY
+from protocols.messages.registry import MESSAGE_TYPES
 from protocols.transport.sanitize import readable
 
 MAX_HEADER_BYTES = 32 << 20
@@ -75,7 +75,7 @@ def decode(frames: Sequence[Frame]) -> Message:
         raise DecodeError("the header names no protocol version")
     if version != PROTOCOL_VERSION:
         raise VersionMismatch(f"the peer speaks protocol version {version}, this party speaks {PROTOCOL_VERSION}")
-    if not isinstance(kind, str) or kind not in VOCABULARY:
+    if not isinstance(kind, str) or kind not in MESSAGE_TYPES:
         raise DecodeError("the message is of an unknown kind")
     fields, layouts = header.get("fields"), header.get("arrays")
     if not isinstance(fields, dict) or not isinstance(layouts, list) or len(layouts) != len(frames) - 1:
@@ -86,7 +86,7 @@ def decode(frames: Sequence[Frame]) -> Message:
             raise DecodeError(f"a field of a {kind!r} message is given twice")
         fields[name] = array
     try:
-        return VOCABULARY[kind].model_validate(fields)
+        return MESSAGE_TYPES[kind].model_validate(fields)
     except ValidationError as error:
         # An unknown field's name is the peer's word, too.
         places = sorted({".".join(map(str, e["loc"])) or "lengths" for e in error.errors(include_input=False)})

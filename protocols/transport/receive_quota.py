@@ -86,7 +86,7 @@ class _Connection:
     received: int = 0
 
 
-class Arrivals:
+class ReceiveQuotas:
     """Receive quotas of one socket's connections, by file descriptor.
 
     Parameters

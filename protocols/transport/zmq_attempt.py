@@ -15,7 +15,7 @@ from protocols.errors import PeerLost
 from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame
 from protocols.transport.keys import KeyPair
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES, Arrivals
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, ReceiveQuotas
 from protocols.transport.zmq_socket import events, has_arrived, open_socket, receive_parts
 
 # A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; or the connection
@@ -82,7 +82,7 @@ class Attempt:
         self.is_met = self.is_over = self.is_refused = self.is_flooding = False
         self.failure = ""
         self._deadline = time.monotonic() + timing.timeout_s
-        self._descriptor, self._arrivals = -1, Arrivals(MAX_AHEAD_BYTES, beat_s=timing.beat_s)
+        self._descriptor, self._quotas = -1, ReceiveQuotas(MAX_AHEAD_BYTES, beat_s=timing.beat_s)
         self.socket = open_socket(context, zmq.DEALER, timing)
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = _NEVER_MS, 0
         self.socket.routing_id = name
@@ -111,7 +111,7 @@ class Attempt:
             kind = event["event"]
             if kind == zmq.Event.CONNECTED:
                 self._descriptor = event["value"]
-                self._arrivals.begin(self._descriptor)
+                self._quotas.begin(self._descriptor)
             elif kind == zmq.Event.HANDSHAKE_SUCCEEDED:
                 self.is_met = True
             elif kind in FAILURES:
@@ -121,14 +121,14 @@ class Attempt:
                 if kind == zmq.Event.DISCONNECTED and not self.is_met:
                     self.failure = self.failure or _DAMAGED
                 self.is_over = True
-                self._arrivals.end(self._descriptor)
+                self._quotas.end(self._descriptor)
         self.is_over |= not self.is_met and time.monotonic() >= self._deadline
-        self.is_flooding |= bool(self._arrivals.cut_off())
+        self.is_flooding |= bool(self._quotas.cut_off())
 
     def take(self) -> list[Frame]:
         """The next message, which is there already."""
         frames: list[Frame] = [part.buffer for part in receive_parts(self.socket)]
-        self._arrivals.take(self._descriptor, [len(frame) for frame in frames])
+        self._quotas.take(self._descriptor, [len(frame) for frame in frames])
         return frames
 
     def waiting(self) -> Iterator[list[Frame]]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import zmq
 
-from protocols.transport.receive_quota import QUOTA_LOOK_S, Arrivals, Cut
+from protocols.transport.receive_quota import QUOTA_LOOK_S, Cut, ReceiveQuotas
 from protocols.transport.zmq_socket import CLOSING_S, HIGH_WATER_MARK, events, has_arrived, receive_parts
 
 FAILED = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_AUTH
@@ -31,7 +31,7 @@ class WatchedConnections:
     Parameters
     ----------
     socket : zmq.Socket
-    arrivals : Arrivals
+    quotas : ReceiveQuotas
         Not to be used by anybody else.
 
     Attributes
@@ -40,10 +40,10 @@ class WatchedConnections:
         Connections that began and ended while nobody fetched the news, and are in none.
     """
 
-    def __init__(self, socket: zmq.Socket[bytes], arrivals: Arrivals) -> None:
+    def __init__(self, socket: zmq.Socket[bytes], quotas: ReceiveQuotas) -> None:
         self._socket = socket
         self._monitor = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | FAILED)
-        self._arrivals = arrivals
+        self._quotas = quotas
         self._news: list[dict[str, int]] = []
         self._standing: set[int] = set()
         self.n_forgotten = 0
@@ -72,20 +72,20 @@ class WatchedConnections:
         while len(messages) < HIGH_WATER_MARK and has_arrived(self._socket):
             parts = receive_parts(self._socket, n_addresses=1)
             with self._lock:
-                self._arrivals.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
+                self._quotas.take(int(parts[-1].get(zmq.SRCFD)), [len(part) for part in parts[1:]])
             messages.append(parts)
         return messages
 
     def keep(self, descriptors: Iterable[int]) -> None:
         """Peers speak over these connections and no others."""
         with self._lock:
-            self._arrivals.keep(descriptors)
+            self._quotas.keep(descriptors)
 
     def cut_stuck(self, *, is_over: bool) -> bool:
         """Whether peers have not taken yet what was sent to them; when time is over, these are cut off."""
         with self._lock:
             self._follow()
-            return self._arrivals.cut_stuck(is_over=is_over)
+            return self._quotas.cut_stuck(is_over=is_over)
 
     def close(self) -> None:
         """End all of them, and follow them no longer; before the socket is closed.
@@ -105,22 +105,22 @@ class WatchedConnections:
         """End all connections; returns whether ZeroMQ has not let go of all of them yet."""
         with self._lock:
             self._follow()
-            self._arrivals.cut_all()
+            self._quotas.cut_all()
             return bool(self._standing)
 
     def _watch(self) -> None:
         while not self._is_over.wait(QUOTA_LOOK_S):
             with self._lock:
                 self._follow()
-                self._cut += self._arrivals.cut_off()
+                self._cut += self._quotas.cut_off()
 
     def _follow(self) -> None:
         for event in events(self._monitor):
             if event["event"] == zmq.Event.ACCEPTED:
-                self._arrivals.begin(event["value"])
+                self._quotas.begin(event["value"])
                 self._standing.add(event["value"])
             elif event["event"] == zmq.Event.DISCONNECTED:
-                event["was_cut"] = not self._arrivals.end(event["value"])
+                event["was_cut"] = not self._quotas.end(event["value"])
                 self._standing.discard(event["value"])
             self._news.append(event)
         if len(self._news) > MAX_NEWS:

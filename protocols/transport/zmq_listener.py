@@ -27,7 +27,13 @@ from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, Blocked
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDE_BYTES, MAX_OUTSIDERS, Arrivals, Outsiders
+from protocols.transport.receive_quota import (
+    MAX_AHEAD_BYTES,
+    MAX_OUTSIDE_BYTES,
+    MAX_OUTSIDERS,
+    Outsiders,
+    ReceiveQuotas,
+)
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, due_news
 from protocols.transport.zmq_listener_channel import ListenerChannel
@@ -78,8 +84,8 @@ class Listener:
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, keys, timing)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
-        arrivals = Arrivals(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
-        self._connections = WatchedConnections(self._socket, arrivals)
+        quotas = ReceiveQuotas(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
+        self._connections = WatchedConnections(self._socket, quotas)
         try:
             self._socket.bind(address)
         except zmq.ZMQError as error:

@@ -194,7 +194,7 @@ class AmongOwners:
         self._recipe = SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=budget["delta"])
         self._bits = seeded(random_state)
         self._parts = [(np.empty((0, len(bounds))), np.empty(0))] * 3
-        self._arrivals: list[tuple[Arrival, ...]] = [()] * 3
+        self._quotas: list[tuple[Arrival, ...]] = [()] * 3
         self._trees: tuple[Tree, ...] = ()
         self._model: Ensemble | None = None
 
@@ -217,13 +217,13 @@ class AmongOwners:
             more = slice(owner, None, 3)
             part = np.concatenate([rows, X.to_numpy(float)[more]]), np.concatenate([labels, y[more]])
             if self._model is not None:
-                trees, arrivals = self._trees, self._arrivals[owner]
+                trees, arrivals = self._trees, self._quotas[owner]
                 going_on = recipe.going_on(
                     EarlierTraining(run="before", model=self._model, digest="", trees=trees, arrivals=arrivals)
                 )
             holders.append(going_on.rows(*part, rng=bits.fork(f"owner {owner}")))
             self._parts[owner] = part
-            self._arrivals[owner] += (Arrival(len(part[1]), len(self._trees)),)
+            self._quotas[owner] += (Arrival(len(part[1]), len(self._trees)),)
         self._model = going_on.train(Owners(holders), shape_bits=bits.fork("shape"), rng=bits.fork("noise"))
         self._trees = going_on.kept_trees(heard).trees
 

@@ -18,7 +18,7 @@ from opboost.preprocess import encode
 from opboost.privacy.domain import IntegerDomain, Partition
 from opboost.schema import ColumnSchema
 from parties.errors import LedgerError, OverBudget
-from parties.ledger.budget import Balances, Budget, Limit
+from parties.ledger.budget import Budget, Limit, SpentBudgets
 from parties.ledger.costs import Cells, Cost, Unit
 from tests.support.numbered_names import names
 
@@ -49,12 +49,12 @@ def cost(
     )
 
 
-def add(balances: Balances, one: Cost) -> None:
+def add(balances: SpentBudgets, one: Cost) -> None:
     balances.add(balances.charge_of(one), one.records[:].tobytes().hex())
 
 
-def charged(*costs: Cost) -> Balances:
-    balances = Balances()
+def charged(*costs: Cost) -> SpentBudgets:
+    balances = SpentBudgets()
     for one in costs:
         add(balances, one)
     return balances
@@ -75,7 +75,7 @@ CHARGES = st.lists(
 @settings(max_examples=100, deadline=None)
 @given(charges=CHARGES, n_before=st.integers(0, 12))
 def test_a_column_has_spent_what_its_worst_record_has(charges: list[Any], n_before: int) -> None:
-    balances = Balances()
+    balances = SpentBudgets()
     paid: dict[str, np.ndarray] = {"age": np.zeros((8, 3)), "town": np.zeros((8, 3))}
     for i, (column, records, epsilon, category, cells) in enumerate(charges):
         add(balances, cost(column, epsilon=epsilon, category=category, cells=cells, to=keys(*records)))
@@ -92,7 +92,7 @@ def test_a_column_has_spent_what_its_worst_record_has(charges: list[Any], n_befo
 @settings(max_examples=100, deadline=None)
 @given(charges=CHARGES, limit=st.sampled_from([0.125, 0.5, 1.0, 3.0, 7.0]))
 def test_a_check_refuses_exactly_what_would_exceed_a_limit(charges: list[Any], limit: float) -> None:
-    balances, budget = Balances(), Budget(Limit(epsilon=limit), per_record=2 * limit)
+    balances, budget = SpentBudgets(), Budget(Limit(epsilon=limit), per_record=2 * limit)
     paid = {"age": np.zeros(8), "town": np.zeros(8)}
     total = np.zeros(8)
     for column, records, epsilon, category, _ in charges:
@@ -134,9 +134,9 @@ def test_a_limit_can_be_met_exactly_although_sums_are_rounded() -> None:
 
 def test_no_limit_and_an_infinite_one_allow_a_release_without_noise_and_a_finite_one_does_not() -> None:
     for budget in (Budget(), Budget(Limit(math.inf), per_record=math.inf)):
-        Balances().check([cost(epsilon=math.inf)], budget)
+        SpentBudgets().check([cost(epsilon=math.inf)], budget)
     with pytest.raises(OverBudget, match=r"would have spent inf of 1e\+06"):
-        Balances().check([cost(epsilon=math.inf)], Budget(Limit(1e6)))
+        SpentBudgets().check([cost(epsilon=math.inf)], Budget(Limit(1e6)))
 
 
 def test_a_limit_that_was_lowered_does_not_stop_other_columns() -> None:
@@ -188,9 +188,9 @@ def test_a_limit_holds_per_step_of_today_although_the_column_was_charged_by_smal
 def test_a_first_release_is_limited_per_step_of_today_although_its_run_knew_a_smaller_one() -> None:
     """As of new records whose values a finished run desensitizes."""
     for limits in (Budget(Limit(0.25)), Budget(per_record=0.25)):
-        Balances().check([cost()], limits)
+        SpentBudgets().check([cost()], limits)
         with pytest.raises(OverBudget, match=r"would have spent 0\.3 of 0\.25"):
-            Balances().check([cost()], replace(limits, steps={"spend": 2.5}))
+            SpentBudgets().check([cost()], replace(limits, steps={"spend": 2.5}))
 
 
 def test_a_record_pays_per_step_of_today_for_columns_that_a_release_adds_nothing_to() -> None:
@@ -205,7 +205,7 @@ def test_a_record_pays_per_step_of_today_for_columns_that_a_release_adds_nothing
 def test_a_cost_that_is_no_number_is_refused_although_nothing_is_limited(broken: float) -> None:
     for one in (cost(epsilon=broken), cost(category=broken)):
         with pytest.raises(LedgerError, match=r"must be a number of at least 0\. Nothing was released"):
-            Balances().check([one], Budget())
+            SpentBudgets().check([one], Budget())
 
 
 MAPS: dict[str, dict[str, Any]] = {
@@ -225,7 +225,7 @@ def test_what_was_spent_bounds_the_exact_loss_of_all_releases_together(
     """By the exact tables of both releases, for all pairs of values; what one spends per point is lost by a pair."""
     schema = ColumnSchema(name="x", lower=0, upper=9.9, step=step)
     values = pd.Series(np.linspace(0, 9.9, 199))
-    balances, loss = Balances(), np.zeros((199, 199))
+    balances, loss = SpentBudgets(), np.zeros((199, 199))
     apart = np.abs(values.to_numpy()[:, None] - values.to_numpy()[None, :])
     for size in sizes:
         mechanism = ColumnMechanism(schema, MechanismSettings(epsilon=0.3, domain_size=size, **own))
@@ -248,7 +248,7 @@ def test_an_adj_map_is_charged_its_loss_over_a_step_and_not_that_of_every_point_
     release = replace(
         cost("age"), loss=mechanism.loss, point=mechanism.point, unit=Unit(mechanism.unit, mechanism.unit_in_words)
     )
-    charge = Balances().charge_of(release)
+    charge = SpentBudgets().charge_of(release)
     assert charge.points == 6
     table = mechanism.value.log_probabilities()
     enumerated = max(float(np.abs(table[t:] - table[: 1000 - t]).max()) for t in range(1, 7))
@@ -276,7 +276,7 @@ def test_published_cells_are_an_account_of_their_own() -> None:
     "budget", [Budget(Limit(50)), Budget(per_record=50), Budget(columns={"spend": Limit(category_epsilon=50)})]
 )
 def test_who_limits_an_epsilon_allows_no_cells_unless_he_says_how_many_bits(budget: Budget) -> None:
-    balances = Balances()
+    balances = SpentBudgets()
     balances.check([cost()], budget)
     with pytest.raises(OverBudget, match=r"cells that a Local-Map publishes of column 'spend'.* spent 1 of 0"):
         balances.check([cost(cells=2)], budget)

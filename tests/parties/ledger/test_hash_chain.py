@@ -18,7 +18,7 @@ from parties.errors import LedgerError, OverBudget
 from parties.ledger import hash_chain
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
-from parties.ledger.hash_chain import SealedLines
+from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
 from parties.ledger.release_ledger import Ledger
 from parties.tables.key_sets import NAME
@@ -93,15 +93,15 @@ def kept(tmp_path: Path, short: None) -> Path:
 
 def counted(monkeypatch: pytest.MonkeyPatch, path: Path) -> tuple[int, tuple[Any, ...]]:
     """How many lines are verified one by one when the ledger is opened, and what it then knows."""
-    n_counted, before = 0, SealedLines._count_line
+    n_counted, before = 0, HashChain._count_line
 
-    def count(self: SealedLines, text: str) -> None:
+    def count(self: HashChain, text: str) -> None:
         nonlocal n_counted
         n_counted += 1
         before(self, text)
 
     with monkeypatch.context() as patch:
-        patch.setattr(SealedLines, "_count_line", count)
+        patch.setattr(HashChain, "_count_line", count)
         with Ledger(path) as ledger:
             return n_counted, state(ledger)
 

@@ -18,7 +18,7 @@ import pytest
 from parties.errors import LedgerError, OverBudget
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.costs import Cells, Cost, Unit
-from parties.ledger.hash_chain import SealedLines
+from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse, canonical, records_digest, seal
 from parties.ledger.record_sets import keep_records
 from parties.ledger.release_ledger import Ledger
@@ -430,7 +430,7 @@ def test_a_crash_between_line_and_head_keeps_the_charge_and_the_next_user_moves_
         raise Crash
 
     with Ledger(charged) as ledger, monkeypatch.context() as patch:
-        patch.setattr(SealedLines, "_write_head", crash)
+        patch.setattr(HashChain, "_write_head", crash)
         with pytest.raises(Crash):
             ledger.charge([release("age")], {}, SPRING, NO_LIMIT)
     head = charged.with_suffix(".head.json")

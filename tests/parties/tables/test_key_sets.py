@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parties.errors import OverBudget
-from parties.ledger.budget import Balances, Budget
+from parties.ledger.budget import Budget, SpentBudgets
 from parties.ledger.costs import Cost, Unit
 from parties.storage.spool import ArraySpool, SpooledArray
 from parties.tables import key_sets
@@ -95,13 +95,13 @@ def cost_of(records: Any, column: str, epsilon: float) -> Cost:
     )
 
 
-def add(balances: Balances, one: Cost, name: str) -> None:
+def add(balances: SpentBudgets, one: Cost, name: str) -> None:
     balances.add(balances.charge_of(one), name)
 
 
 def test_large_sets_cost_each_record_what_small_ones_do(window: int) -> None:
     rng = np.random.default_rng(2)
-    whole, looked_through, paid = Balances(), Balances(), np.zeros((30, 2))
+    whole, looked_through, paid = SpentBudgets(), SpentBudgets(), np.zeros((30, 2))
     for i in range(12):
         numbers, column = np.unique(rng.integers(0, 30, 1 + i)), f"c{i % 2}"
         keys = names(numbers.tolist())

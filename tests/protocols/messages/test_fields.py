@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from protocols.messages.fields import MAX_COLUMNS, MAX_TESTS, array_of
 from protocols.messages.horizontal import Commitments, Members, PassTree, Place
 from protocols.messages.message import Message
-from protocols.messages.registry import VOCABULARY
+from protocols.messages.registry import MESSAGE_TYPES
 from protocols.messages.vertical import Held, Hello, OfferedColumn, SplitRanks, Terms, Thresholds
 from protocols.secure_aggregation.epochs import MAX_WORKERS
 
@@ -60,9 +60,9 @@ def unbounded_fields(message: type[BaseModel]) -> Iterator[tuple[str, str]]:
             yield f"{message.__name__}.{place}", what
 
 
-@pytest.mark.parametrize("kind", sorted(VOCABULARY))
+@pytest.mark.parametrize("kind", sorted(MESSAGE_TYPES))
 def test_every_number_text_and_sequence_of_a_message_has_a_bound(kind: str) -> None:
-    found = {place for place, _ in unbounded_fields(VOCABULARY[kind])}
+    found = {place for place, _ in unbounded_fields(MESSAGE_TYPES[kind])}
     assert found - OPEN_ENDED == set()
 
 
@@ -108,7 +108,7 @@ def wrong(message: type[Message], item: object, n: int) -> dict[str, Any]:
 @pytest.mark.parametrize("item", [b"x", "", -1, [], {}, {b"x": 1}], ids=repr)
 def test_a_message_of_wrong_values_makes_few_errors_however_many_there_are(item: object) -> None:
     """An error takes a kilobyte while it is told: 8 MB of cuts that are texts would take 5 GB and a minute."""
-    for message in VOCABULARY.values():
+    for message in MESSAGE_TYPES.values():
         for fields in (wrong(message, item, 1000), {str(i): item for i in range(1000)}):
             try:
                 message.model_validate(fields)

@@ -36,7 +36,7 @@ from protocols.messages.horizontal import (
     Welcome,
 )
 from protocols.messages.message import Message
-from protocols.messages.registry import VOCABULARY
+from protocols.messages.registry import MESSAGE_TYPES
 from protocols.messages.vertical import MESSAGES
 from protocols.secure_aggregation.epochs import MAX_WORKERS, SEALED_BYTES
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
@@ -98,7 +98,7 @@ def test_every_message_is_in_the_vocabulary_under_a_kind_of_its_own() -> None:
         if issubclass(found, Message) and found is not Message
     }
     assert set(HORIZONTAL_MESSAGES.values()) == declared == {type(example) for example in EXAMPLES}
-    assert {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare} == VOCABULARY
+    assert {**MESSAGES, **HORIZONTAL_MESSAGES, Compare.kind: Compare} == MESSAGE_TYPES
     assert not set(MESSAGES) & set(HORIZONTAL_MESSAGES)
 
 

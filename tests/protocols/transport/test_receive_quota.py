@@ -19,7 +19,7 @@ from protocols.messages.vertical import Done, RankChunk
 from protocols.transport import zmq_attempt, zmq_channel, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
-from protocols.transport.receive_quota import Arrivals, Cut, Outsiders
+from protocols.transport.receive_quota import Cut, Outsiders, ReceiveQuotas
 from protocols.transport.zmq_listener import FLOODING
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -201,7 +201,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 def test_what_was_taken_counts_no_more(pair: tuple[socket.socket, socket.socket]) -> None:
     near, far = pair
     for taken, is_cut in (([900], False), ([0], True)):
-        arrivals = Arrivals(1000)
+        arrivals = ReceiveQuotas(1000)
         arrivals.begin(far.fileno())
         near.sendall(bytes(900))
         time.sleep(0.05)
@@ -210,7 +210,7 @@ def test_what_was_taken_counts_no_more(pair: tuple[socket.socket, socket.socket]
 
 
 def test_several_connections_share_what_so_many_peers_may_send() -> None:
-    arrivals = Arrivals(1000, n_peers=1)
+    arrivals = ReceiveQuotas(1000, n_peers=1)
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         ends = [(socket.create_connection(server.getsockname()), server.accept()[0]) for _ in range(3)]
     for (near, far), size in zip(ends, (300, 600, 500), strict=True):
@@ -230,7 +230,7 @@ def test_heartbeats_of_an_old_connection_are_allowed_for(
 ) -> None:
     """Where nobody spoke for a second; what comes beyond them is counted as ever."""
     near, far = pair
-    arrivals = Arrivals(1000, beat_s=beat_s)
+    arrivals = ReceiveQuotas(1000, beat_s=beat_s)
     arrivals.begin(far.fileno())
     near.sendall(bytes(1100))
     time.sleep(0.05)
@@ -249,7 +249,7 @@ def test_heartbeats_are_not_allowed_for_where_no_peer_speaks(
 ) -> None:
     """A peer may have hundreds of connections over which it says nothing: in a day that would be 8 GiB."""
     near, far = pair
-    arrivals = Arrivals(2000, outsiders=Outsiders(most=9, most_bytes=1000), beat_s=0.01)
+    arrivals = ReceiveQuotas(2000, outsiders=Outsiders(most=9, most_bytes=1000), beat_s=0.01)
     arrivals.begin(far.fileno())
     near.sendall(bytes(1100))
     time.sleep(0.05)
@@ -269,7 +269,7 @@ def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Withi
     client = network.connect(listener.address, timing=timing)
     client.send(Done())
     within(10, listener.channel("b").receive)
-    arrivals = listener._connections._arrivals
+    arrivals = listener._connections._quotas
     (connection,) = arrivals._open.values()
     time.sleep(3)
     assert connection.received - connection.taken > 1000
@@ -277,6 +277,6 @@ def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Withi
 
 
 def test_what_is_no_connection_counts_nothing() -> None:
-    arrivals = Arrivals(0)
+    arrivals = ReceiveQuotas(0)
     arrivals.begin(1 << 20)
     assert arrivals.cut_off() == []

@@ -99,7 +99,7 @@ def test_nobody_is_connected_any_more_when_the_socket_is_closed(
     peer.send(Done())
     assert within(5, lambda: hear(listener)) == Done()
     others = [opened.enter_context(connect(listener)) for _ in range(3)]
-    settle(lambda: len(listener._connections._arrivals._open) == 4)
+    settle(lambda: len(listener._connections._quotas._open) == 4)
     stood: list[bool] = []
     close = WatchedConnections.close
 
