@@ -209,13 +209,11 @@ class ConnectedChannel:
 
     def _transmit(self) -> None:
         """Hand to ZeroMQ what it has room for of what was not sent."""
-        while self._is_open and (frames := self._conversation.next_unsent()) is not None:
-            try:
+        with suppress(zmq.Again):
+            while self._is_open and (frames := self._conversation.next_unsent()) is not None:
                 self._attempt.socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
-            except zmq.Again:
-                return
-            self._conversation.sent()
-            self._pulse.start()
+                self._conversation.sent()
+                self._pulse.start()
 
     def _tell(self, *, is_last: bool = False) -> bool:
         """Tell the peer how many of its messages have come; returns whether there was room for that."""
@@ -243,7 +241,7 @@ class ConnectedChannel:
         return bool(self._inbox)
 
     def _take_next(self) -> None:
-        """Take what came next; whoever goes on with the conversation says so first."""
+        """Take what came next; whoever goes on says so first, and what is missing comes again over another connection."""
         frames = self._attempt.take()
         self._silence.end()
         word, beats = received_word(frames), is_beat(frames)
@@ -254,12 +252,14 @@ class ConnectedChannel:
             except UnexpectedMessage as error:
                 # Whoever leaves or begins again takes messages, too, and must come to the end of it.
                 self._is_cut, self._fault = True, str(error)
-        elif self._is_joined and not beats and self._conversation.received(frames):
+        elif beats:
+            self._attempt.is_over |= self._conversation.misses(frames) or (len(frames) > 1 and not self._is_joined)
+        elif self._is_joined and self._conversation.received(frames):
             self._inbox.append(frames)
             if self._conversation.is_word_due and self._is_open:
                 self._tell()
-        elif not beats or self._conversation.misses(frames) or (len(frames) > 1 and not self._is_joined):
-            self._attempt.is_over = True  # What is missing comes again over another connection.
+        else:
+            self._attempt.is_over = True
 
     def _note_received(self, word: Received) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""
