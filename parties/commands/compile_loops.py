@@ -11,7 +11,7 @@ N_ROWS = 1_000
 
 
 def fit_small_models() -> None:
-    """Compile the loops of drawing, training and prediction, and keep them in numba's cache beside the modules.
+    """Compile the loops of drawing, training, prediction and reasons, and keep them in numba's cache beside the modules.
 
     Small models of random numbers go through the same loops as a run's; what comes out is thrown away.
     """
@@ -33,15 +33,18 @@ def fit_small_models() -> None:
         (OpBoostClassifier(mechanism="local", epsilon=0.1, **few), y),
         (OpBoostClassifier(**few), np.arange(N_ROWS) % 3),
         (OpBoostRegressor(**few), X[:, 0]),
+        # More bins than a byte holds, as 256 and one of empty cells.
+        (OpBoostRegressor(max_bin=N_ROWS, domain_size=N_ROWS, **few), X[:, 0]),
         (SGBDTClassifier(**rows), y),
         (DPBoostingClassifier(**rows, delta=1e-3), y),
         (DPBoostingClassifier(**rows, delta=0.0), y),
     ):
         model.fit(X, labels).predict(X)
+    OpBoostClassifier(n_estimators=3).fit(X, y).contributions(X)
 
 
 def compile_loops() -> None:
-    """Compile beforehand what the first run would, in about a minute, so that every run starts at once."""
+    """Compile beforehand what the first run would, in one or two minutes, so that every run starts at once."""
     with terminal_of_command() as terminal:
-        terminal.say("compiling the loops of drawing, training and prediction; later calls take seconds")
+        terminal.say("compiling the loops of drawing, training, prediction and reasons; later calls take seconds")
         fit_small_models()

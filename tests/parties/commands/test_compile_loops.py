@@ -10,7 +10,9 @@ from pathlib import Path
 RUNS = """
 import gc, sys
 from pathlib import Path
+import numpy as np
 from numba.core.dispatcher import Dispatcher
+from opboost import OpBoostRegressor
 from parties.commands.compile_loops import compile_loops
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.jobs.warm_up import compiled_before
@@ -37,6 +39,11 @@ for number, model in enumerate(({"max_depth": 8}, {"validation_fraction": 0.2}))
     })
     errors = [one for one in found.values() if isinstance(one, BaseException)]
     assert not errors, errors
+draw = np.random.default_rng(1)
+X = draw.random((2000, 3))
+X[0] = np.nan
+model = OpBoostRegressor(n_estimators=3, bounds={0: (0, 1)}, epsilon=0.1, missing="category")
+model.fit(X, draw.random(2000)).contributions(X[:9])
 print(*sorted(compiled() - before), sep="\\n")
 """
 
