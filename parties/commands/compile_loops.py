@@ -11,7 +11,7 @@ N_ROWS = 1_000
 
 
 def fit_small_models() -> None:
-    """Compile the loops of drawing, training, prediction and reasons, and keep them in numba's cache beside the modules.
+    """Compile the loops of drawing, training, prediction and reasons, and keep them in the cache beside the modules.
 
     Small models of random numbers go through the same loops as a run's; what comes out is thrown away.
     """

@@ -241,7 +241,7 @@ class ConnectedChannel:
         return bool(self._inbox)
 
     def _take_next(self) -> None:
-        """Take what came next; whoever goes on says so first, and what is missing comes again over another connection."""
+        """Take what came next; whoever goes on says so first, and what is missing comes again over another one."""
         frames = self._attempt.take()
         self._silence.end()
         word, beats = received_word(frames), is_beat(frames)
