@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -39,9 +39,6 @@ from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.commands.tune import tune
 from parties.errors import Stopped, as_told
-
-if TYPE_CHECKING:
-    from parties.runs.run_folder import RunFolder
 
 # New containers before Python looks for cycles. Modules and compiled loops bring some hundred thousand that all stay:
 # at the usual 700, looking through them again and again takes a sixth of the start of a party.
@@ -89,7 +86,7 @@ def _root(
     pass
 
 
-def _train(job: Callable[..., RunFolder], run_file: Path, insecure: bool, retry: bool, form: Format) -> None:
+def _train(job: Callable[..., Any], run_file: Path, insecure: bool, retry: bool, form: Format) -> None:
     with terminal_of_command() as terminal:
         once = partial(job, run_file, insecure=insecure, terminal=terminal)
         folder = retrying(once, retry=retry, warn=terminal.warn)
@@ -102,8 +99,9 @@ def party_a(
 ) -> None:
     """Train as the active party: holds the labels, grows the trees."""
     from parties.jobs.train_vertical import train_active
+    from parties.session.reconnection import Restarts
 
-    _train(train_active, run_file, insecure, retry, form)
+    _train(partial(train_active, restarts=Restarts()), run_file, insecure, retry, form)
 
 
 @app.command("party-b")
@@ -119,13 +117,14 @@ def party_b(
 ) -> None:
     """Train as a passive party: releases desensitized ranks of its columns. With --serve: answer predictions."""
     from parties.jobs.train_vertical import train_passive
+    from parties.session.reconnection import Restarts
 
     if serve:
         _serve(run_file, data, insecure, form)
         return
     if data is not None:
         raise typer.BadParameter("goes with --serve; training takes the run file's data", param_hint="--data")
-    _train(train_passive, run_file, insecure, retry, form)
+    _train(partial(train_passive, restarts=Restarts()), run_file, insecure, retry, form)
 
 
 def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> None:

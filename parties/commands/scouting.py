@@ -28,9 +28,10 @@ def scout(
     """
     from parties.jobs.scout import scout as run_scout
     from parties.reports.plain import plain
+    from parties.session.reconnection import Restarts
 
     with terminal_of_command() as terminal:
-        once = partial(run_scout, run_file, records=records, insecure=insecure, terminal=terminal)
+        once = partial(run_scout, run_file, records=records, insecure=insecure, terminal=terminal, restarts=Restarts())
         found = retrying(once, retry=retry, warn=terminal.warn)
         if form is Format.JSON:
             facts = {"uplift": plain(found.uplift), "uses": plain(found.uses), "to_copy": found.to_copy}

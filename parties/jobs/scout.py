@@ -26,6 +26,7 @@ from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.held_out_section import load_uplift
 from parties.runs.joint_model import USES_FILE
 from parties.runs.run_folder import RunFolder
+from parties.session.reconnection import Restarts
 from parties.storage.documents import read_yaml
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.held_out import SCOUT
@@ -68,7 +69,7 @@ class Scouted:
     to_copy: Mapping[str, str]
 
 
-def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Scouted:
+def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal, restarts: Restarts | None = None) -> Scouted:
     """Run one party's side of a scouting.
 
     Raises
@@ -83,7 +84,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
                 f"{path}: the lines that scouting offers the passive parties would tell of true labels, which "
                 "`label_epsilon` protects. Choose columns by what is known without them. Nothing was sent"
             )
-        folder = train_active(path, insecure=insecure, terminal=terminal, run=run)
+        folder = train_active(path, insecure=insecure, terminal=terminal, run=run, restarts=restarts)
         found = folder.read_json("guarantee.json")
         guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}
         uses = load_uses(folder)
@@ -105,7 +106,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal) -> Sc
     if passive.desensitize.leave_out:
         raise ConfigError(f"{path}: scouting looks at every column; remove `leave_out`. Nothing was sent")
     schema, _ = read_schema(passive.table_schema)
-    folder = train_passive(path, insecure=insecure, terminal=terminal, run=passive)
+    folder = train_passive(path, insecure=insecure, terminal=terminal, run=passive, restarts=restarts)
     numbered = {f"column {i}": name for i, name in enumerate(schema.names)}
     return Scouted(folder=folder, n_records=_n_records(folder), numbered=numbered, to_copy={})
 

@@ -18,7 +18,7 @@ from parties.runs.joint_model import TRAININGS_FILE
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
-from parties.session.reconnection import with_restarts
+from parties.session.reconnection import Restarts, with_restarts
 from parties.tables.blocks import record_set
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
@@ -35,8 +35,13 @@ from protocols.transport.channel import Channel
 _RESUMING = "Start the same run again on both sides: it goes on where it stopped"
 
 
-def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveRun | None = None) -> RunFolder:
-    """Run the active party's side of a training run, with another run than its file's where one is given."""
+def train_active(
+    path: Path, *, insecure: bool, terminal: Terminal, run: ActiveRun | None = None, restarts: Restarts | None = None
+) -> RunFolder:
+    """Run the active party's side of a training run, with another run than its file's where one is given.
+
+    `restarts` counts over all attempts of a job that is begun again.
+    """
     run = run or read_run(path, ActiveRun)
     life = TrainingRun(path, run, terminal)
     folder = life.folder
@@ -59,14 +64,16 @@ def train_active(path: Path, *, insecure: bool, terminal: Terminal, run: ActiveR
             call = _conclude_saved if folder.has_model else _train
             return call(prepared, journal, channels, place, folder)
 
-        n_rows = with_restarts(channels, work, log)
+        n_rows = with_restarts(channels, work, log, restarts)
         life.finish(log, channels, n_rows=n_rows, seed=journal.seed)
         if set(journal.confirmed) == {peer.name for peer in run.passive}:
             journal.close()
     return life.report()
 
 
-def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: PassiveRun | None = None) -> RunFolder:
+def train_passive(
+    path: Path, *, insecure: bool, terminal: Terminal, run: PassiveRun | None = None, restarts: Restarts | None = None
+) -> RunFolder:
     """Run a passive party's side of a training run; see `train_active`."""
     run = run or read_run(path, PassiveRun)
     life = TrainingRun(path, run, terminal)
@@ -96,7 +103,7 @@ def train_passive(path: Path, *, insecure: bool, terminal: Terminal, run: Passiv
             job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
             return train(job, channel, save=save, progress=log.progress), job.n_rows
 
-        share, n_rows = with_restarts([channel], work, log)
+        share, n_rows = with_restarts([channel], work, log, restarts)
         if (held_out := share.held_out).n_asked:
             log.step(
                 "held out",

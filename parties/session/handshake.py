@@ -136,6 +136,7 @@ def greet_all(
 def prove_ids(channel: Channel, proof: IdProof, mine: Hello, theirs: Hello) -> bool:
     """Exchange proofs with one peer, the passive party first; whether the peer holds the same ids."""
     sent, due = proof.confirmations(mine, theirs)
+    channel.traffic.n_compared += 1
     if mine.role is Role.PASSIVE:
         channel.send(sent)
         return is_same(expect(channel, IdConfirmation), due)
@@ -152,6 +153,8 @@ def _prove_to_all(
 ) -> None:
     """The active party's side of `prove_ids`: nobody may go on before everybody has proved what it holds."""
     compared = [(one, proof) for one in channels if (proof := proofs[one.peer]) is not None]
+    for channel, _ in compared:
+        channel.traffic.n_compared += 1
     expected = [proof.confirmations(mine[one.peer], theirs[one.peer]) for one, proof in compared]
     holds = [is_same(expect(one, IdConfirmation), due) for (one, _), (_, due) in zip(compared, expected, strict=True)]
     refused = []

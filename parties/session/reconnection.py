@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from parties.runs.run_log import RunLog
-from protocols.errors import PeerRestarted
+from protocols.errors import PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
 from protocols.transport.channel import Channel
 
 T = TypeVar("T")
@@ -27,24 +28,58 @@ MAX_RESTARTS = 8
 REST_S, LONGEST_REST_S = 0.1, 5.0
 
 
-def with_restarts(channels: Sequence[Channel], work: Callable[[], T], log: RunLog) -> T:
+@dataclass(slots=True)
+class Restarts:
+    """How often peers began again, or left after ids were compared, in all jobs that share this count."""
+
+    n: int = 0
+
+    def count(self, error: Exception) -> None:
+        """Count one more time.
+
+        Raises
+        ------
+        UnexpectedMessage
+            If that was once too often: who is away may come back by itself, who comes again and again may not.
+        """
+        self.n += 1
+        if self.n > MAX_RESTARTS:
+            raise UnexpectedMessage(
+                f"{error}. That was the {self.n}th time in this process; at most {MAX_RESTARTS} times it begins again "
+                "by itself, since each time a peer finds out more about ids. Start it again if that is meant to be"
+            ) from None
+
+
+def with_restarts(
+    channels: Sequence[Channel], work: Callable[[], T], log: RunLog, restarts: Restarts | None = None
+) -> T:
     """Do a job's work from the handshake on, and again whenever a peer was started again.
+
+    Parameters
+    ----------
+    channels : sequence of Channel
+    work : callable
+    log : RunLog
+    restarts : Restarts, optional
+        Where the job may itself be begun again: counts over all its attempts.
 
     Raises
     ------
-    PeerRestarted
-        If that happened too often.
+    UnexpectedMessage
+        If that happened too often, or a peer left too often after ids were compared.
     """
-    n_restarts = 0
+    restarts = restarts or Restarts()
     while True:
         try:
             return work()
         except PeerRestarted as error:
-            n_restarts += 1
-            if n_restarts > MAX_RESTARTS:
-                raise
+            restarts.count(error)
             log.step("begins again", f"{error}; this party begins again from the greeting on")
-            if len(channels) > 1:
-                time.sleep(random.uniform(0, min(REST_S * 2**n_restarts, LONGEST_REST_S)))
-            for channel in channels:
-                channel.begin_again(waits_anew=True)
+        except (PeerLost, PeerAborted) as error:
+            if any(channel.traffic.n_compared for channel in channels):
+                restarts.count(error)
+            raise
+        if len(channels) > 1:
+            time.sleep(random.uniform(0, min(REST_S * 2**restarts.n, LONGEST_REST_S)))
+        for channel in channels:
+            channel.begin_again(waits_anew=True)

@@ -178,7 +178,7 @@ class Aligner:
                     return initiate_by_keys(channels, _encoded_keys(table), sizes=sizes, terms=terms)
                 return psi_initiate(channels, id_keys(table), sizes=sizes, terms=terms)
 
-            aligned = self._align(table, find, place, phase)
+            aligned = self._align(table, find, place, phase, channels)
             accept(aligned)
         self._tell(table, aligned, channels, sizes, place)
         return aligned
@@ -196,12 +196,17 @@ class Aligner:
                     return respond_by_keys(channel, _encoded_keys(table), size=size, terms=terms)
                 return psi_respond(channel, id_keys(table), size=size, terms=terms)
 
-            aligned = self._align(table, find, place, phase)
+            aligned = self._align(table, find, place, phase, [channel])
         self._tell(table, aligned, [channel], [size], place)
         return aligned
 
     def _align(
-        self, table: PartyTable, find: Callable[[AlignmentTerms], Comparison], place: AlignmentPlace, phase: Phase
+        self,
+        table: PartyTable,
+        find: Callable[[AlignmentTerms], Comparison],
+        place: AlignmentPlace,
+        phase: Phase,
+        channels: Sequence[Channel],
     ) -> Aligned:
         if self.secret is not None:
             place.log.step(
@@ -210,6 +215,8 @@ class Aligner:
                 "whoever holds the secret and receives the hashes can test any id it can think of",
             )
         phase.enter("aligning the records")
+        for channel in channels:
+            channel.traffic.n_compared += 1
         share = _own_share(place.folder / SHARE_FILE)
         assert self.method != "prealigned"
         terms = AlignmentTerms(

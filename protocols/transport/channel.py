@@ -79,6 +79,8 @@ class Traffic:
         Called with the kind and the frames of each message, for the audit log.
     n_looks : int
         How often the peer only looked whether both sides agree.
+    n_compared : int
+        How often it was begun to compare ids with the peer's.
     on_look : callable
         Called with a sentence whenever it did.
     on_return : callable
@@ -90,6 +92,7 @@ class Traffic:
     on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     n_looks: int = 0
+    n_compared: int = 0
     on_look: Callable[[str], None] = field(default=lambda sentence: None)
     on_return: Callable[[str], None] = field(default=lambda sentence: None)
 

@@ -21,8 +21,9 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_log import RunLog
 from parties.session import reconnection
-from parties.session.reconnection import MAX_RESTARTS, with_restarts
-from protocols.errors import PeerLost, PeerRestarted
+from parties.session.reconnection import MAX_RESTARTS, Restarts, with_restarts
+from protocols.errors import PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.transport.channel import Traffic
 from tests.support.broken_link import broken_link
 from tests.support.processes import FORKS
 
@@ -142,6 +143,9 @@ class Counting:
     peer = "b"
     n_begun = 0
 
+    def __init__(self) -> None:
+        self.traffic = Traffic()
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         assert waits_anew
         self.n_begun += 1
@@ -162,7 +166,7 @@ def test_a_peer_cannot_begin_again_without_end() -> None:
         n_tries.append(1)
         raise PeerRestarted("b was started again")
 
-    with pytest.raises(PeerRestarted):
+    with pytest.raises(UnexpectedMessage, match="the 9th time in this process"):
         with_restarts([channel], work, Note())  # type: ignore[arg-type,list-item]
     assert (len(n_tries), channel.n_begun) == (MAX_RESTARTS + 1, MAX_RESTARTS)
 
@@ -175,3 +179,14 @@ def test_what_is_no_restart_ends_the_job(error: Exception) -> None:
     with pytest.raises(type(error)):
         with_restarts([Counting()], work, Note())  # type: ignore[arg-type,list-item]
     assert reconnection.MAX_RESTARTS > 0
+
+
+def test_a_peer_that_never_compared_ids_may_be_away_as_often_as_it_likes() -> None:
+    def work() -> None:
+        raise PeerLost("b could not be reached")
+
+    restarts = Restarts()
+    for _ in range(3 * MAX_RESTARTS):
+        with pytest.raises(PeerLost):
+            with_restarts([Counting()], work, Note(), restarts)  # type: ignore[arg-type,list-item]
+    assert restarts.n == 0
