@@ -61,25 +61,29 @@ def with_restarts(
     work : callable
     log : RunLog
     restarts : Restarts, optional
-        Where the job may itself be begun again: counts over all its attempts.
+        Where ids are compared and the job may itself be begun again: counts over all its attempts.
 
     Raises
     ------
+    PeerRestarted
+        If that happened too often.
     UnexpectedMessage
-        If that happened too often, or a peer left too often after ids were compared.
+        With `restarts`, if that happened too often, or a peer left too often after ids were compared.
     """
-    restarts = restarts or Restarts()
+    counted = restarts or Restarts()
     while True:
         try:
             return work()
         except PeerRestarted as error:
-            restarts.count(error)
+            if restarts is None and counted.n == MAX_RESTARTS:
+                raise
+            counted.count(error)
             log.step("begins again", f"{error}; this party begins again from the greeting on")
         except (PeerLost, PeerAborted) as error:
-            if any(channel.traffic.n_compared for channel in channels):
+            if restarts is not None and any(channel.traffic.n_compared for channel in channels):
                 restarts.count(error)
             raise
         if len(channels) > 1:
-            time.sleep(random.uniform(0, min(REST_S * 2**restarts.n, LONGEST_REST_S)))
+            time.sleep(random.uniform(0, min(REST_S * 2**counted.n, LONGEST_REST_S)))
         for channel in channels:
             channel.begin_again(waits_anew=True)

@@ -166,9 +166,13 @@ def test_a_peer_cannot_begin_again_without_end() -> None:
         n_tries.append(1)
         raise PeerRestarted("b was started again")
 
-    with pytest.raises(UnexpectedMessage, match="the 9th time in this process"):
+    with pytest.raises(PeerRestarted):
         with_restarts([channel], work, Note())  # type: ignore[arg-type,list-item]
     assert (len(n_tries), channel.n_begun) == (MAX_RESTARTS + 1, MAX_RESTARTS)
+    restarts = Restarts(n=3)
+    with pytest.raises(UnexpectedMessage, match="the 9th time in this process"):
+        with_restarts([channel], work, Note(), restarts)  # type: ignore[arg-type,list-item]
+    assert channel.n_begun == MAX_RESTARTS + MAX_RESTARTS - 3
 
 
 @pytest.mark.parametrize("error", [PeerLost("b is gone"), Disagreement("other ids")])
