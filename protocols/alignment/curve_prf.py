@@ -4,11 +4,15 @@ B's function of an id x is a hash of x and H(x)^b, where b is B's key. A sends H
 with H(x)^ab, and A takes the a-th root. B sees random points; A learns the function of as many points as it sends, and
 no other value of it differs from a random number to A (one-more gap Diffie-Hellman, hashes taken as random). Both hold
 against a side that deviates.
+
+A's points travel in a random order. In the order of the ids, a B that answers some of them wrongly would see by the ids
+that are not common then where these stand, and so count A's other ids between them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +20,7 @@ import numpy as np
 
 from protocols.alignment.blinding import POINT_BYTES, VALUE_BYTES, Cipher
 from protocols.alignment.id_chunks import CHUNK_IDS, OnStep, chunks, comparing, receive
-from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions
+from protocols.alignment.sorted_rows import Ascending, ExternalSort, IdPositions, joined
 from protocols.messages.fields import ByteRows
 from protocols.messages.id_alignment import BlindedIds, ReblindedIds
 from protocols.transport.channel import Channel
@@ -59,6 +63,7 @@ class PreparedIds:
 def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -> list[ExternalSort]:
     """A's side: every peer's function of the ids. One chunk is in transit while the next is computed."""
     values = [ExternalSort(len(ids), VALUE_BYTES) for _ in channels]
+    order = _random_order(len(ids))
     with Cipher() as cipher:
         answers = [receive(channel, len(ids), POINT_BYTES, ReblindedIds) for channel in channels]
 
@@ -67,10 +72,11 @@ def query(channels: Sequence[Channel], ids: Sequence[bytes], progress: OnStep) -
                 start, rows = next(answer)
                 with comparing(channel):
                     points = cipher.unblind(rows)
-                found.put(start + np.arange(len(rows)), _values(points, ids[start : start + len(rows)]))
+                asked = order[start : start + len(rows)]
+                found.put(asked, _values(points, _in_order(ids, asked)))
 
-        for start, some in chunks(ids):
-            rows = cipher.blind(some)
+        for start, places in chunks(range(len(ids))):
+            rows = cipher.blind(_in_order(ids, order[start : start + len(places)]))
             for channel in channels:
                 channel.send(BlindedIds(start=start, rows=rows))
             if start > 0:
@@ -91,6 +97,20 @@ def evaluate(
             channel.send(ReblindedIds(start=start, rows=points))
             progress(f"reblinding ids of {channel.peer}", start + len(rows), size)
         return _own_values(cipher, ids, progress) if prepared is None else prepared
+
+
+def _random_order(n_ids: int) -> IdPositions:
+    """A secret order of so many positions, drawn anew each time."""
+    rows = ExternalSort(n_ids, VALUE_BYTES)
+    for _, some in chunks(range(n_ids)):
+        drawn = np.frombuffer(secrets.token_bytes(VALUE_BYTES * len(some)), np.uint8)
+        rows.put(np.array(some), drawn.reshape(-1, VALUE_BYTES))
+    return joined((positions for positions, _ in rows.ascending()), n_ids)
+
+
+def _in_order(ids: Sequence[bytes], positions: IdPositions) -> list[bytes]:
+    """Some ids, which are read one at a time, for they may be on disk."""
+    return [ids[at : at + 1][0] for at in positions.tolist()]
 
 
 def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ExternalSort:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,8 @@ CHUNK_IDS = 1 << 12
 # Messages that may be sent before more are asked for: whoever is slow, no more than these wait.
 WINDOW = 4
 
+T = TypeVar("T")
+
 OnStep = Callable[[str, int, int], None]
 """Called with the name of a step, how much of it is done, and how much there is."""
 
@@ -32,8 +35,8 @@ def comparing(channel: Channel) -> Iterator[None]:
         raise DecodeError(f"{channel.peer} sent ids that cannot be compared: {error}") from None
 
 
-def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """Ids by chunks, with the position of each."""
+def chunks(ids: Sequence[T]) -> Iterator[tuple[int, Sequence[T]]]:
+    """Ids, or their positions, by chunks, with the position of each."""
     for start in range(0, len(ids), CHUNK_IDS):
         yield start, ids[start : start + CHUNK_IDS]
 

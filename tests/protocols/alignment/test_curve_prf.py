@@ -39,6 +39,36 @@ def test_a_ends_with_what_b_computes_alone(is_prepared: bool) -> None:
     assert len({row.tobytes() for row in [*mine, *found[0]]}) == len(IDS)
 
 
+def common_in_the_later_half(n_ids: int) -> set[int]:
+    """Positions of A's ids in common with a B that knows all and answers the first half of points wrongly."""
+    ids = [b"r%04d" % number for number in range(n_ids)]
+    near, far = memory_pair("a", "b")
+    found: list[np.ndarray] = []
+
+    def answer() -> None:
+        with Cipher(n_workers=1) as cipher:
+            asked = far.receive()
+            assert isinstance(asked, BlindedIds)
+            points = cipher.reblind(asked.rows)
+            points[: n_ids // 2] = points[n_ids // 2]
+            far.send(ReblindedIds(start=0, rows=points))
+            found.append(by_id(_own_values(cipher, ids, quiet)))
+
+    thread = threading.Thread(target=answer, daemon=True)
+    thread.start()
+    mine = by_id(query([near], ids, quiet)[0])
+    thread.join(60)
+    return set(np.flatnonzero((mine == found[0]).all(axis=1)).tolist())
+
+
+def test_the_order_of_a_s_ids_does_not_show_in_what_a_wrong_answer_makes_uncommon() -> None:
+    """Else B counts A's other ids between those that both know. By chance it is that half once in 10^11 times."""
+    found = common_in_the_later_half(40)
+    assert len(found) == 20
+    assert found != set(range(20, 40))
+    assert found != common_in_the_later_half(40)
+
+
 def test_the_function_is_that_of_its_key() -> None:
     with Cipher(n_workers=1) as one, Cipher(n_workers=1) as other:
         first, again, third = (by_id(_own_values(cipher, IDS, quiet)) for cipher in (one, one, other))
