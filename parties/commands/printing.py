@@ -63,8 +63,9 @@ def print_status(status: Mapping[str, Any]) -> None:
     for column, found in (status["spent"] or {}).items():
         others = {kind: one for kind, one in found.items() if isinstance(one, dict) and one["spent"]}
         for kind, one in {"epsilon": {"spent": found["epsilon"], "limit": found["limit"]}, **others}.items():
+            # In JSON, whose words these are, infinity is a text.
             limit = "no limit" if one["limit"] is None else f"{one['limit']:g}"
-            typer.echo(f"{column}: {kind} {rounded_up(one['spent'], 6)} spent of {limit}")
+            typer.echo(f"{column}: {kind} {rounded_up(float(one['spent']), 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:

@@ -69,6 +69,23 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
     assert run_status(bank).state == "interrupted"
 
 
+def test_the_status_tells_a_budget_without_end(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A seed makes noise worthless: the ledger counts it as infinite."""
+    sites.shop.run |= {"seed": 3, "no_privacy": True}
+    bank, shop = sites.bank.write(), sites.shop.write()
+    found = outcomes(
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+        }
+    )
+    assert not [one for one in found.values() if isinstance(one, BaseException)], found
+    main_ends(["status", str(shop)])
+    assert "spend: epsilon inf spent of no limit" in capsys.readouterr().out
+
+
 def kinds(epsilon: float, category_epsilon: float) -> dict[str, Any]:
     """What was spent of a column, of which no cells were published and nothing is limited."""
     others = {"category_epsilon": category_epsilon, "cell_bits": 0.0}
