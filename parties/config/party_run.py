@@ -18,7 +18,7 @@ from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
 from parties.config.section import PlainName, Section, paths_in
 from parties.errors import ConfigError
-from parties.storage.atomic_files import real_places
+from parties.storage.atomic_files import is_taken, real_places
 from protocols.transport.channel import Timing
 from protocols.transport.keys import is_loopback
 
@@ -125,13 +125,15 @@ class PartyRun(Section):
         Raises
         ------
         ConfigError
+        RunFolderError
+            If nothing can be there.
         """
         if out is None:
             return
         places = real_places(out)
         kept = {os.path.realpath(path) for path in (run_file, *paths_in(self))}
         # A folder holds the files of a table or of a run, and a pattern names files.
-        is_inside = out.exists() and any(
+        is_inside = is_taken(out) and any(
             one.stem not in _REPORTS and (one.is_relative_to(path) or one.match(path))
             for one in places
             for path in kept

@@ -17,7 +17,7 @@ from pathlib import Path
 from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.ledger_lines import read_head
 from parties.ledger.release_ledger import Ledger
-from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
+from parties.storage.atomic_files import copy, is_taken, is_there, make_folder, partial_of, replacing, write_text
 from parties.storage.sqlite import reporting
 
 
@@ -29,12 +29,12 @@ def back_up(path: Path, folder: Path) -> int:
     LedgerError
         If the ledger cannot be trusted, or the folder has one.
     RunFolderError
-        If the folder cannot be written.
+        If the folder cannot be written or looked at.
     """
     make_folder(folder)
     target = folder / path.name
     # A backup that was killed leaves a head beside the partial file of a ledger, and is made anew.
-    if target.exists() or (_head(target).exists() and not partial_of(target).exists()):
+    if is_taken(target) or (is_taken(_head(target)) and not is_taken(partial_of(target))):
         raise LedgerError(f"{folder} holds a copy of a ledger; choose another folder. Nothing was copied")
     with Ledger(path, create=False) as ledger, replacing(target) as unfinished:
         with closing(sqlite3.connect(unfinished)) as taken, reporting(target):
@@ -62,10 +62,12 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     ------
     LedgerError
         If the copy cannot be trusted, the ledger is sound or in use, or it had more lines. Nothing was restored.
+    RunFolderError
+        If the ledger's place cannot be written or looked at.
     """
     source = folder / path.name
     n_lines = _verified(source)
-    if path.exists() and _is_sound(path):
+    if is_there(path) and _is_sound(path):
         raise LedgerError(f"{path} is sound: a copy would forget what was released since. Nothing was restored")
     n_known = _lines_known(path, source)
     if not older and (n_known is None or n_known > n_lines):

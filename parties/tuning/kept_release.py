@@ -15,6 +15,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.runs.journal import KEPT, Journal
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import is_there
 from parties.vertical.alignment import Aligned
 from parties.vertical.preparation import prepare_active
 from parties.vertical.training_job import ActiveJob
@@ -66,7 +67,7 @@ def read_kept(run: ActiveRun, path: Path) -> KeptRelease:
             "true labels, and a cluster keeps no ranks. Nothing was trained"
         )
     folder = RunFolder(run.run_folder)
-    if not (folder.path / KEPT).exists():
+    if not is_there(folder.path / KEPT):
         raise RunFolderError(f"{folder.path} holds no ranks; finish the run first. Nothing was trained")
     journal, prepared = Journal.kept(folder.path), prepare_active(run, path)
     journal.note_inputs(prepared.digest)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from parties.config.data_section import Data
 from parties.config.party_run import PartyRun, Wiring
 from parties.config.protection import GivenBudget
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 
 RUN: dict[str, Any] = {"role": "active", "party": "bank", "run_id": "spring", "schema": "schema.yaml"}
 
@@ -77,6 +77,13 @@ def test_no_report_takes_the_place_of_what_a_run_reads_or_keeps(tmp_path: Path) 
             run.check_free(out, run_file)
     for name in ("report.html", "explanation.json", "new.md", "../new.md"):
         run.check_free(tmp_path / name, run_file)
+
+
+def test_a_place_for_a_report_that_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+    """As one is in a folder of somebody else's, or with too long a name."""
+    run = PartyRun(**RUN | {"schema": tmp_path / "schema.yaml"}, folder=tmp_path)
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        run.check_free(tmp_path / ("n" * 300), tmp_path / "run.yaml")
 
 
 class Reader(PartyRun):

@@ -178,6 +178,17 @@ def test_a_copy_is_not_overwritten_and_a_damaged_one_not_used(path: Path, tmp_pa
     assert not path.exists()
 
 
+def test_places_that_cannot_be_looked_at_are_told(path: Path, tmp_path: Path) -> None:
+    """As those are that belong to somebody else, or have too long a name."""
+    on_account(path, train())
+    beyond = "n" * 300
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        back_up(path.with_name(beyond), tmp_path / "copy")
+    back_up(path, tmp_path / "copy")
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        restore(tmp_path / "copy", tmp_path / beyond / path.name, older=True)
+
+
 def test_the_key_of_held_out_records_is_copied_with_the_ledger_and_put_back_where_it_is_lost(
     path: Path, tmp_path: Path
 ) -> None:

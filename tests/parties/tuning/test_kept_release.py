@@ -61,6 +61,13 @@ def test_runs_that_cannot_be_tuned_on_are_refused(
         read_kept(read_run(other, ActiveRun), other)
 
 
+def test_a_run_folder_that_cannot_be_looked_at_is_told(run_file: Path) -> None:
+    """As one is that belongs to somebody else."""
+    run = read_run(run_file, ActiveRun).model_copy(update={"run_folder": run_file.with_name("n" * 300)})
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        read_kept(run, run_file)
+
+
 @pytest.mark.parametrize("name", ["rows", "shop.order"])
 @pytest.mark.parametrize("damage", [lambda old: b"", lambda old: old[:-7], lambda old: old[:-4] + b"\1" + old[-3:]])
 def test_damaged_numbers_of_records_are_told(
