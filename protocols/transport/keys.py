@@ -137,14 +137,14 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
     """Paths for new key files of this name, none of which exists yet."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise KeyFileError(f"{name!r} cannot name a key; letters, digits, '_', '.' and '-' are allowed")
+    paths = [folder / f"{name}.{ending}" for ending in endings]
     try:
         private_folder(folder)
+        taken = next(filter(Path.exists, paths), None)
     except OSError as error:
         raise KeyFileError(f"{folder} cannot hold keys: {error.strerror}. Nothing was written") from None
-    paths = [folder / f"{name}.{ending}" for ending in endings]
-    for path in paths:
-        if path.exists():
-            raise KeyFileError(f"{path} exists; a key is never replaced. Nothing was written")
+    if taken is not None:
+        raise KeyFileError(f"{taken} exists; a key is never replaced. Nothing was written")
     return paths
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -128,6 +129,19 @@ def test_a_folder_that_cannot_hold_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(KeyFileError, match=r"file cannot hold keys: File exists\. Nothing was written"):
         generate(tmp_path / "file", "bank")
+
+
+def test_a_folder_that_may_not_be_looked_into_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one is that belongs to somebody else."""
+
+    def refuse(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "exists", refuse)
+    for make in (generate, generate_shared):
+        with pytest.raises(KeyFileError, match=r"cannot hold keys: Permission denied\. Nothing was written"):
+            make(tmp_path, "bank")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
