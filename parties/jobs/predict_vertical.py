@@ -23,7 +23,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.storage.atomic_files import check_writable, is_folder, writing
+from parties.storage.atomic_files import check_writable, is_folder, is_taken, writing
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
@@ -243,7 +243,7 @@ def _predict_partitions(request: _Request) -> Path | str:
 
     run, model, out = request.run, request.model, request.out
     target = Path(out or request.folder.path / "predictions")
-    if target.exists() or "://" in str(out):
+    if "://" in str(out) or is_taken(target):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
     check_writable(target, makes_folders=True)
     columns = request.schema, request.ignore

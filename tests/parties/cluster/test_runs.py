@@ -25,7 +25,7 @@ from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
-from parties.errors import ConfigError, Disagreement, LedgerError, TableError, WorkersLost
+from parties.errors import ConfigError, Disagreement, LedgerError, RunFolderError, TableError, WorkersLost
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import train_active, train_passive
@@ -510,6 +510,8 @@ def test_cells_are_checked_before_a_prediction_whether_they_are_asked_about_or_n
     ask = {"data": None, "ids": None, "mode": "desensitized", "out": None}
     with pytest.raises(DataError, match="infinite cells"):
         predict_active(bank.write(), insecure=False, terminal=SILENT, **ask)
+    with pytest.raises(RunFolderError, match="cannot be written"):
+        predict_active(bank.write(), insecure=False, terminal=SILENT, **ask | {"out": bank.path / ("n" * 300)})
     spoil(bank, "age", 20.0)
     part = bank.path / "parts" / "2.parquet"
     pd.read_parquet(part).assign(id=1.5).to_parquet(part, index=False)
