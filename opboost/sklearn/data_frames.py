@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import numpy as np
@@ -186,9 +186,12 @@ def _in_days(bound: Any) -> Any:
     if not isinstance(bound, str | date | np.datetime64):
         return bound
     try:
-        return (pd.to_datetime(pd.Timestamp(bound), utc=True) - _EPOCH) / _DAY
+        moment = pd.Timestamp(datetime.fromisoformat(bound) if isinstance(bound, str) else bound)
     except ValueError:
-        raise ParameterError(f"the bounds of dates must be dates; got {bound!r}. Nothing was released") from None
+        raise ParameterError(
+            f"the bounds of dates must be dates, as texts such as 2026-01-31; got {bound!r}. Nothing was released"
+        ) from None
+    return (pd.to_datetime(moment, utc=True) - _EPOCH) / _DAY
 
 
 def _columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
