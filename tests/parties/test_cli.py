@@ -185,7 +185,7 @@ def test_plain_text_is_spoken_only_when_asked_for(
     class Folder:
         path = tmp_path
 
-    def note(path: Path, *, insecure: bool, terminal: object) -> Folder:
+    def note(path: Path, *, insecure: bool, terminal: object, restarts: object) -> Folder:
         asked.append(insecure)
         return Folder()
 
@@ -295,7 +295,7 @@ def test_where_nobody_watches_steps_are_left_to_the_log(monkeypatch: pytest.Monk
     class Folder:
         path = tmp_path
 
-    def chatty(path: Path, *, insecure: bool, terminal: train_vertical.Terminal) -> Folder:
+    def chatty(path: Path, *, insecure: bool, terminal: train_vertical.Terminal, restarts: object) -> Folder:
         terminal.say("a step")
         terminal.progress("growing trees", 1, 2)
         terminal.warn("a warning")

@@ -22,7 +22,7 @@ from opboost.trees.losses import Logistic
 from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import on_cluster
-from parties.cluster.prediction import answer_partitions, predict_partitions
+from parties.cluster.prediction import answer_partitions, score_part
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
@@ -137,11 +137,8 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     )
     assert ((whole > 0.5) == labels).mean() > 0.8
     raw[:600].to_parquet(tmp_path / "new.parquet")
-    bits = answer_partitions(share.router, [tmp_path / "new.parquet"], tmp_path / "bits", client=client)
-    (scores,) = predict_partitions(
-        model.ensemble, (bank.paths[:1], OWN), {"shop": bits}, tmp_path / "scores", client=client
-    )
-    np.testing.assert_array_equal(pd.read_parquet(scores)["prediction"], whole[:600])
+    (bits,) = answer_partitions(share.router, [tmp_path / "new.parquet"], tmp_path / "bits", client=client)
+    np.testing.assert_array_equal(score_part(model.ensemble, OWN, bank.paths[0], {"shop": bits}), whole[:600])
 
 
 def test_columns_of_another_length_are_not_cut(tmp_path: Path, client: Client) -> None:

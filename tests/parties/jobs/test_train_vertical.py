@@ -18,7 +18,7 @@ from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.run_folder import RunFolder
-from protocols.errors import KeyFileError, PeerLost
+from protocols.errors import KeyFileError, PeerLost, PeerRefused
 from protocols.transport.keys import generate
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -227,7 +227,7 @@ def test_a_party_with_another_key_than_the_agreed_one_is_kept_out(
     (sites.bank.path / "keys" / "shop.public").write_text(another.read_text())
     sites.bank.run["wait"] = sites.shop.run["wait"] = 1.5
     found = train_both(sites, outcomes)
-    assert {type(error) for error in found.values()} == {PeerLost}
+    assert {party: type(error) for party, error in found.items()} == {"bank": PeerLost, "shop": PeerRefused}
     assert "refused the connection: one side's public key is not the one" in str(found["shop"])
     assert "shop did not connect" in str(found["bank"])
     assert {line["message"] for line in log_lines(sites.bank) if line["event"] == "connection"} == {
