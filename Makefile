@@ -1,8 +1,8 @@
 # Everything a newcomer needs: `make demo`, `make test`, `make docs`. Each sets up its own .venv first.
 PYTHON ?= python3
 BIN := .venv/bin
-# Processes that test: three per core, because parties wait for each other more than half of the time.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print(3 * (os.cpu_count() or 1))')
+# Processes that test: two per core keep the cores busy, though parties wait for each other; a third adds imports alone.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(2 * (os.cpu_count() or 1))')
 
 # Bytecode is kept, whatever the shell says: hundreds of processes start in the tests.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,7 +15,7 @@ test failed faults: export OPENBLAS_NUM_THREADS = 1
 demo: .venv/run.stamp .venv/compiled.stamp
 	$(BIN)/opboost demo --out runs/demo
 
-test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp
+test: .venv/dev.stamp .venv/compiled.stamp .venv/axe.stamp .venv/tests.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The tests that failed the last time, one after the other.
@@ -79,6 +79,11 @@ clean:
 # Checks reports for people who see, hear or move otherwise; where it cannot be had, its test skips and says so.
 .venv/axe.stamp: .venv/bin/python
 	npm install --silent --no-save --prefix .venv/axe axe-core@4.14.1 && touch $@ || echo "no axe-core: its test will skip"
+
+# The assertions of all test modules, rewritten once: the processes that test would each do it, all at the same time.
+.venv/tests.stamp: .venv/dev.stamp
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null || true
+	touch $@
 
 .venv/release.stamp: .venv/bin/python pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
