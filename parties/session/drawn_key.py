@@ -26,7 +26,8 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
 from protocols.transport.channel import Channel, expect
 
-_OWN, _TOLD, _KEY = "own", "told", "seed"
+# Under what names the file keeps the key, the own bytes and what was told of it by others.
+KEY, _OWN, _TOLD = "seed", "own", "told"
 
 # How long another run may keep the file to itself, which it does for a moment.
 _WAIT_S = 10.0
@@ -60,7 +61,7 @@ def draw_active(channels: Sequence[Channel], path: Path) -> bytes:
     if any(_hash(shares[name]) != hashes[name] or before.get(name, shares[name]) != shares[name] for name in names):
         raise _other_bytes("a passive party's", path)
     key = _key(own, [shares[name] for name in names])
-    _keep_same(path, {name: shares[name].hex() for name in names} | {_KEY: key.hex()})
+    _keep_same(path, {name: shares[name].hex() for name in names} | {KEY: key.hex()})
     for channel in channels:
         channel.send(HeldOutShares(shares=tuple(shares[name] for name in names)))
     return key
@@ -86,18 +87,12 @@ def draw_passive(channel: Channel, path: Path) -> bytes:
     if [_hash(share) for share in shares] != hashes:
         raise _other_bytes("a party's", path)
     key = _key(active, shares)
-    _keep_same(path, {_KEY: key.hex()})
+    _keep_same(path, {KEY: key.hex()})
     return key
 
 
-def drawn_before(path: Path) -> bytes | None:
-    """The key of earlier runs of the same parties, if there was one."""
-    key = kept_before(path).get(_KEY)
-    return None if key is None else bytes.fromhex(key)
-
-
 def kept_before(path: Path) -> dict[str, str]:
-    """What earlier runs of the same parties kept, by its names."""
+    """What earlier runs of the same parties kept, by its names; among them `KEY`, once it was drawn."""
     return _read(path) if path.exists() else {}
 
 

@@ -23,7 +23,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import Disagreement
-from parties.session.drawn_key import draw_active, draw_passive, drawn_before, keep, kept_before
+from parties.session.drawn_key import KEY, draw_active, draw_passive, keep, kept_before
 from parties.session.handshake import conversation, greet, greet_all
 from parties.tables.blocks import record_names
 from parties.tables.party_table import PartyTable, model_inputs
@@ -113,11 +113,11 @@ class KeyedChoice:
 
     def n_trained(self, n_rows: int) -> int:
         """How many of the records are released and trained on, once the key was drawn."""
-        key = drawn_before(self.path) if self.share else None
-        if key is None:
+        kept = kept_before(self.path) if self.share else {}
+        if KEY not in kept:
             return n_rows
-        places = self.places(key)
-        division = self._division(places, kept_before(self.path).get(self._bound, self._first_bound(places)))
+        places = self.places(bytes.fromhex(kept[KEY]))
+        division = self._division(places, kept.get(self._bound, self._first_bound(places)))
         return n_rows if division is None else len(division.trained)
 
     @property
