@@ -30,7 +30,7 @@ REST_S, LONGEST_REST_S = 0.1, 5.0
 
 @dataclass(slots=True)
 class Restarts:
-    """How often peers began again, or left after ids were compared, in all jobs that share this count."""
+    """How often peers began again, or left, after ids were compared, in all jobs that share this count."""
 
     n: int = 0
 
@@ -66,24 +66,22 @@ def with_restarts(
     Raises
     ------
     PeerRestarted
-        If that happened too often.
+        If that happened too often. Whoever breaks first connections on the way causes it, too.
     UnexpectedMessage
-        With `restarts`, if that happened too often, or a peer left too often after ids were compared.
+        With `restarts`, if it happened too often after ids were compared, or a peer left too often then.
     """
-    counted = restarts or Restarts()
+    n_begun = 0
     while True:
+        n_begun += 1
         try:
             return work()
-        except PeerRestarted as error:
-            if restarts is None and counted.n == MAX_RESTARTS:
-                raise
-            counted.count(error)
-            log.step("begins again", f"{error}; this party begins again from the greeting on")
         except (PeerLost, PeerAborted) as error:
             if restarts is not None and any(channel.traffic.n_compared for channel in channels):
                 restarts.count(error)
-            raise
+            if not isinstance(error, PeerRestarted) or n_begun > MAX_RESTARTS:
+                raise
+            log.step("begins again", f"{error}; this party begins again from the greeting on")
         if len(channels) > 1:
-            time.sleep(random.uniform(0, min(REST_S * 2**counted.n, LONGEST_REST_S)))
+            time.sleep(random.uniform(0, min(REST_S * 2**n_begun, LONGEST_REST_S)))
         for channel in channels:
             channel.begin_again(waits_anew=True)
