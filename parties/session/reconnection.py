@@ -72,11 +72,11 @@ def with_restarts(
     """
     n_begun = 0
     while True:
-        n_begun += 1
+        n_begun, before = n_begun + 1, _n_compared(channels)
         try:
             return work()
         except (PeerLost, PeerAborted) as error:
-            if restarts is not None and any(channel.traffic.n_compared for channel in channels):
+            if restarts is not None and _n_compared(channels) > before:
                 restarts.count(error)
             if not isinstance(error, PeerRestarted) or n_begun > MAX_RESTARTS:
                 raise
@@ -85,3 +85,7 @@ def with_restarts(
             time.sleep(random.uniform(0, min(REST_S * 2**n_begun, LONGEST_REST_S)))
         for channel in channels:
             channel.begin_again(waits_anew=True)
+
+
+def _n_compared(channels: Sequence[Channel]) -> int:
+    return sum(channel.traffic.n_compared for channel in channels)
