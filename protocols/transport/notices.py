@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
 class Notices:
@@ -25,6 +25,11 @@ class Notices:
         self._n_times[event] += n_times
         if is_new and n_times:
             self._on_event(event)
+
+    def note_all(self, events: Mapping[str, int]) -> None:
+        """Events happened so many times."""
+        for event, n_times in events.items():
+            self.note(event, n_times)
 
     def close(self) -> None:
         """Report the counts."""

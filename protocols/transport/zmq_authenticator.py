@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import zmq
 from zmq.auth.thread import ThreadAuthenticator
@@ -22,25 +23,29 @@ class Allowlist:
     Parameters
     ----------
     keys : iterable of bytes
-    on_event : callable
-        Called with a sentence when a connection is refused.
     """
 
-    def __init__(self, keys: Iterable[bytes], *, on_event: Callable[[str], None]) -> None:
+    def __init__(self, keys: Iterable[bytes]) -> None:
         self._keys = frozenset(keys)
-        self._on_event = on_event
         self._n_times: Counter[bytes] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._lock = threading.Lock()
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether this key, in Z85, may connect now; called by the authenticator's thread."""
-        if z85.decode(key) not in self._keys:
-            self._on_event(UNKNOWN_KEY)
-            return False
-        self._n_times[key] += 1
-        if self._n_times[key] > MAX_CONNECTIONS:
-            self._on_event(HASTY_KEY)
-            return False
-        return True
+        """Whether this key, in Z85, may connect now; called by the authenticator's thread, which nothing may end."""
+        if is_known := z85.decode(key) in self._keys:
+            self._n_times[key] += 1
+            if self._n_times[key] <= MAX_CONNECTIONS:
+                return True
+        with self._lock:
+            self._refused[HASTY_KEY if is_known else UNKNOWN_KEY] += 1
+        return False
+
+    def refused(self) -> Counter[str]:
+        """How often which connections were refused since the last call."""
+        with self._lock:
+            found, self._refused = self._refused, Counter()
+            return found
 
     def forget(self) -> None:
         """Nothing waits unread: count anew."""

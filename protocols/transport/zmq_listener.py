@@ -80,7 +80,7 @@ class Listener:
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
         self._is_encrypted, self._timing, self._context = keys is not None, timing, zmq.Context()
         self._looked = self._tended = 0.0
-        self._allowlist = Allowlist(filter(None, peers.values()), on_event=self._notices.note)
+        self._allowlist = Allowlist(filter(None, peers.values()))
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, keys, timing)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
@@ -110,7 +110,7 @@ class Listener:
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
-        self._notices.note(NO_HANDSHAKE, self._connections.n_forgotten)
+        self._notices.note_all({**self._allowlist.refused(), NO_HANDSHAKE: self._connections.n_forgotten})
         self._notices.close()
 
     def _deliver(self) -> None:
@@ -253,7 +253,8 @@ class Listener:
                 self._traffic[peer].count_sent(Heartbeat(), HEARTBEAT)
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:
-        """Note which connections began and ended, and those that ended without having proved a key."""
+        """Note which connections were refused, began and ended, and those that ended without having proved a key."""
+        self._notices.note_all(self._allowlist.refused())
         due, self._news = due_news(self._news, is_all=is_all)
         for event in due:
             if self._unproven.is_one(event, speaking):

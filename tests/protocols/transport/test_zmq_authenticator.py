@@ -354,3 +354,22 @@ def test_what_a_peer_said_before_it_left_is_heard_before_its_end(network: Any, w
         leaving.join()
         assert starts == list(range(200))
         listener.channel("b").begin_again()
+
+
+class FullDisk(list[str]):
+    """Takes no event."""
+
+    def append(self, event: str) -> None:
+        raise OSError(event)
+
+
+def test_peers_are_let_in_after_a_refusal_that_could_not_be_noted(network: Any, within: Within) -> None:
+    """The thread that lets them in noted it itself, and ended where the log could not be written."""
+    network.events = FullDisk()
+    listener = network.listen("b")
+    stranger = network.connect(listener.address, own="stranger")
+    with pytest.raises(PeerLost, match="refused the connection"):
+        within(5, stranger.receive)
+    with pytest.raises(OSError, match=UNKNOWN_KEY):
+        within(5, lambda: hear(listener))
+    assert_unharmed(network, within, listener)
