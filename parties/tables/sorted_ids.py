@@ -108,9 +108,13 @@ class EncodedIds(Sequence[bytes]):
     def __getitem__(self, at: int | slice) -> bytes | list[bytes]:
         import pyarrow as pa
 
-        start, end, _ = (at if isinstance(at, slice) else slice(at, at + 1)).indices(len(self))
+        if not isinstance(at, slice):
+            row = range(len(self))[at]
+            start, end = self.ids.offsets[row : row + 2].tolist()
+            return self.ids.letters[start:end].tobytes()
+        start, end, _ = at.indices(len(self))
         found: list[bytes] = self.ids.texts(start, end).cast(pa.large_binary()).to_pylist()
-        return found if isinstance(at, slice) else found[0]
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def _random_order(n_ids: int) -> IdPositions:
 
 def _in_order(ids: Sequence[bytes], positions: IdPositions) -> list[bytes]:
     """Some ids, which are read one at a time, for they may be on disk."""
-    return [ids[at : at + 1][0] for at in positions.tolist()]
+    return [ids[at] for at in positions.tolist()]
 
 
 def _own_values(cipher: Cipher, ids: Sequence[bytes], progress: OnStep) -> ExternalSort:

@@ -70,7 +70,9 @@ def test_chosen_ids_are_on_disk_again_and_their_bytes_are_read_by_slices(
         assert list(taken) == [texts[row] for row in rows]
         assert list(ids.taken(np.array([3, 1]))) == [texts[3], texts[1]]
         assert encoded[start:end] == [text.encode() for text in texts][start:end]
-        assert [encoded[at] for at in (0, 9)] == list(encoded)[::9]
+        assert [encoded[at] for at in (0, 9, -1)] == [texts[at].encode() for at in (0, 9, -1)]
+        with pytest.raises(IndexError):
+            encoded[10]
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending", "random"])
