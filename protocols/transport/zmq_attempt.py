@@ -18,12 +18,13 @@ from protocols.transport.keys import KeyPair
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, ReceiveQuotas
 from protocols.transport.zmq_socket import events, has_arrived, open_socket, receive_parts
 
-# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key; or the connection
-# just ended, as it does where the other end has another key than is expected, and where a tunnel or a forwarder finds
-# nobody behind it.
+# A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key, or does not let it
+# in now (`zmq_authenticator.HASTY_KEY`); or the connection just ended, as it does where the other end has another key
+# than is expected, and where a tunnel or a forwarder finds nobody behind it.
 FAILURES = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: (
-        "refused the connection: one side's public key is not the one that the other side expects"
+        "refused the connection: one side's public key is not the one that the other side expects, or this party "
+        "connected again and again before it was heard"
     ),
     zmq.Event.HANDSHAKE_FAILED_NO_DETAIL: (
         "its connections ended before both sides were known: the keys do not match, or a forwarder reaches nobody"

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import zmq
 
-from protocols.errors import PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
+from protocols.errors import PeerAborted, PeerLost, PeerRefused, PeerRestarted, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport.channel import Timing
 from protocols.transport.codec import encode
 from protocols.transport.peers import MAX_WAITING
-from protocols.transport.zmq_authenticator import UNKNOWN_KEY
+from protocols.transport.zmq_authenticator import HASTY_KEY, MAX_CONNECTIONS, UNKNOWN_KEY
 from protocols.transport.zmq_listener import NO_HANDSHAKE, NOT_IN_RUN, Listener
 from tests.support.processes import in_a_fork
 
@@ -373,3 +373,17 @@ def test_peers_are_let_in_after_a_refusal_that_could_not_be_noted(network: Any, 
     with pytest.raises(OSError, match=UNKNOWN_KEY):
         within(5, lambda: hear(listener))
     assert_unharmed(network, within, listener)
+
+
+def test_a_peer_that_connects_again_and_again_before_it_is_heard_is_told_that_this_may_be_why(
+    network: Any, within: Within
+) -> None:
+    """The sentence spoke of keys alone, which are the right ones."""
+    listener = network.listen("b")
+    for _ in range(MAX_CONNECTIONS):
+        started_again = network.connect(listener.address)
+        within(5, lambda one=started_again: one.send(Done()))
+        network.leave(started_again)
+    with pytest.raises(PeerRefused, match="or this party connected again and again before it was heard"):
+        within(5, network.connect(listener.address).receive)
+    notice(network, listener, HASTY_KEY)
