@@ -66,6 +66,9 @@ class Version:
         if explains:
             check_reasons(self.model.ensemble, self.run.reveal)
         ids, own, is_there = self.records.of(records)
+        # What waits is scored together, also where a schema that was read again lacks a column of the one before.
+        needed = {feature.name for feature in self.model.ensemble.features if feature.owner is None}
+        own = {name: values for name, values in own.items() if name in needed}
         if not is_there.all():
             ids = list(compress(ids, is_there.tolist()))
             own = {name: values[is_there] for name, values in own.items()}

@@ -13,7 +13,7 @@ from parties.config.score_policy import RevealSection
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import ScoresBody
 from parties.service.scorer import ScoreQuery
-from parties.service.versions import Versions
+from parties.service.versions import Version, Versions
 
 BODY = ScoresBody.model_validate({"records": [{"id": "k1"}]})
 
@@ -60,3 +60,15 @@ def test_under_a_score_policy_the_difference_of_exact_scores_is_nowhere(
 def test_without_one_it_is_counted() -> None:
     """The same request tells the difference."""
     assert 'difference_sum{model="summer"} 0.25' in metrics_after_a_request(RevealSection(), RevealSection())
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_query_has_the_columns_that_the_model_needs_whatever_else_a_schema_has(*, is_known: bool) -> None:
+    """One of a schema with another column was scored together with one without it, which ended the scorer."""
+    features = (SimpleNamespace(owner=None, name="x"), SimpleNamespace(owner="shop", name="other"))
+    run, ensemble = SimpleNamespace(reveal=RevealSection()), SimpleNamespace(features=features)
+    values, is_there = {"x": np.zeros(2), "other": np.ones(2)}, np.array([True, is_known])
+    records = SimpleNamespace(of=lambda _: (["k1", "k2"], values, is_there))
+    parts: dict[str, Any] = {"run": run, "model": SimpleNamespace(ensemble=ensemble), "records": records}
+    _, query = Version(**parts, digest="", scorer=SimpleNamespace()).query([], explains=False)  # type: ignore[arg-type]
+    assert {name: len(found) for name, found in query.own.items()} == {"x": len(query.ids)}
