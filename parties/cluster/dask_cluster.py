@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from parties.config.cluster_section import DaskSection
-from parties.errors import ConfigError, WorkersLost
+from parties.errors import EXPECTED_ERRORS, ConfigError, WorkersLost
+from parties.runs.installed_versions import package_version
 from parties.storage.spool import on_disk
 
 if TYPE_CHECKING:
@@ -24,6 +26,10 @@ if TYPE_CHECKING:
 
 # How long to look for a scheduler, and for its first worker.
 START_WAIT_S = 30
+
+# Seconds between two looks after a scheduler, for which an answer is waited as long; and how many in a row may find
+# nobody before what runs there is given up.
+SCHEDULER_LOOK_S, MAX_FAILED_LOOKS = 10.0, 6
 
 
 @contextmanager
@@ -33,11 +39,12 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     Raises
     ------
     ConfigError
-        If Dask is not installed, or the scheduler does not answer or has no worker.
+        If Dask is not installed, its settings do not fit, or what answers is no scheduler or of another version.
     RunFolderError
         If there is no folder for what local cluster processes put aside.
     WorkersLost
-        If workers died while they started, or a task of the block was given up because those that it ran on died.
+        If no scheduler answers, or has workers; if workers died while they started, or a task of the block was given up
+        because those that it ran on died.
     """
     try:
         import distributed
@@ -53,7 +60,12 @@ def cluster(section: DaskSection) -> Iterator[Client]:
     with open_client as client:
         try:
             yield client
-        except lost as error:
+        except EXPECTED_ERRORS:
+            raise
+        except Exception as error:
+            # Of a client whose scheduler is gone, Dask tells in many ways.
+            if client.status == "running" and not isinstance(error, lost):
+                raise
             raise WorkersLost(
                 f"the cluster lost the workers that a step ran on, and gave it up: {type(error).__name__}"
             ) from None
@@ -139,6 +151,7 @@ def _new_keys() -> Security:
 @contextmanager
 def _at_scheduler(address: str) -> Iterator[Client]:
     import distributed
+    from distributed.utils import silence_logging_cmgr
 
     try:
         # The caller's thread may have an event loop of its own.
@@ -152,13 +165,63 @@ def _at_scheduler(address: str) -> Iterator[Client]:
             "`tls.client.key` under `distributed.comm`, and tcp:// no `require-encryption` there. Nothing was sent"
         ) from None
     except Exception as error:  # whatever else listens there, Dask reads it as its own
-        raise ConfigError(f"no scheduler answers at {address}: {type(error).__name__}. Nothing was sent") from None
-    with client:
+        kind = WorkersLost if type(error) in (OSError, TimeoutError) else ConfigError
+        raise kind(f"no scheduler answers at {address}: {type(error).__name__}. Nothing was sent") from None
+    # What fails there is told here, once.
+    with silence_logging_cmgr(logging.CRITICAL), client, _looked_after(client):
         try:
             client.wait_for_workers(1, timeout=START_WAIT_S)
         except TimeoutError:
-            raise ConfigError(f"the scheduler at {address} has no worker") from None
+            raise WorkersLost(f"the scheduler at {address} has no worker. Nothing was sent") from None
+        _check_versions(client, address)
         yield client
+
+
+@contextmanager
+def _looked_after(client: Client) -> Iterator[None]:
+    """Close the client, so that nothing waits for it, when its scheduler is silent or without workers for long.
+
+    Dask waits for both without end, and heartbeats would have the other parties wait as long.
+    """
+    is_over = threading.Event()
+
+    def look() -> None:
+        n_failed = 0
+        while n_failed < MAX_FAILED_LOOKS and not is_over.wait(SCHEDULER_LOOK_S):
+            n_failed = 0 if _has_workers(client) else n_failed + 1
+        if not is_over.is_set():
+            with suppress(Exception):
+                client.close(timeout=SCHEDULER_LOOK_S)
+
+    threading.Thread(target=look, name="opboost scheduler", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+def _has_workers(client: Client) -> bool:
+    scheduler = client.scheduler
+    try:
+        return scheduler is not None and bool(client.sync(scheduler.ncores, callback_timeout=SCHEDULER_LOOK_S))
+    except Exception:  # Dask tells of silence and of connections that ended in many ways
+        return False
+
+
+def _check_versions(client: Client, address: str) -> None:
+    """Refuse workers with another version: they would take the driver's objects for their own, or draw otherwise.
+
+    Raises
+    ------
+    ConfigError
+    """
+    found = client.run(package_version, on_error="return").values()
+    own = package_version()
+    if others := {one if isinstance(one, str) else "none" for one in found} - {own}:
+        raise ConfigError(
+            f"cluster processes of the scheduler at {address} have version {', '.join(sorted(others))} of opboost, "
+            f"where this party has {own}; install the same everywhere. Nothing was sent"
+        )
 
 
 async def _ask_scheduler(address: str) -> None:

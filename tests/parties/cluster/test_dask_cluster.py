@@ -190,18 +190,18 @@ def test_a_scheduler_that_settings_of_dask_rule_out_is_told_in_a_sentence(
 
 
 @pytest.mark.parametrize(
-    "greeting",
+    ("greeting", "told"),
     [
-        b"",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        bytes(64),
-        b"\x4a\0\0\0\x0a8.0.36" + bytes(67),
+        (b"", WorkersLost),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", ConfigError),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", ConfigError),
+        (bytes(64), ConfigError),
+        (b"\x4a\0\0\0\x0a8.0.36" + bytes(67), ConfigError),
     ],
     ids=["silence", "http", "ssh", "zeros", "mysql"],
 )
 def test_what_is_no_scheduler_is_told_in_a_sentence_and_in_time(
-    greeting: bytes, monkeypatch: pytest.MonkeyPatch
+    greeting: bytes, told: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where the port of Dask's page is given, or a scheduler hangs."""
     monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 2)
@@ -217,7 +217,7 @@ def test_what_is_no_scheduler_is_told_in_a_sentence_and_in_time(
         threading.Thread(target=greet, daemon=True).start()
         address, began = f"tcp://127.0.0.1:{server.getsockname()[1]}", time.monotonic()
         with (
-            pytest.raises(ConfigError, match=rf"^no scheduler answers at {address}: \w+\. Nothing was sent$"),
+            pytest.raises(told, match=rf"^no scheduler answers at {address}: \w+\. Nothing was sent$"),
             cluster(DaskSection(scheduler=address)),
         ):
             pass

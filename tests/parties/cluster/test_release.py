@@ -24,7 +24,7 @@ from opboost.schema import ColumnSchema, Kind, Missing
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.config.cluster_section import DaskSection
-from parties.errors import ConfigError, OverBudget, TableError
+from parties.errors import OverBudget, TableError, WorkersLost
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import here
@@ -211,7 +211,7 @@ def test_nothing_is_drawn_over_budget_or_from_data_that_changed(
 def test_a_scheduler_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 0.2)
     with (
-        pytest.raises(ConfigError, match="no scheduler answers at"),
+        pytest.raises(WorkersLost, match="no scheduler answers at"),
         cluster(DaskSection(scheduler="tcp://127.0.0.1:1")),
     ):
         pass

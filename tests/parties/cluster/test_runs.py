@@ -452,7 +452,7 @@ def test_a_scheduler_without_workers_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 2)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0") as none,
-        pytest.raises(ConfigError, match="has no worker"),
+        pytest.raises(WorkersLost, match="has no worker"),
         cluster(DaskSection(scheduler=none.scheduler_address)),
     ):
         pass
