@@ -214,13 +214,22 @@ def _check_versions(client: Client, address: str) -> None:
     Raises
     ------
     ConfigError
+    WorkersLost
+        If one of them does not answer in time.
     """
-    found = client.run(package_version, on_error="return").values()
-    own = package_version()
-    if others := {one if isinstance(one, str) else "none" for one in found} - {own}:
+    try:
+        found = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S).values()
+    except OSError as error:
+        raise WorkersLost(
+            f"the scheduler at {address} or one of its workers does not answer: {type(error).__name__}. "
+            "Nothing was sent"
+        ) from None
+    # Who is gone by now does no harm.
+    versions = {one if isinstance(one, str) else "none" for one in found if not isinstance(one, OSError)}
+    if others := sorted(versions - {package_version()}):
         raise ConfigError(
-            f"cluster processes of the scheduler at {address} have version {', '.join(sorted(others))} of opboost, "
-            f"where this party has {own}; install the same everywhere. Nothing was sent"
+            f"cluster processes of the scheduler at {address} have version {', '.join(others)} of opboost, where this "
+            f"party has {package_version()}; install the same everywhere. Nothing was sent"
         )
 
 

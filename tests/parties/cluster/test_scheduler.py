@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +85,18 @@ def test_a_scheduler_that_hangs_is_given_up() -> None:
                 added_after(address, lambda: process.send_signal(signal.SIGSTOP), until=bool)
         finally:
             process.kill()
+
+
+def test_a_process_that_hangs_is_told_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 3)
+    monkeypatch.setattr("parties.cluster.dask_cluster.package_version", partial(time.sleep, 10))
+    told = r"^the scheduler at tcp://\S+ or one of its workers does not answer: TimeoutError\. Nothing was sent$"
+    with (
+        started() as local,
+        pytest.raises(WorkersLost, match=told),
+        cluster(DaskSection(scheduler=local.scheduler_address)),
+    ):
+        pass
 
 
 def test_a_scheduler_that_has_no_workers_any_more_is_given_up() -> None:
