@@ -29,7 +29,7 @@ START_WAIT_S = 30
 
 # Seconds between two looks after a scheduler, for which an answer is waited as long; and how many in a row may find
 # nobody before what runs there is given up.
-SCHEDULER_LOOK_S, MAX_FAILED_LOOKS = 10.0, 6
+SCHEDULER_LOOK_S, MAX_FAILED_LOOKS = 10.0, 12
 
 
 @contextmanager
@@ -188,7 +188,7 @@ def _looked_after(client: Client) -> Iterator[None]:
     def look() -> None:
         n_failed = 0
         while n_failed < MAX_FAILED_LOOKS and not is_over.wait(SCHEDULER_LOOK_S):
-            n_failed = 0 if _has_workers(client) else n_failed + 1
+            n_failed = 0 if _is_served(client) else n_failed + 1
         if not is_over.is_set():
             with suppress(Exception):
                 client.close(timeout=SCHEDULER_LOOK_S)
@@ -200,10 +200,14 @@ def _looked_after(client: Client) -> Iterator[None]:
         is_over.set()
 
 
-def _has_workers(client: Client) -> bool:
-    scheduler = client.scheduler
+def _is_served(client: Client) -> bool:
+    """Whether the scheduler answers, and has workers if a task waits; others may be started for the next one."""
+    if (scheduler := client.scheduler) is None:
+        return False
     try:
-        return scheduler is not None and bool(client.sync(scheduler.ncores, callback_timeout=SCHEDULER_LOOK_S))
+        if client.sync(scheduler.ncores, callback_timeout=SCHEDULER_LOOK_S):
+            return True
+        return all(future.status != "pending" for future in list(client.futures.values()))
     except Exception:  # Dask tells of silence and of connections that ended in many ways
         return False
 

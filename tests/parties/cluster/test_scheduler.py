@@ -49,7 +49,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def started() -> Iterator[LocalCluster]:
     import distributed
 
-    with distributed.LocalCluster(n_workers=1, processes=False, protocol="tcp", dashboard_address=None) as local:
+    with distributed.LocalCluster(
+        n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
+    ) as local:
         yield local
 
 
@@ -104,12 +106,14 @@ def test_a_scheduler_that_has_no_workers_any_more_is_given_up() -> None:
         added_after(local.scheduler_address, lambda: local.scale(0), until=lambda client: not client.nthreads())
 
 
-def test_a_scheduler_that_has_workers_again_is_used_on() -> None:
+def test_a_scheduler_that_has_workers_when_there_is_something_to_do_is_used_on() -> None:
     with started() as local, used(local.scheduler_address) as client:
         local.scale(0)
+        time.sleep(3)
+        waiting = client.submit(sum, [1, 3], pure=False)
         time.sleep(0.7)
         local.scale(1)
-        assert added(client) == 3
+        assert waiting.result(60) == 4
         time.sleep(2)
         assert added(client) == 3
 
