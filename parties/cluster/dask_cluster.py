@@ -168,18 +168,14 @@ def _at_scheduler(address: str) -> Iterator[Client]:
         kind = WorkersLost if type(error) in (OSError, TimeoutError) else ConfigError
         raise kind(f"no scheduler answers at {address}: {type(error).__name__}. Nothing was sent") from None
     # What fails there is told here, once.
-    with silence_logging_cmgr(logging.CRITICAL), client, _looked_after(client):
-        try:
-            client.wait_for_workers(1, timeout=START_WAIT_S)
-        except TimeoutError:
-            raise WorkersLost(f"the scheduler at {address} has no worker. Nothing was sent") from None
-        _check_versions(client, address)
+    with silence_logging_cmgr(logging.CRITICAL), _looked_after(client), client.as_current():
+        _check_workers(client, address)
         yield client
 
 
 @contextmanager
 def _looked_after(client: Client) -> Iterator[None]:
-    """Close the client, so that nothing waits for it, when its scheduler is silent or without workers for long.
+    """Close the client in the end; and before, when its scheduler is silent or has no workers for a task for long.
 
     Dask waits for both without end, and heartbeats would have the other parties wait as long.
     """
@@ -190,14 +186,18 @@ def _looked_after(client: Client) -> Iterator[None]:
         while n_failed < MAX_FAILED_LOOKS and not is_over.wait(SCHEDULER_LOOK_S):
             n_failed = 0 if _is_served(client) else n_failed + 1
         if not is_over.is_set():
-            with suppress(Exception):
-                client.close(timeout=SCHEDULER_LOOK_S)
+            close()
+
+    def close() -> None:
+        with suppress(Exception):  # A connection that is gone is left all the same.
+            client.close(timeout=SCHEDULER_LOOK_S)
 
     threading.Thread(target=look, name="opboost scheduler", daemon=True).start()
     try:
         yield
     finally:
         is_over.set()
+        close()
 
 
 def _is_served(client: Client) -> bool:
@@ -212,20 +212,21 @@ def _is_served(client: Client) -> bool:
         return False
 
 
-def _check_versions(client: Client, address: str) -> None:
+def _check_workers(client: Client, address: str) -> None:
     """Refuse workers with another version: they would take the driver's objects for their own, or draw otherwise.
 
     Raises
     ------
     ConfigError
     WorkersLost
-        If one of them does not answer in time.
+        If there are none in time, or one does not answer in time.
     """
     try:
+        client.wait_for_workers(1, timeout=START_WAIT_S)
         found = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S).values()
     except OSError as error:
         raise WorkersLost(
-            f"the scheduler at {address} or one of its workers does not answer: {type(error).__name__}. "
+            f"the scheduler at {address} has no worker, or one that does not answer: {type(error).__name__}. "
             "Nothing was sent"
         ) from None
     # Who is gone by now does no harm.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -91,8 +92,8 @@ def test_a_scheduler_that_hangs_is_given_up() -> None:
 
 def test_a_process_that_hangs_is_told_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("parties.cluster.dask_cluster.START_WAIT_S", 3)
-    monkeypatch.setattr("parties.cluster.dask_cluster.package_version", partial(time.sleep, 10))
-    told = r"^the scheduler at tcp://\S+ or one of its workers does not answer: TimeoutError\. Nothing was sent$"
+    monkeypatch.setattr("parties.cluster.dask_cluster.package_version", partial(asyncio.sleep, 60))
+    told = r"^the scheduler at tcp://\S+ has no worker, or one that does not answer: TimeoutError\. Nothing was sent$"
     with (
         started() as local,
         pytest.raises(WorkersLost, match=told),
