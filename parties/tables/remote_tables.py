@@ -262,21 +262,38 @@ def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.
 
 
 def _copied(uri: str, folder: Path) -> Path:
+    """A store's file, or its folder of Parquet files, as one version of it: a store serves each piece as it is then."""
     from pyarrow import fs
 
     store, place = store_at(uri)
-    found = store.get_file_info(place)
-    files, target = [found], folder / found.base_name
-    if found.type == fs.FileType.Directory:
-        files = [one for one in store.get_file_info(fs.FileSelector(place)) if is_parquet(Path(one.base_name))]
-        folder = target
-        private_folder(folder)
-    elif found.type == fs.FileType.NotFound:
+    found = _listed(store, place)
+    if found[0].type == fs.FileType.NotFound:
         raise TableError(f"{readable_uri(uri)} is not there. Nothing was sent")
-    for one in files:
+    is_folder, target = found[0].type == fs.FileType.Directory, folder / found[0].base_name
+    if is_folder:
+        private_folder(target)
+    for one in found[is_folder:]:
         with (
             store.open_input_stream(one.path, compression=None) as source,
-            open(folder / one.base_name, "wb", opener=private_opener) as file,
+            open(target / one.base_name if is_folder else target, "wb", opener=private_opener) as file,
         ):
             shutil.copyfileobj(source, file, COPIED_BYTES)
+    if _stamps(_listed(store, place)) != _stamps(found):
+        raise TableError(f"{readable_uri(uri)} was changed while it was copied. Nothing was sent")
     return target
+
+
+def _listed(store: Any, place: str) -> list[Any]:
+    """What a store says of a place, and of the Parquet files in it if it is a folder."""
+    from pyarrow import fs
+
+    found = store.get_file_info(place)
+    if found.type != fs.FileType.Directory:
+        return [found]
+    inside = store.get_file_info(fs.FileSelector(place))
+    return [found, *(one for one in inside if is_parquet(Path(one.base_name)))]
+
+
+def _stamps(found: list[Any]) -> set[tuple[object, ...]]:
+    """Places, sizes and times of the last change, by which a change is noticed; Arrow's own have no equality."""
+    return {(one.path, one.size, one.mtime_ns) for one in found}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sqlite3
 import subprocess
@@ -12,6 +13,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote, quote_plus
 
 import numpy as np
@@ -138,6 +140,27 @@ def test_files_and_folders_of_a_store_are_copied(bucket: str, tmp_path: Path) ->
     assert exposed(found) == set()
     with pytest.raises(TableError, match=r"s3://tables/absent\.csv is not there"):
         fetch(f"s3://tables/absent.csv?{bucket}", own)
+
+
+@pytest.mark.parametrize("name", ["c.csv", "moving"])
+def test_what_changes_while_it_is_copied_is_no_table(
+    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A store serves each piece as it is then: the table was half of one version and half of the next."""
+    FRAME.to_csv(tmp_path / "old", index=False)
+    FRAME.assign(spend=1.5).to_csv(tmp_path / "new", index=False)
+    key = name if name == "c.csv" else f"{name}/c.parquet"
+    put(bucket, key, tmp_path / "old")
+
+    def copy(source: BinaryIO, file: BinaryIO, n_bytes: int) -> None:
+        file.write(source.read(100))
+        put(bucket, key, tmp_path / "new")
+        file.write(source.read())
+
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
+    (own := tmp_path / "own").mkdir()
+    with pytest.raises(TableError, match=rf"^s3://tables/{name} was changed while it was copied\. Nothing was sent$"):
+        fetch(f"s3://tables/{name}?{bucket}", own)
 
 
 def test_a_driver_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
