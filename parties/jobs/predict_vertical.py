@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -67,8 +68,10 @@ class _Request:
 
     @property
     def note(self) -> dict[str, str]:
-        """What tells the request from others, while it is not done."""
-        return {"of": str(self.source), "ids": str(self.ids), "mode": self.mode, "out": str(self.out)}
+        """What tells the request from others, while it is not done: one name is another file in another folder."""
+        places = {"of": str(self.source), "ids": str(self.ids or ""), "out": str(self.out or "")}
+        whole = {what: os.path.abspath(one) if one and "://" not in one else one for what, one in places.items()}
+        return {"mode": self.mode, **whole}
 
     @property
     def is_desensitized(self) -> bool:

@@ -197,6 +197,32 @@ def test_what_lies_where_predictions_could_not_be_written_is_not_replaced_unaske
     assert out.read_text() == "of somebody else\n"
 
 
+def test_a_file_of_one_name_in_another_folder_is_not_what_a_stopped_request_wrote(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predictions of another month, in a folder of their own, were replaced without being asked."""
+    path = sites.bank.write()
+    sites.bank.run_folder.mkdir(parents=True)
+    RunFolder(sites.bank.run_folder).save_joint_model(
+        JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("age"),)))
+    )
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": "scores.csv", "insecure": False}
+    (may := tmp_path / "may").mkdir()
+    (june := tmp_path / "june").mkdir()
+    (may / "scores.csv").write_text("of May\n")
+    monkeypatch.chdir(june)
+    with monkeypatch.context() as patch:
+        patch.setattr(predict_vertical, "score", Mock(side_effect=RunFolderError("no room for metrics")))
+        with pytest.raises(RunFolderError, match="no room for metrics"):
+            predict_active(path, **given, terminal=Terminal())
+    monkeypatch.chdir(may)
+    with pytest.raises(ConfigError, match=r"scores\.csv exists; give another file"):
+        predict_active(path, **given, terminal=Terminal())
+    assert (may / "scores.csv").read_text() == "of May\n"
+    monkeypatch.chdir(june)
+    assert predict_active(path, **given, terminal=Terminal()) == Path("scores.csv")
+
+
 @pytest.mark.parametrize("answers", ["tests", "cells"])
 def test_shares_of_two_trainings_of_one_run_do_not_predict_together(
     sites: Sites, outcomes: Callable[..., dict[str, Any]], answers: str
