@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -258,6 +260,58 @@ def test_scores_become_objects_of_a_store(bucket: str, tmp_path: Path, name: str
         of(uri)
     of(uri, overwrite=True).write(SCORES.iloc[:1])
     assert fetch(uri, tmp_path).read_bytes() != (tmp_path / f"own-{name}").read_bytes()
+
+
+_ANSWERS = {
+    "HEAD": (404, ""),
+    "GET": (200, "<ListBucketResult><KeyCount>0</KeyCount></ListBucketResult>"),
+    "POST": (200, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"),
+    "PUT": (403, "<Error><Code>AccessDenied</Code></Error>"),
+    "DELETE": (204, ""),
+}
+
+
+class _Refusing(BaseHTTPRequestHandler):
+    """An S3 server that has nothing, begins uploads and takes none."""
+
+    def _answer(self) -> None:
+        code, words = _ANSWERS[self.command]
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(code)
+        self.send_header("Content-Type", "application/xml")
+        self.send_header("Content-Length", str(len(words)))
+        self.end_headers()
+        self.wfile.write(words.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+for _method in _ANSWERS:
+    setattr(_Refusing, f"do_{_method}", _Refusing._answer)
+
+
+@pytest.mark.parametrize("delayed", ["true", "false"])
+def test_an_object_that_a_store_refuses_is_not_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delayed: str
+) -> None:
+    """Only at its end is an object refused; nobody had the predictions, and the command was done."""
+    for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"AWS_{name}", "here")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        place = f"region=us-east-1&scheme=http&endpoint_override=127.0.0.1:{store.server_port}"
+        target = Destination.of(
+            f"s3://lake/scores.csv?{place}&allow_delayed_open={delayed}",
+            tmp_path / "predictions.csv",
+            overwrite=False,
+            append=False,
+        )
+        with pytest.raises(TableError, match=r"^s3://lake/scores\.csv cannot be written \(OSError\)\. The predictions"):
+            target.write(SCORES)
+        store.shutdown()
+    (kept,) = tmp_path.iterdir()
+    pd.testing.assert_frame_equal(pd.read_csv(kept, dtype={"id": str}), SCORES, check_dtype=False)
 
 
 def test_two_predictions_that_write_one_file_at_once_do_not_meet(
