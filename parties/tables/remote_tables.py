@@ -270,15 +270,16 @@ def _copied(uri: str, folder: Path) -> Path:
     if found[0].type == fs.FileType.NotFound:
         raise TableError(f"{readable_uri(uri)} is not there. Nothing was sent")
     is_folder, target = found[0].type == fs.FileType.Directory, folder / found[0].base_name
+    files = found[is_folder:]
     if is_folder:
         private_folder(target)
-    for one in found[is_folder:]:
+    for one in files:
         with (
             store.open_input_stream(one.path, compression=None) as source,
             open(target / one.base_name if is_folder else target, "wb", opener=private_opener) as file,
         ):
             shutil.copyfileobj(source, file, COPIED_BYTES)
-    if _stamps(_listed(store, place)) != _stamps(found):
+    if _stamps(_listed(store, place)[is_folder:]) != _stamps(files):
         raise TableError(f"{readable_uri(uri)} was changed while it was copied. Nothing was sent")
     return target
 
