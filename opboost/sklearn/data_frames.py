@@ -160,20 +160,28 @@ def as_frame(table: Any) -> pd.DataFrame | None:
         return None
 
 
-def refuse_texts(table: Any) -> None:
-    """Refuse a data frame with columns of texts or categories, without what is in them.
+def refuse_all_but_numbers(table: Any) -> None:
+    """Refuse tables with texts, categories, dates or durations, without what is in them.
+
+    Of dates, libraries make numbers of whatever unit they are in, which no public bounds are.
 
     Raises
     ------
     DataError
     """
     frame = as_frame(table)
-    texts = [] if frame is None else [name for name, column in _columns_of(frame) if _is_text(column)]
-    if texts:
+    columns = [] if frame is None else _columns_of(frame)
+    if texts := [name for name, column in columns if _is_text(column)]:
         raise DataError(
             f"these columns hold texts or categories, and numbers are needed: {', '.join(texts)}. Give their positions "
             "0 to K - 1 in a public list of K, name the columns as `categorical_features` where the estimator has it, "
             "and let their bounds be (0, K - 1). Nothing was released"
+        )
+    times = [name for name, column in columns if column.dtype.kind in "mM" or _holds_dates(column)]
+    if times or (isinstance(table, np.ndarray) and table.dtype.kind in "mM"):
+        raise DataError(
+            f"these columns hold dates or durations, and numbers are needed: {', '.join(times) or 'all of the array'}. "
+            "Give days since a date that is public, or the like. Nothing was released"
         )
 
 

@@ -22,7 +22,7 @@ from opboost.errors import DataError, ParameterError, SchemaError, check_choice,
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
-from opboost.sklearn.data_frames import refuse_texts
+from opboost.sklearn.data_frames import refuse_all_but_numbers
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.whole_fits import whole
 from opboost.trees.tree import Ensemble
@@ -160,7 +160,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         return bit_source(seed_of(self.random_state))
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
-        refuse_texts(X)
+        refuse_all_but_numbers(X)
         return validate_data(
             self,
             X,
@@ -192,7 +192,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: ArrayLike) -> Values:
         check_is_fitted(self, "models_")
-        refuse_texts(X)
+        refuse_all_but_numbers(X)
         return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
 

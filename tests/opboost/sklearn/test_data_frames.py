@@ -312,3 +312,22 @@ def test_texts_are_refused_by_estimators_of_rows_without_what_they_are() -> None
         with pytest.raises(DataError, match="hold texts or categories, and numbers are needed: job") as refusal:
             model.fit(table, np.arange(40) % 2)
         assert "secret" not in str(refusal.value)
+
+
+def test_dates_are_refused_by_estimators_of_rows() -> None:
+    """They became seconds, or whatever unit a table had, and all of them lay beyond bounds in days."""
+    since = pd.Series(pd.date_range("2020-01-01", periods=40))
+    tables: tuple[Any, ...] = (
+        since.to_frame("since"),
+        since.dt.date.to_frame("since"),
+        since.astype("timestamp[ms][pyarrow]").to_frame("since"),
+        (since - since[0]).to_frame("since").assign(age=1.0),
+        since.to_numpy().reshape(-1, 1),
+    )
+    for table in tables:
+        model = DPBoostingClassifier(epsilon=1.0, bounds=(0, 40))
+        with pytest.raises(DataError, match=r"hold dates or durations, .* needed: (since|all of the array)"):
+            model.fit(table, np.arange(40) % 2)
+    model.fit(np.arange(40.0).reshape(-1, 1), np.arange(40) % 2)
+    with pytest.raises(DataError, match="hold dates or durations"):
+        model.predict(tables[-1])
