@@ -137,9 +137,11 @@ def _grower(
         parameters.reg_alpha,
     )
     leaves, room = NewtonLeaves.of(parameters, grid), HistogramRoom(axes.n_bins)
+    every_column = np.arange(axes.n_columns)
+    of_every_column = constraints.at_root(every_column)
 
     def grow() -> Tree:
-        columns = draw_columns(np.arange(axes.n_columns), parameters.colsample_bytree, rng)
+        columns = draw_columns(every_column, parameters.colsample_bytree, rng)
         return grow_tree(
             rows,
             splitter=splitter,
@@ -147,7 +149,7 @@ def _grower(
             learning_rate=parameters.learning_rate,
             max_depth=parameters.max_depth,
             max_leaves=parameters.max_leaves,
-            limits=constraints.at_root(columns),
+            limits=of_every_column if columns is every_column else constraints.at_root(columns),
             room=room,
             columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
         )

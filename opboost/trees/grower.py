@@ -161,11 +161,7 @@ class _Draft:
             chosen,
             opened.nodes,
             opened.children.totals,
-            best.gains,
-            best.columns,
-            best.cuts,
-            best.missing_left,
-            best.left_sums,
+            (best.gains, best.columns, best.cuts, best.missing_left, best.left_sums),
             sizes,
             first,
             self._nodes,
@@ -182,15 +178,8 @@ class _Draft:
 
     def finish(self, leaves: NewtonLeaves, learning_rate: float) -> Tree:
         """Give every node without a split its value."""
-        nodes = self._nodes[: self._n_nodes]
-        columns, cuts, missing_left, lefts, gains, sums = (
-            nodes[name].copy() for name in ("column", "cut", "missing_left", "left", "gain", "sums")
-        )
-        is_leaf = columns < 0
-        values = np.where(is_leaf, learning_rate * leaves.values(sums, *self._bounds()), 0.0)
-        rights = np.where(is_leaf, np.int32(0), lefts + np.int32(1))
-        covers = sums[:, 1] / leaves.grid.hess_scale
-        return Tree(columns, cuts, missing_left, lefts, rights, values, gains, covers, self.categories)
+        arrays = leaves.finished(self._nodes[: self._n_nodes], *self._bounds(), learning_rate)
+        return Tree(*arrays, self.categories)
 
     def _bounds(self) -> tuple[Values, Values]:
         """Bounds of every node's value, one number if they are the same for all."""

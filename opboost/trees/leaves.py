@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opboost.arrays import Sums, Values
-from opboost.trees.kernels.nodes import newton_values
+from opboost.arrays import Mask, Nodes, Sums, Values
+from opboost.trees.kernels.nodes import finish_nodes, newton_values
 from opboost.trees.losses import GradientGrid
 from opboost.trees.parameters import BoostingParameters
 
@@ -28,16 +30,26 @@ class NewtonLeaves:
 
     def values(self, totals: Sums, lower: Values, upper: Values) -> Values:
         """Leaf values for sums of shape ``(n_leaves, 2)``, within the leaves' bounds."""
-        out, of = np.empty(len(totals)), self.grid
-        least = float(self.min_child_weight)
-        newton_values(
-            totals,
-            lower,
-            upper,
-            of.grad_scale,
-            of.hess_scale,
-            (float(self.reg_lambda), float(self.reg_alpha)),
-            least,
-            out,
-        )
+        out = np.empty(len(totals))
+        newton_values(totals, lower, upper, *self._rule, out)
         return out
+
+    def finished(
+        self, nodes: NDArray[Any], lower: Values, upper: Values, learning_rate: float
+    ) -> tuple[Nodes, Values, Mask, Nodes, Nodes, Values, Values, Values]:
+        """The arrays of a `Tree` of grown nodes, whose leaves get their values times the learning rate.
+
+        Parameters
+        ----------
+        nodes : ndarray of NODE
+        lower, upper : ndarray of float64
+            Bounds of every node's value, or one for all.
+        learning_rate : float
+        """
+        return finish_nodes(nodes, lower, upper, *self._rule, float(learning_rate))
+
+    @property
+    def _rule(self) -> tuple[Any, ...]:
+        """What the compiled loops are told."""
+        penalty = float(self.reg_lambda), float(self.reg_alpha)
+        return self.grid.grad_scale, self.grid.hess_scale, penalty, float(self.min_child_weight)

@@ -92,7 +92,7 @@ class SortedRows:
             self.gradients,
             self._begins,
             self._ends,
-            *splitter.rules(limits),
+            splitter.rules(limits),
             splitter.least_gain,
             max_depth,
             n_threads(),
@@ -124,12 +124,14 @@ class SortedRows:
                 self._bins,
                 scores,
                 self.numbers,
-                self._begins[splits.nodes],
-                self._ends[splits.nodes],
+                self._begins,
+                self._ends,
+                splits.nodes,
                 splits.columns,
                 splits.goes_left,
-                values[splits.lefts],
-                values[splits.rights],
+                splits.lefts,
+                splits.rights,
+                values,
             )
         leaves = (tree.columns[:n_placed] < 0).nonzero()[0]
         if len(leaves):

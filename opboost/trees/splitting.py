@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
 from opboost.trees.constraints import Constraints, NodeLimits
-from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order, sums_of_bins
+from opboost.trees.kernels.cuts import MIN_GAIN, best_cuts, category_order, no_cuts, sums_of_bins
+from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import GradientGrid
 
 _NONE = np.empty(0, dtype=np.intp)
@@ -114,28 +115,21 @@ class GreedySplitter:
 
     def choose(self, children: Children) -> BestCuts:
         """The best cut of each node."""
-        n_nodes, n_asked = len(children.totals), len(children.parent_of)
-        gains = np.empty(n_nodes)
-        columns, cuts = np.empty(n_nodes, np.int32), np.empty(n_nodes, np.int32)
-        missing_left, left_sums = np.empty(n_nodes, np.bool_), np.empty((n_nodes, 2), np.int64)
+        n_asked, best = len(children.parent_of), no_cuts(len(children.totals))
         best_cuts(
             children.histograms[:n_asked],
             children.parents,
             children.parent_of,
             children.histograms[n_asked:],
             children.totals,
-            *self.rules(children.limits),
-            gains,
-            columns,
-            cuts,
-            missing_left,
-            left_sums,
+            self.rules(children.limits),
+            n_threads(),
+            best,
         )
-        worthwhile = (gains >= self.least_gain).nonzero()[0]
-        return BestCuts(worthwhile, gains, columns, cuts, missing_left, left_sums)
+        return BestCuts((best[0] >= self.least_gain).nonzero()[0], *best)
 
     def rules(self, limits: NodeLimits) -> tuple[Any, ...]:
-        """What the compiled search is told beside sums: from `offsets` to `min_child_weight`."""
+        """What the compiled search is told beside sums."""
         return (
             self.axes.offsets,
             limits.allowed,
@@ -145,7 +139,7 @@ class GreedySplitter:
             limits.upper,
             self.constraints.is_bounded,
             *self._steps,
-            self._penalty,
+            *self._penalty,
             float(self.min_child_weight),
         )
 

@@ -16,7 +16,7 @@ from opboost.arrays import Mask, Nodes, Values, read_only
 from opboost.errors import DataError, ModelFileError, ParameterError
 from opboost.trees.explanation import shapley_values
 from opboost.trees.flat_trees import FlatTrees, flatten
-from opboost.trees.kernels.prediction import has_one_parent_each, predict_scores
+from opboost.trees.kernels.prediction import is_sound, predict_scores
 from opboost.trees.kernels.threads import threads_for
 from opboost.trees.losses import Loss
 
@@ -70,12 +70,10 @@ class Tree:
         lengths = {len(array) for array in (*links, *numbers.values(), self.missing_left)}
         if len(lengths) > 1 or self.n_nodes == 0:
             raise ModelFileError(f"the arrays of a tree must have one length of at least 1; found {sorted(lengths)}")
-        if not has_one_parent_each(np.array(links, np.int64)):
-            raise ModelFileError("children must come after their parent and have exactly one parent; a leaf has none")
-        if wrong := [name for name, array in numbers.items() if not np.isfinite(array).all()]:
-            raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite")
-        if self.columns.min() < -1:
-            raise ModelFileError("a tree's columns must be -1 for a leaf or a column's index")
+        if not is_sound(np.array(links, np.int64), np.array([*numbers.values()], np.float64)):
+            wrong = [name for name, array in numbers.items() if not np.isfinite(array).all()]
+            rule = "children must come after their parent, with exactly one parent; a leaf has none, its column is -1"
+            raise ModelFileError(f"a tree's {' and '.join(wrong)} must be finite" if wrong else rule)
         for node, categories in self.left_categories.items():
             is_sorted = all(low < high for low, high in pairwise((-1, *categories, MAX_CATEGORIES)))
             if not 0 <= node < self.n_nodes or self.columns[node] < 0 or not categories or not is_sorted:

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, prange
 
 from opboost.trees.kernels.nodes import shrunk, widest
-from opboost.trees.kernels.packing import OPTIONS, PARALLEL, bits_of_float, float_of
+from opboost.trees.kernels.packing import OPTIONS, PARALLEL, as_float, bits_of_float, float_of
 
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
@@ -23,27 +23,60 @@ _LEAST_WEIGHT = float(np.finfo(np.float64).tiny)
 
 
 @njit(**PARALLEL)
-def best_cuts(
-    asked, parents, parent_of, rest, totals, offsets, allowed, modes, monotone, lower, upper, is_bounded,
-    grad_step, hess_step, penalty, min_child_weight, gains, columns, cuts, missing_left, left_sums,
-):  # fmt: skip
+def best_cuts(asked, parents, parent_of, rest, totals, rules, n_threads, best):
     """Choose among all allowed columns, for nodes whose histograms were asked for and for their siblings.
 
     The first ``len(asked)`` nodes have the histograms `asked`, whose sums of every column are replaced by running ones.
     If there are `parents`, as many siblings follow, whose running sums are the parents' less these; they are kept in
-    `rest` if it has room. ``gains`` stays at minus infinity where no cut is allowed. Limits that are the same for all
-    nodes are given once. ``modes[column]`` is 0 for numbers, 1 for categories put in order, and 2 for categories that
-    each stand alone. `penalty` is reg_lambda and reg_alpha.
+    `rest` if it has room.
+
+    Parameters
+    ----------
+    rules : tuple
+        ``offsets`` of the columns' bins; ``allowed``, per node or for all, and column; ``modes``, per column 0 for
+        numbers, 1 for categories put in order, and 2 for categories that each stand alone; ``monotone``, per column;
+        ``lower`` and ``upper`` bounds of values, per node or for all, and whether there are any; steps of the grid of
+        gradients and of Hessians; ``reg_lambda``, ``reg_alpha`` and ``min_child_weight``.
+    best : tuple of ndarray
+        Gets gain, column, cut, way of missing and left sums of every node, as from `no_cuts`; a gain of minus infinity
+        where no cut is allowed.
     """
-    n_asked, n_columns = len(asked), len(offsets) - 1
-    found = np.full((len(totals), n_columns), -np.inf)
-    found_cuts, found_missing = np.empty((2, len(totals), n_columns), dtype=np.int32)
-    found_sums = np.empty((len(totals), n_columns, 2), dtype=np.int64)
-    width = widest(offsets)
-    for task in prange(n_asked * n_columns):
-        k, c = task // n_columns, task % n_columns
+    offsets = rules[0]
+    n_columns = len(offsets) - 1
+    n_tasks = len(asked) * n_columns
+    n_parts, of_columns = min(n_tasks, n_threads), no_cuts_of_columns(len(totals), n_columns)
+    for part in prange(n_parts):
+        some = slice(n_tasks * part // n_parts, n_tasks * (part + 1) // n_parts)
+        search_columns(slice(0, n_columns), some, asked, parents, parent_of, rest, totals, rules, of_columns)
+    choose_columns(of_columns, best)
+
+
+@njit(**OPTIONS)
+def no_cuts(n_nodes):
+    """Room for gain, column, cut, way of missing and left sums of the best cuts of nodes."""
+    columns, cuts = np.empty((2, n_nodes), dtype=np.int32)
+    return np.full(n_nodes, -np.inf), columns, cuts, np.empty(n_nodes, np.bool_), np.empty((n_nodes, 2), np.int64)
+
+
+@njit(**OPTIONS)
+def no_cuts_of_columns(n_nodes, n_columns):
+    """Room for gain, cut, way of missing and left sums of every column's best cuts of nodes."""
+    shape = n_nodes, n_columns
+    cuts, missing_left = np.empty(shape, np.int32), np.empty(shape, np.bool_)
+    return np.full(shape, -np.inf), cuts, missing_left, np.empty((n_nodes, n_columns, 2), np.int64)
+
+
+@njit(**OPTIONS)
+def search_columns(own, some, asked, parents, parent_of, rest, totals, rules, of_columns):
+    """Find the best cuts of columns `own` of all nodes, or of some of them, which are numbered node by node."""
+    offsets, allowed, modes, monotone, lower, upper, is_bounded = rules[:7]
+    grad_step, hess_step, reg_lambda, reg_alpha, min_child_weight = rules[7:]
+    gains, cuts, missing_left, left_sums = of_columns
+    n_asked, width = len(asked), widest(offsets)
+    room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
+    for number in range(some.start, some.stop):
+        k, c = number // (own.stop - own.start), own.start + number % (own.stop - own.start)
         begin, end = offsets[c], offsets[c + 1]
-        room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
         grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
         _accumulate(grads, hessians)
         for side in range(1 if len(parents) == 0 else 2):
@@ -55,19 +88,21 @@ def best_cuts(
                 grads = _less(parent[0, begin:end], grads, other_g)
                 hessians = _less(parent[1, begin:end], hessians, other_h)
             if allowed[node % len(allowed), c]:
-                found[node, c], found_cuts[node, c], found_missing[node, c] = _best_of_column(
+                gains[node, c], cuts[node, c], missing_left[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
-                    upper[node % len(upper)], is_bounded, grad_step, hess_step, penalty, min_child_weight,
-                    found_sums[node, c], gains_room,
+                    upper[node % len(upper)], is_bounded, grad_step, hess_step, (reg_lambda, reg_alpha),
+                    min_child_weight, left_sums[node, c], gains_room,
                 )  # fmt: skip
-    for node in range(len(totals)):
-        best = 0
-        for c in range(1, n_columns):
-            if found[node, c] > found[node, best]:
-                best = c
-        gains[node], columns[node] = found[node, best], best
-        cuts[node], missing_left[node] = found_cuts[node, best], found_missing[node, best] == 1
-        left_sums[node] = found_sums[node, best]
+
+
+@njit(**OPTIONS)
+def choose_columns(of_columns, best):
+    """Take the first of the columns with the best cut of every node."""
+    gains, columns, cuts, missing_left, left_sums = best
+    for node in range(len(gains)):
+        c = np.argmax(of_columns[0][node])
+        columns[node], gains[node], cuts[node] = c, of_columns[0][node, c], of_columns[1][node, c]
+        missing_left[node], left_sums[node] = of_columns[2][node, c], of_columns[3][node, c]
 
 
 @njit(**OPTIONS)
@@ -96,14 +131,14 @@ def _best_of_column(
     """Gain, cut and way of missing of one column's best cut, by its running sums; writes the left child's sums."""
     total_g, total_h = total[0] * grad_step, total[1] * hess_step
     if total_h < 2 * min_child_weight:
-        return -np.inf, 0, 0
+        return -np.inf, 0, False
     n_bins = len(grads) - 1
     missing_g, missing_h = grads[n_bins] - grads[n_bins - 1], hessians[n_bins] - hessians[n_bins - 1]
     if mode:
         grads, hessians = _reordered(grads, hessians, mode == 2, grad_step, hess_step, penalty)
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
-    best, best_cut, best_missing = -np.inf, 0, 0
+    best, best_cut, best_missing = -np.inf, 0, False
     left_g, left_h, gains = grads[:n_cuts], hessians[:n_cuts], gains_room[:n_cuts]
     for way in range(2 if has_missing else 1):
         first_g, first_h = way * missing_g, way * missing_h
@@ -113,13 +148,12 @@ def _best_of_column(
                 penalty, min_child_weight, gains,
             )  # fmt: skip
         else:
-            _gains(
-                left_g, left_h, first_g, first_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight,
-                gains,
+            highest = _gains(
+                left_g, left_h, first_g, first_h, np.float64(total[0]), np.float64(total[1]), penalty[0] / hess_step,
+                penalty[1] / grad_step, max(min_child_weight, _LEAST_WEIGHT) / hess_step, gains,
             )  # fmt: skip
-            highest = _max(gains)
         if highest > best:
-            best, best_missing = highest, way
+            best, best_missing = highest, way == 1
             best_cut = _first(gains, highest) if way == 0 else _last(gains, highest)
             left_sums[0], left_sums[1] = left_g[best_cut] + first_g, left_h[best_cut] + first_h
     if has_missing and direction != 0:
@@ -130,8 +164,10 @@ def _best_of_column(
             penalty, min_child_weight, gain,
         )  # fmt: skip
         if gain[0] > best:
-            best, best_cut, best_missing = gain[0], -1, 1
+            best, best_cut, best_missing = gain[0], -1, True
             left_sums[0], left_sums[1] = missing_g, missing_h
+    if not is_bounded:
+        best = best * grad_step * grad_step / hess_step
     return best - _score(total_g, total_h, penalty, lower, upper, is_bounded), best_cut, best_missing
 
 
@@ -155,46 +191,34 @@ def sums_of_bins(running):
 
 
 @njit(**OPTIONS)
-def _gains(
-    left_g, left_h, first_g, first_h, total_g, total_h, grad_step, hess_step, penalty, min_child_weight, gains
-):  # fmt: skip
-    """Score of both children of every cut; minus infinity where one is too light. There is no branch in the loops.
+def _gains(left_g, left_h, first_g, first_h, total_g, total_h, reg_lambda, reg_alpha, least, gains):
+    """Score of both children of every cut, minus infinity where one is lighter than `least`; returns the highest.
 
-    To the left sums of every cut, `first_g` and `first_h` are added.
+    All numbers are in steps of the grid. To the left sums of every cut, `first_g` and `first_h` are added. There is no
+    branch in the loops: the compiler computes several cuts at once. The highest is found by the bits of the scores,
+    which have the order of the floats, since each is positive, zero or minus infinity.
     """
-    reg_lambda, reg_alpha = penalty
-    least = max(min_child_weight, _LEAST_WEIGHT)
+    highest = bits_of_float(-np.inf)
     if reg_alpha == 0:
         for cut in range(len(gains)):
-            g, h = (left_g[cut] + first_g) * grad_step, (left_h[cut] + first_h) * hess_step
+            g, h = as_float(left_g[cut] + first_g), as_float(left_h[cut] + first_h)
             gains[cut] = _score_of_children(g, total_g - g, h, total_h - h, reg_lambda, least)
+            highest = max(highest, bits_of_float(gains[cut]))
     else:
         for cut in range(len(gains)):
-            g, h = (left_g[cut] + first_g) * grad_step, (left_h[cut] + first_h) * hess_step
+            g, h = as_float(left_g[cut] + first_g), as_float(left_h[cut] + first_h)
             left, right = max(abs(g) - reg_alpha, 0.0), max(abs(total_g - g) - reg_alpha, 0.0)
             gains[cut] = _score_of_children(left, right, h, total_h - h, reg_lambda, least)
+            highest = max(highest, bits_of_float(gains[cut]))
+    return float_of(highest)
 
 
 @njit(**OPTIONS)
 def _score_of_children(left, right, h, other_h, reg_lambda, least):
     """Score of two children, whose gradients are `left` and `right`; both take one division, the slowest step."""
     weight, other_weight = h + reg_lambda, other_h + reg_lambda
-    share = 1.0 / (weight * other_weight)
-    score = left * left * (other_weight * share) + right * right * (weight * share)
+    score = (left * left * other_weight + right * right * weight) / (weight * other_weight)
     return score if (h >= least) & (other_h >= least) else -np.inf
-
-
-@njit(**OPTIONS)
-def _max(scores):
-    """The largest score; each is positive, zero or minus infinity.
-
-    Such floats have the order of their bits, which the compiler compares several at once (10 times faster).
-    """
-    bits = scores.view(np.int64)
-    highest = bits_of_float(-np.inf)
-    for cut in range(len(bits)):
-        highest = max(highest, bits[cut])
-    return float_of(highest)
 
 
 @njit(**OPTIONS)

@@ -136,16 +136,17 @@ def add_to_scores(scores, rows, begins, ends, values):
 
 
 @njit(**PARALLEL)
-def add_children_to_scores(bins, scores, rows, begins, ends, columns, goes_left, left_values, right_values):
+def add_children_to_scores(bins, scores, rows, begins, ends, splits, columns, goes_left, lefts, rights, values):
     """Add the values of two leaves to the scores of their parent's rows, which need not be divided for that.
 
-    Which way a row goes cannot be predicted, so values are looked up by its bin (a branch takes twice the time).
+    Nodes `splits` are the parents; begins, ends and values are those of all nodes. Which way a row goes cannot be
+    predicted, so values are looked up by its bin (a branch takes twice the time).
     """
-    nodes, firsts, lasts = _blocks(begins, ends)
-    values = np.where(goes_left, left_values[:, None], right_values[:, None])
+    nodes, firsts, lasts = _blocks(begins[splits], ends[splits])
+    of_bins = np.where(goes_left, values[lefts][:, None], values[rights][:, None])
     for block in prange(len(nodes)):
         k = nodes[block]
-        column, of_bin = bins[columns[k]], values[k]
+        column, of_bin = bins[columns[k]], of_bins[k]
         for i in range(firsts[block], lasts[block]):
             row = rows[i]
             scores[row] += of_bin[column[row]]

@@ -56,7 +56,7 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     for low in range(0, len(begins), n_together):
         some, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
         for thread in prange(n_threads):
-            _sum_part(bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, some)
+            sum_part(bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, some)
         if n_threads > 1:
             for node in prange(len(some)):
                 if lasts[node] - firsts[node] >= least:
@@ -65,7 +65,7 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
 
 
 @njit(**OPTIONS)
-def _sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_threads, beside, out):
+def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_threads, beside, out):
     """Write the sums of a thread's part of the first nodes, as many as `out` has: own ones to it, others beside it."""
     n_nodes, width = len(out), np.max(offsets[1:] - offsets[:-1])
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
@@ -160,7 +160,9 @@ def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own,
             held[node], is_fresh[node] = 0, False
         held[node, 0] += grad
         held[node, 1] += hess
-        if len(rows):
+        if len(bins) - column <= 2:
+            _add_pair(columns, rows[here] if len(rows) else rows, piece[1], gradients[here], packed[node])
+        elif len(rows):
             _add_block(columns, rows[here], gradients[here], packed[node])
         else:
             _add_run(columns, here, gradients[here], packed[node])
@@ -209,6 +211,22 @@ def _add_block(columns, rows, gradients, packed):
 
 
 @njit(**OPTIONS)
+def _add_pair(columns, rows, first, gradients, packed):
+    """The same for the last two columns of a table, whose rows follow one another from `first` on without `rows`."""
+    column0, column1, sums0, sums1 = columns[0], columns[1], packed[0], packed[1]
+    if len(rows):
+        for i in range(len(rows)):
+            row, gradient = rows[i], gradients[i]
+            sums0[column0[row]] += gradient
+            sums1[column1[row]] += gradient
+    else:
+        for i in range(len(gradients)):
+            gradient = gradients[i]
+            sums0[column0[first + i]] += gradient
+            sums1[column1[first + i]] += gradient
+
+
+@njit(**OPTIONS)
 def _take_columns_apart(packed, column, offsets, is_fresh, out):
     """Take the packed sums of up to four columns apart, and clear them."""
     for k in range(4):
@@ -237,9 +255,14 @@ def _take_apart(sums, is_fresh, grads, hessians):
 def sum_nodes(gradients, begins, ends, out):
     """Sum gradients per node: ``out[node] = (sum of g, sum of h)``."""
     for node in prange(len(begins)):
-        grad, hess = np.int64(0), np.int64(0)
-        for i in range(begins[node], ends[node]):
-            grad += grad_of(gradients[i])
-            hess += hess_of(gradients[i])
-        out[node, 0] = grad
-        out[node, 1] = hess
+        out[node] = sum_all(gradients[begins[node] : ends[node]])
+
+
+@njit(**OPTIONS)
+def sum_all(gradients):
+    """Sums of g and of h."""
+    grad, hess = np.int64(0), np.int64(0)
+    for i in range(len(gradients)):
+        grad += grad_of(gradients[i])
+        hess += hess_of(gradients[i])
+    return grad, hess

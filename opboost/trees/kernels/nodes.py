@@ -22,15 +22,13 @@ NODE = np.dtype(
 
 
 @njit(**OPTIONS)
-def split_nodes(
-    chosen, nodes, totals, best_gains, best_columns, best_cuts, best_missing_left, best_left_sums, sizes, first, tree
-):
+def split_nodes(chosen, nodes, totals, best, sizes, first, tree):
     """Split nodes by their best cuts into children, siblings side by side from number `first` on.
 
     Parameters
     ----------
     chosen : ndarray of int64, shape (n,)
-        Which of `nodes` are split; `totals` and all ``best_...`` belong to these.
+        Which of `nodes` are split; `totals` and `best`, as from `best_cuts`, belong to these.
     sizes : ndarray of int64, shape (n_columns,)
         Bins of every column.
     tree : ndarray of NODE
@@ -42,6 +40,7 @@ def split_nodes(
         Of the splits: nodes, columns, cuts, ways of missing, tables of the bins that go left, left children; then
         numbers and sums of the children: the lighter one of every two siblings, then the other ones.
     """
+    best_gains, best_columns, best_cuts, best_missing_left, best_left_sums = best
     n = len(chosen)
     split, columns = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     cuts, lefts = np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
@@ -102,3 +101,24 @@ def newton_values(sums, lower, upper, grad_scale, hess_scale, penalty, min_child
         is_heavy = hess >= min_child_weight and hess > 0 and weight > 0
         value = -shrunk(grad, reg_alpha) / weight if is_heavy else 0.0
         out[node] = min(max(value, lower[node % len(lower)]), upper[node % len(upper)])
+
+
+@njit(**OPTIONS)
+def finish_nodes(nodes, lower, upper, grad_scale, hess_scale, penalty, min_child_weight, learning_rate):
+    """Columns, cuts, ways of missing, left and right children, values, gains and covers of a grown tree's nodes.
+
+    Leaves have `newton_values` times the learning rate, covers are sums of Hessians.
+    """
+    n = len(nodes)
+    columns, lefts, rights = np.empty(n, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
+    cuts, missing_left, gains, covers = np.empty(n), np.empty(n, np.bool_), np.empty(n), np.empty(n)
+    values, sums = np.empty(n), np.empty((n, 2), np.int64)
+    for k in range(n):
+        node = nodes[k]
+        columns[k], cuts[k], missing_left[k], gains[k] = node.column, node.cut, node.missing_left, node.gain
+        lefts[k], rights[k] = node.left, node.left + 1 if node.column >= 0 else 0
+        sums[k, 0], sums[k, 1], covers[k] = node.sums[0], node.sums[1], node.sums[1] / hess_scale
+    newton_values(sums, lower, upper, grad_scale, hess_scale, penalty, min_child_weight, values)
+    for k in range(n):
+        values[k] = learning_rate * values[k] if columns[k] < 0 else 0.0
+    return columns, cuts, missing_left, lefts, rights, values, gains, covers

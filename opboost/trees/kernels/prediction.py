@@ -48,26 +48,29 @@ def _count_below(edges, values, below):
 
 
 @njit(**OPTIONS)
-def has_one_parent_each(links):
-    """Whether every node but the first is the child of one node before it, so that every walk ends in a leaf.
+def is_sound(links, numbers):
+    """Whether a tree's numbers are finite, and every node but the first is the child of one node before it.
+
+    So every walk ends in a leaf.
 
     Parameters
     ----------
     links : ndarray of int64, shape (3, n_nodes)
-        Columns, negative for a leaf; left and right children, which must be 0 for a leaf.
+        Columns, -1 for a leaf; left and right children, which must be 0 for a leaf.
+    numbers : ndarray of float64, shape (n_kinds, n_nodes)
     """
     n_nodes = links.shape[1]
     has_parent = np.zeros(n_nodes, dtype=np.bool_)
     for node in range(n_nodes):
         if links[0, node] < 0:
-            if links[1, node] != 0 or links[2, node] != 0:
+            if links[0, node] != -1 or links[1, node] != 0 or links[2, node] != 0:
                 return False
             continue
         for child in links[1:, node]:
             if not node < child < n_nodes or has_parent[child]:
                 return False
             has_parent[child] = True
-    return bool(has_parent[1:].all())
+    return bool(has_parent[1:].all() and np.isfinite(numbers).all())
 
 
 @njit(**PARALLEL)

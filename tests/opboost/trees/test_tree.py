@@ -117,7 +117,7 @@ def test_a_tree_that_no_walk_could_finish_is_refused(changes: dict[str, Any], wo
 
 
 def test_a_leaf_whose_column_is_below_minus_one_is_refused() -> None:
-    with pytest.raises(ModelFileError, match="-1 for a leaf"):
+    with pytest.raises(ModelFileError, match="its column is -1"):
         _tree(columns=[0, -1, 1, -2, -1])
 
 

@@ -14,13 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.cuts import best_cuts, category_order
+from opboost.trees.kernels.cuts import best_cuts, category_order, no_cuts
 
 N_VALUE_BINS = np.array([1, 2, 5])
 OFFSETS = np.concatenate([[0], np.cumsum(N_VALUE_BINS + 1)])
 STEPS = (2.0**-10, 2.0**-12)
 SEEDS = st.integers(0, 2**32 - 1)
 NUMBERS, ORDERED, ALONE = 0, 1, 2
+N_THREADS = 2
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -53,8 +54,7 @@ def _of_both(left: tuple[float, float], right: tuple[float, float], rules: Rules
     (square, weight), (other_square, other_weight) = (
         (max(abs(grad) - rules.reg_alpha, 0.0) ** 2, hess + rules.reg_lambda) for grad, hess in (left, right)
     )
-    share = 1.0 / (weight * other_weight)
-    return square * (other_weight * share) + other_square * (weight * share)
+    return (square * other_weight + other_square * weight) / (weight * other_weight)
 
 
 def _mean(sums: np.ndarray, reg_lambda: float) -> float:
@@ -127,32 +127,30 @@ def _run(
     parent_of: np.ndarray | None = None,
     rest: np.ndarray | None = None,
 ) -> list[Found | None]:
-    n, before, asked = len(totals), asked, asked.copy()
+    before, asked, best = asked, asked.copy(), no_cuts(len(totals))
     nothing = np.empty((0, *asked.shape[1:]), np.int64)
-    gains, columns, cuts = np.empty(n), np.empty(n, np.int32), np.empty(n, np.int32)
-    missing_left, left_sums = np.empty(n, np.bool_), np.empty((n, 2), np.int64)
+    bounds = np.array([rules.lower]), np.array([rules.upper]), rules.is_bounded
     best_cuts(
         asked,
         nothing if parents is None else _running(parents),
         np.zeros(0, np.int64) if parent_of is None else parent_of,
         nothing if rest is None else rest,
         totals,
-        OFFSETS,
-        allowed,
-        np.array(rules.modes, np.int8),
-        np.array(rules.monotone, np.int8),
-        np.array([rules.lower]),
-        np.array([rules.upper]),
-        rules.is_bounded,
-        *STEPS,
-        (rules.reg_lambda, rules.reg_alpha),
-        rules.min_child_weight,
-        gains,
-        columns,
-        cuts,
-        missing_left,
-        left_sums,
+        (
+            OFFSETS,
+            allowed,
+            np.array(rules.modes, np.int8),
+            np.array(rules.monotone, np.int8),
+            *bounds,
+            *STEPS,
+            rules.reg_lambda,
+            rules.reg_alpha,
+            rules.min_child_weight,
+        ),
+        N_THREADS,
+        best,
     )
+    gains, columns, cuts, missing_left, left_sums = best
     np.testing.assert_array_equal(asked, _running(before))
     sums = [(int(g), int(h)) for g, h in left_sums]
     found = zip(gains.tolist(), columns.tolist(), cuts.tolist(), missing_left.tolist(), sums, strict=True)

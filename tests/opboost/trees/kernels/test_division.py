@@ -148,14 +148,27 @@ def test_rows_that_are_not_divided_yet_get_the_value_of_the_child_that_they_woul
     sizes: list[int], seed: int
 ) -> None:
     case = Case.random(sizes, seed)
-    left, right = np.random.default_rng(seed).normal(size=(2, len(sizes)))
+    rng, n = np.random.default_rng(seed), len(sizes)
+    values, children = rng.normal(size=3 * n), n + rng.permutation(2 * n).astype(np.int32)
+    lefts, rights, parents = children[:n], children[n:], rng.permutation(n)[: max(1, n - 1)].astype(np.int32)
     scores, expected = np.ones((2, len(case.rows)))
     add_children_to_scores(
-        case.bins, scores, case.rows, case.begins, case.ends, case.columns, case.goes_left, left, right
+        case.bins,
+        scores,
+        case.rows,
+        case.begins,
+        case.ends,
+        parents,
+        case.columns[parents],
+        case.goes_left[parents],
+        lefts[parents],
+        rights[parents],
+        values,
     )
-    for k, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
-        for row in case.rows[begin:end]:
-            expected[row] += left[k] if case.goes_left[k, case.bins[case.columns[k], row]] else right[k]
+    for k in parents:
+        for row in case.rows[case.begins[k] : case.ends[k]]:
+            goes_left = case.goes_left[k, case.bins[case.columns[k], row]]
+            expected[row] += values[lefts[k] if goes_left else rights[k]]
     np.testing.assert_array_equal(scores, expected)
 
 

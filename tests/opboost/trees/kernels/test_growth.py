@@ -62,6 +62,7 @@ def _two_rounds(
 @settings(max_examples=150, deadline=None)
 @given(
     st.integers(1, 400),
+    st.sampled_from([4, 9]),
     st.sampled_from([2, 5, 40]),
     st.integers(0, 7),
     st.sampled_from([0.0, 0.5, 5.0]),
@@ -72,6 +73,7 @@ def _two_rounds(
 )
 def test_a_tree_that_is_grown_at_once_is_the_one_that_grows_level_by_level(
     n_rows: int,
+    n_columns: int,
     n_values: int,
     max_depth: int,
     gamma: float,
@@ -81,16 +83,16 @@ def test_a_tree_that_is_grown_at_once_is_the_one_that_grows_level_by_level(
     seed: int,
 ) -> None:
     rng = np.random.default_rng(seed)
-    values = rng.integers(0, n_values, (4, n_rows)).astype(float)
+    values = rng.integers(0, n_values, (n_columns, n_rows)).astype(float)
     values[rng.random(values.shape) < 0.1] = np.nan
     table = BinnedTable.of([bin_values(column, max_bin=256) for column in values])
     labels, weights = rng.integers(0, 2, n_rows).astype(float), rng.integers(1, 4, n_rows) * rng.choice([1.0, 0.3])
     loss = Logistic() if is_binary else SquaredError()
     grid = loss.grid(labels, weights, loss.initial_scores(labels, weights))
-    none = Constraints.none(4)
+    none = Constraints.none(n_columns)
     constraints = Constraints(none.monotone, none.groups, max_delta_step)
     splitter = GreedySplitter(table.axes, grid, constraints, 1.0, gamma, min_child_weight, 4)
-    problem = table, labels, weights, grid, loss, splitter, rng.permutation(4)[: rng.integers(1, 5)], max_depth
+    problem = table, labels, weights, grid, loss, splitter, rng.permutation(n_columns)[: rng.integers(1, 5)], max_depth
     (trees, totals), (others, other_totals) = (_two_rounds(*problem, is_at_once=each) for each in (True, False))
     for tree, other in zip(trees, others, strict=True):
         for field in fields(Tree):

@@ -15,6 +15,7 @@ from opboost.trees.kernels.packing import (
     LARGEST_GRAD,
     LARGEST_HESS,
     PARALLEL,
+    as_float,
     bits_of_float,
     float_of,
     grad_of,
@@ -36,6 +37,21 @@ def _sum_of_words(pairs: list[tuple[int, int]]) -> int:
     """The words' sum as the loops compute it, modulo 2^64."""
     words = np.array([packed(float(g), float(h)) for g, h in pairs], np.int64)
     return int(np.add.reduce(words))
+
+
+@njit
+def _floats_of(numbers: np.ndarray) -> np.ndarray:
+    floats = np.empty(len(numbers))
+    for i in range(len(numbers)):
+        floats[i] = as_float(numbers[i])
+    return floats
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=40))
+@example([0, 1, -1, 2**63 - 1, -(2**63), 2**53 + 1, -(2**53) - 1, 2**54 + 3, 2**32, 2**32 - 1, -(2**32)])
+def test_an_integer_becomes_the_nearest_float(numbers: list[int]) -> None:
+    np.testing.assert_array_equal(_floats_of(np.array(numbers, np.int64)), [float(number) for number in numbers])
 
 
 @settings(max_examples=300, deadline=None)
