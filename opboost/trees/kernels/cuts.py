@@ -48,7 +48,7 @@ def best_cuts(asked, parents, parent_of, rest, totals, rules, n_threads, best):
     for part in prange(n_parts):
         some = slice(n_tasks * part // n_parts, n_tasks * (part + 1) // n_parts)
         search_columns(slice(0, n_columns), some, asked, parents, parent_of, rest, totals, rules, of_columns)
-    choose_columns(of_columns, best)
+    choose_columns(of_columns, totals, rules, best)
 
 
 @njit(**OPTIONS)
@@ -60,7 +60,7 @@ def no_cuts(n_nodes):
 
 @njit(**OPTIONS)
 def no_cuts_of_columns(n_nodes, n_columns):
-    """Room for gain, cut, way of missing and left sums of every column's best cuts of nodes."""
+    """Room for score, cut, way of missing and left sums of every column's best cuts of nodes."""
     shape = n_nodes, n_columns
     cuts, missing_left = np.empty(shape, np.int32), np.empty(shape, np.bool_)
     return np.full(shape, -np.inf), cuts, missing_left, np.empty((n_nodes, n_columns, 2), np.int64)
@@ -68,12 +68,15 @@ def no_cuts_of_columns(n_nodes, n_columns):
 
 @njit(**OPTIONS)
 def search_columns(own, some, asked, parents, parent_of, rest, totals, rules, of_columns):
-    """Find the best cuts of columns `own` of all nodes, or of some of them, which are numbered node by node."""
+    """Find the best cuts of columns `own` of all nodes, or of some of them, which are numbered node by node.
+
+    A column without a better cut than the node's columns before it is left out.
+    """
     offsets, allowed, modes, monotone, lower, upper, is_bounded = rules[:7]
     grad_step, hess_step, reg_lambda, reg_alpha, min_child_weight = rules[7:]
-    gains, cuts, missing_left, left_sums = of_columns
-    n_asked, width = len(asked), widest(offsets)
-    room, gains_room = np.empty((2, width), dtype=np.int64), np.empty(width)
+    scores, cuts, missing_left, left_sums = of_columns
+    n_asked, width, highest = len(asked), widest(offsets), np.full(len(totals), -np.inf)
+    room, scores_room = np.empty((2, width), dtype=np.int64), np.empty(width)
     for number in range(some.start, some.stop):
         k, c = number // (own.stop - own.start), own.start + number % (own.stop - own.start)
         begin, end = offsets[c], offsets[c + 1]
@@ -88,21 +91,27 @@ def search_columns(own, some, asked, parents, parent_of, rest, totals, rules, of
                 grads = _less(parent[0, begin:end], grads, other_g)
                 hessians = _less(parent[1, begin:end], hessians, other_h)
             if allowed[node % len(allowed), c]:
-                gains[node, c], cuts[node, c], missing_left[node, c] = _best_of_column(
+                scores[node, c], cuts[node, c], missing_left[node, c] = _best_of_column(
                     grads, hessians, totals[node], modes[c], monotone[c], lower[node % len(lower)],
                     upper[node % len(upper)], is_bounded, grad_step, hess_step, (reg_lambda, reg_alpha),
-                    min_child_weight, left_sums[node, c], gains_room,
+                    min_child_weight, highest[node], left_sums[node, c], scores_room,
                 )  # fmt: skip
+                highest[node] = max(highest[node], scores[node, c])
 
 
 @njit(**OPTIONS)
-def choose_columns(of_columns, best):
+def choose_columns(of_columns, totals, rules, best):
     """Take the first of the columns with the best cut of every node."""
+    lower, upper, is_bounded, grad_step, hess_step, reg_lambda, reg_alpha = rules[4:11]
     gains, columns, cuts, missing_left, left_sums = best
     for node in range(len(gains)):
         c = np.argmax(of_columns[0][node])
-        columns[node], gains[node], cuts[node] = c, of_columns[0][node, c], of_columns[1][node, c]
+        columns[node], score, cuts[node] = c, of_columns[0][node, c], of_columns[1][node, c]
         missing_left[node], left_sums[node] = of_columns[2][node, c], of_columns[3][node, c]
+        total_g, total_h = totals[node, 0] * grad_step, totals[node, 1] * hess_step
+        limits = lower[node % len(lower)], upper[node % len(upper)]
+        score = score if is_bounded else score * grad_step * grad_step / hess_step
+        gains[node] = score - _score(total_g, total_h, (reg_lambda, reg_alpha), *limits, is_bounded)
 
 
 @njit(**OPTIONS)
@@ -126,9 +135,12 @@ def _less(parent, child, out):
 @njit(**OPTIONS)
 def _best_of_column(
     grads, hessians, total, mode, direction, lower, upper, is_bounded, grad_step, hess_step, penalty,
-    min_child_weight, left_sums, gains_room,
+    min_child_weight, beaten, left_sums, scores_room,
 ):  # fmt: skip
-    """Gain, cut and way of missing of one column's best cut, by its running sums; writes the left child's sums."""
+    """Score, cut and way of missing of one column's best cut, by its running sums; writes the left child's sums.
+
+    Only a score above `beaten` counts. Without bounds scores are in steps of the grid.
+    """
     total_g, total_h = total[0] * grad_step, total[1] * hess_step
     if total_h < 2 * min_child_weight:
         return -np.inf, 0, False
@@ -138,37 +150,35 @@ def _best_of_column(
         grads, hessians = _reordered(grads, hessians, mode == 2, grad_step, hess_step, penalty)
     has_missing = missing_g != 0 or missing_h != 0
     n_cuts = n_bins if has_missing or mode == 2 else n_bins - 1
-    best, best_cut, best_missing = -np.inf, 0, False
-    left_g, left_h, gains = grads[:n_cuts], hessians[:n_cuts], gains_room[:n_cuts]
+    best, best_cut, best_missing = beaten, 0, False
+    left_g, left_h, scores = grads[:n_cuts], hessians[:n_cuts], scores_room[:n_cuts]
     for way in range(2 if has_missing else 1):
         first_g, first_h = way * missing_g, way * missing_h
         if is_bounded:
             highest = _bounded_gains(
                 left_g, left_h, first_g, first_h, total_g, total_h, direction, lower, upper, grad_step, hess_step,
-                penalty, min_child_weight, gains,
+                penalty, min_child_weight, scores,
             )  # fmt: skip
         else:
             highest = _gains(
                 left_g, left_h, first_g, first_h, np.float64(total[0]), np.float64(total[1]), penalty[0] / hess_step,
-                penalty[1] / grad_step, max(min_child_weight, _LEAST_WEIGHT) / hess_step, gains,
+                penalty[1] / grad_step, max(min_child_weight, _LEAST_WEIGHT) / hess_step, scores,
             )  # fmt: skip
         if highest > best:
             best, best_missing = highest, way == 1
-            best_cut = _first(gains, highest) if way == 0 else _last(gains, highest)
+            best_cut = _first(scores, highest) if way == 0 else _last(scores, highest)
             left_sums[0], left_sums[1] = left_g[best_cut] + first_g, left_h[best_cut] + first_h
     if has_missing and direction != 0:
         # Missing left and all present right is not the mirrored split where predictions must rise or fall.
-        nothing, gain = np.zeros(1, np.int64), np.empty(1)
+        nothing, score = np.zeros(1, np.int64), np.empty(1)
         _bounded_gains(
             nothing, nothing, missing_g, missing_h, total_g, total_h, direction, lower, upper, grad_step, hess_step,
-            penalty, min_child_weight, gain,
+            penalty, min_child_weight, score,
         )  # fmt: skip
-        if gain[0] > best:
-            best, best_cut, best_missing = gain[0], -1, True
+        if score[0] > best:
+            best, best_cut, best_missing = score[0], -1, True
             left_sums[0], left_sums[1] = missing_g, missing_h
-    if not is_bounded:
-        best = best * grad_step * grad_step / hess_step
-    return best - _score(total_g, total_h, penalty, lower, upper, is_bounded), best_cut, best_missing
+    return best if best > beaten else -np.inf, best_cut, best_missing
 
 
 @njit(**OPTIONS)

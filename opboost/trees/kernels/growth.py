@@ -86,4 +86,4 @@ def _search_own_columns(
         sum_part(bins[own], rows, gradients, begins, ends, own_offsets, 0, 0, 1, nothing, histograms)
         every = slice(0, n_nodes * (own.stop - own.start))
         search_columns(own, every, histograms, parents, parent_of, rest, totals, rules, of_columns)
-    choose_columns(of_columns, best)
+    choose_columns(of_columns, totals, rules, best)

@@ -96,8 +96,13 @@ def _best_of_column(column: np.ndarray, total: np.ndarray, mode: int, direction:
         score = left_score + right_score if rules.is_bounded else _of_both((g, h), (other_g, other_h), rules)
         if score > best[0]:
             best = (score, 0, cut, missing_left, (int(left[0]), int(left[1])))
-    score = _at(total_g, total_h, rules)[1] if total_h + rules.reg_lambda > 0 else 0.0
-    return best[0] - score, *best[1:]
+    return best
+
+
+def _of_node(total: np.ndarray, rules: Rules) -> float:
+    """The score of a node that is not split."""
+    grad, hess = float(total[0] * STEPS[0]), float(total[1] * STEPS[1])
+    return _at(grad, hess, rules)[1] if hess + rules.reg_lambda > 0 else 0.0
 
 
 def _twin(histogram: np.ndarray, total: np.ndarray, allowed: np.ndarray, rules: Rules) -> Found | None:
@@ -105,10 +110,10 @@ def _twin(histogram: np.ndarray, total: np.ndarray, allowed: np.ndarray, rules: 
     best: Found = (-math.inf, 0, 0, False, (0, 0))
     for c in np.flatnonzero(allowed):
         column = histogram[:, OFFSETS[c] : OFFSETS[c + 1]]
-        gain, _, *rest = _best_of_column(column, total, rules.modes[c], rules.monotone[c], rules)
-        if gain > best[0]:
-            best = (gain, int(c), *rest)
-    return best if best[0] > -math.inf else None
+        score, _, *rest = _best_of_column(column, total, rules.modes[c], rules.monotone[c], rules)
+        if score > best[0]:
+            best = (score, int(c), *rest)
+    return (best[0] - _of_node(total, rules), *best[1:]) if best[0] > -math.inf else None
 
 
 def _running(histograms: np.ndarray) -> np.ndarray:
