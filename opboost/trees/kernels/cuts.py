@@ -18,9 +18,6 @@ from opboost.trees.kernels.packing import OPTIONS, PARALLEL, as_float, bits_of_f
 # XGBoost's smallest accepted gain.
 MIN_GAIN = 1e-6
 
-# No child's Hessian is zero: all that are not are many steps of a grid, hence larger than the smallest normal float64.
-_LEAST_WEIGHT = float(np.finfo(np.float64).tiny)
-
 
 @njit(**PARALLEL)
 def best_cuts(asked, parents, parent_of, rest, totals, rules, n_threads, best):
@@ -162,7 +159,7 @@ def _best_of_column(
         else:
             highest = _gains(
                 left_g, left_h, first_g, first_h, np.float64(total[0]), np.float64(total[1]), penalty[0] / hess_step,
-                penalty[1] / grad_step, max(min_child_weight, _LEAST_WEIGHT) / hess_step, scores,
+                penalty[1] / grad_step, max(min_child_weight / hess_step, 1.0), scores,
             )  # fmt: skip
         if highest > best:
             best, best_missing = highest, way == 1
@@ -204,9 +201,10 @@ def sums_of_bins(running):
 def _gains(left_g, left_h, first_g, first_h, total_g, total_h, reg_lambda, reg_alpha, least, gains):
     """Score of both children of every cut, minus infinity where one is lighter than `least`; returns the highest.
 
-    All numbers are in steps of the grid. To the left sums of every cut, `first_g` and `first_h` are added. There is no
-    branch in the loops: the compiler computes several cuts at once. The highest is found by the bits of the scores,
-    which have the order of the floats, since each is positive, zero or minus infinity.
+    All numbers are in steps of the grid, of which a child has at least one, for no Hessian may be zero. To the left
+    sums of every cut, `first_g` and `first_h` are added. There is no branch in the loops: the compiler computes several
+    cuts at once. The highest is found by the bits of the scores, which have the order of the floats, since each is
+    positive, zero or minus infinity.
     """
     highest = bits_of_float(-np.inf)
     if reg_alpha == 0:
