@@ -89,7 +89,8 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[release]'
 	touch $@ .venv/run.stamp
 
-# Once everything is installed.
-.venv/compiled.stamp: .venv/bin/python pyproject.toml constraints.txt
+# Once everything is installed, and whenever a compiled loop changes: one that Numba keeps holds those that it calls as they were.
+.venv/compiled.stamp: .venv/bin/python pyproject.toml constraints.txt $(shell grep -rl --include='*.py' njit opboost)
+	find opboost -name '*.nb[ic]' -delete
 	$(BIN)/opboost compile-loops
 	touch $@

@@ -21,8 +21,8 @@ DOMAIN = IntegerDomain(1, 10)
 AGE = ColumnSchema(name="age", lower=0.0, upper=90.0)
 SIZES = ("small", "medium", "large")
 
-# Places lie below 3000, where doubles are 5e-13 apart.
-ROUNDING = Fraction(1, 10**9)
+# Of a domain's size, how far above a whole number a place may be and be meant to be it; with what doubles add to it.
+ROUNDING = Fraction(101, 100) / 10**12
 
 finite = st.floats(-1e6, 1e6)
 
@@ -60,7 +60,8 @@ def test_every_code_is_the_published_formula_rounded_up(table):
     schema, domain, values = table
     encoded = encode(pd.Series(values), schema, domain=domain)
     lower, upper = schema.bounds
-    rounding = ROUNDING + 4 * float(np.spacing(max(abs(lower), abs(upper)))) * (domain.size - 1) / (upper - lower)
+    of_values = 4 * float(np.spacing(max(abs(lower), abs(upper)))) * (domain.size - 1) / (upper - lower)
+    rounding = ROUNDING * domain.size + of_values
     for code, place in zip(encoded.codes, (exact_place(value, schema, domain) for value in values), strict=True):
         assert math.ceil(place - rounding) <= code <= math.ceil(place + rounding)
     assert encoded.codes.dtype == np.int64

@@ -18,9 +18,7 @@ _FEW_ROWS = 1 << 16
 
 
 @njit(**OPTIONS)
-def grow_levels(
-    bins, rows, gradients, begins, ends, rules, least_gain, max_depth, n_threads, even, odd, tree
-):  # fmt: skip
+def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_depth, n_threads, even, odd, tree):
     """Split all nodes of a level whose best gain is at least `least_gain`, then those of the next, up to `max_depth`.
 
     Parameters

@@ -138,7 +138,7 @@ def test_exactly_the_common_ids_are_found_on_both_sides(ends: Ends, case: str, m
 
 
 class Noted(Sequence[bytes]):
-    """Ids that are read by slices, and how many were asked for at once."""
+    """Ids that are read by slices or one at a time, and how many were asked for at once."""
 
     def __init__(self, ids: Sequence[bytes]) -> None:
         self.ids, self.most = ids, 0
@@ -148,12 +148,16 @@ class Noted(Sequence[bytes]):
 
     def __getitem__(self, at: Any) -> Any:
         found = self.ids[at]
-        self.most = max(self.most, len(found) if isinstance(at, slice) else len(self.ids))
+        self.most = max(self.most, len(found) if isinstance(at, slice) else 1)
         return found
+
+    def __iter__(self) -> Iterator[bytes]:
+        self.most = len(self.ids)
+        return iter(self.ids)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_ids_are_asked_for_in_slices_and_never_all_at_once(monkeypatch: pytest.MonkeyPatch, method: SetMethod) -> None:
+def test_ids_are_asked_for_in_pieces_and_never_all_at_once(monkeypatch: pytest.MonkeyPatch, method: SetMethod) -> None:
     """Ids on disk stay there."""
     monkeypatch.setattr(id_chunks, "CHUNK_IDS", 8)
     monkeypatch.setattr(transfer_prf, "BUCKET_BITS", 4)
