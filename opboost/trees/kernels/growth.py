@@ -8,7 +8,7 @@ from numba import njit, prange
 
 from opboost.trees.kernels.cuts import best_cuts, choose_columns, no_cuts, no_cuts_of_columns, search_columns
 from opboost.trees.kernels.division import divide_nodes
-from opboost.trees.kernels.histograms import build_histograms, sum_all, sum_part
+from opboost.trees.kernels.histograms import build_histograms, sum_part
 from opboost.trees.kernels.nodes import make_leaf, split_nodes
 from opboost.trees.kernels.packing import OPTIONS, PARALLEL
 
@@ -43,8 +43,6 @@ def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_dept
     sizes = offsets[1:] - offsets[:-1]
     asked, totals, n_nodes, n_divided = np.zeros(1, dtype=np.int32), np.empty((1, 2), dtype=np.int64), np.int64(1), 0
     nodes, histograms, rest, parents, chosen = asked, even[:1], even[:0], odd[:0], np.zeros(1, dtype=np.int64)
-    totals[0] = sum_all(gradients)
-    make_leaf(tree[0], totals[0, 0], totals[0, 1])
     while True:
         best = no_cuts(len(nodes))
         if n_divided and shares_columns:
@@ -55,6 +53,10 @@ def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_dept
         else:
             some = rows if n_divided else rows[:0]
             build_histograms(bins, some, gradients, begins[asked], ends[asked], offsets, n_threads, histograms)
+            if n_divided == 0:
+                # Every row is in one bin of the first column.
+                totals[0] = histograms[0, 0, : sizes[0]].sum(), histograms[0, 1, : sizes[0]].sum()
+                make_leaf(tree[0], totals[0, 0], totals[0, 1])
             best_cuts(histograms, parents, chosen, rest, totals, rules, n_threads, best)
         chosen = np.flatnonzero(best[0] >= least_gain)
         split, columns, cuts, missing_left, goes_left, lefts, nodes, totals = split_nodes(

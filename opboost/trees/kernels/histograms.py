@@ -255,14 +255,9 @@ def _take_apart(sums, is_fresh, grads, hessians):
 def sum_nodes(gradients, begins, ends, out):
     """Sum gradients per node: ``out[node] = (sum of g, sum of h)``."""
     for node in prange(len(begins)):
-        out[node] = sum_all(gradients[begins[node] : ends[node]])
-
-
-@njit(**OPTIONS)
-def sum_all(gradients):
-    """Sums of g and of h."""
-    grad, hess = np.int64(0), np.int64(0)
-    for i in range(len(gradients)):
-        grad += grad_of(gradients[i])
-        hess += hess_of(gradients[i])
-    return grad, hess
+        grad, hess = np.int64(0), np.int64(0)
+        for i in range(begins[node], ends[node]):
+            grad += grad_of(gradients[i])
+            hess += hess_of(gradients[i])
+        out[node, 0] = grad
+        out[node, 1] = hess
