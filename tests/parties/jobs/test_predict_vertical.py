@@ -176,15 +176,21 @@ def test_a_table_for_local_prediction_has_the_passive_parties_columns_too(sites:
     assert (known.names, known.id, known.label) == (("age", "spend"), schema.id, schema.label)
 
 
-def test_what_lies_where_predictions_could_not_be_written_is_not_replaced_unasked(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The note of the request stayed, which stands for predictions that an earlier process has written."""
+def _with_a_model_of_own_columns(sites: Sites) -> Path:
+    """The bank's run file, whose run folder has a model without trees."""
     path = sites.bank.write()
     sites.bank.run_folder.mkdir(parents=True)
     RunFolder(sites.bank.run_folder).save_joint_model(
         JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("age"),)))
     )
+    return path
+
+
+def test_what_lies_where_predictions_could_not_be_written_is_not_replaced_unasked(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note of the request stayed, which stands for predictions that an earlier process has written."""
+    path = _with_a_model_of_own_columns(sites)
     out, full = tmp_path / "scores.csv", RunFolderError("no room")
     given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
     with monkeypatch.context() as patch:
@@ -201,11 +207,7 @@ def test_a_file_of_one_name_in_another_folder_is_not_what_a_stopped_request_wrot
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Predictions of another month, in a folder of their own, were replaced without being asked."""
-    path = sites.bank.write()
-    sites.bank.run_folder.mkdir(parents=True)
-    RunFolder(sites.bank.run_folder).save_joint_model(
-        JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("age"),)))
-    )
+    path = _with_a_model_of_own_columns(sites)
     given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": "scores.csv", "insecure": False}
     (may := tmp_path / "may").mkdir()
     (june := tmp_path / "june").mkdir()
