@@ -6,6 +6,7 @@ as there are versions, and costs one of them. Columns without versions are kept 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import LocalHolder
 from opboost.trees.losses import GradientGrid, Loss
-from opboost.trees.rows import FollowedTree, add_trees
+from opboost.trees.rows import FollowedTree, PutBack, add_trees
 from opboost.trees.tree import Tree
 
 
@@ -99,6 +100,14 @@ class AlternatingHolder(LocalHolder):
 
     def add_tree(self, tree: Tree, output: int) -> None:
         self._followed.add(tree, output)
+
+    def take_out(self, trees: Sequence[tuple[int, Tree]]) -> PutBack:
+        def add(weight: float) -> None:
+            for output, tree in trees:
+                self.add_tree(tree.scaled(weight), output)
+
+        add(-1.0)
+        return add
 
 
 class FollowedVersions:

@@ -260,22 +260,18 @@ def boost_table(
     initial_scores = starting_scores(table, base_scores, margins)
     grid = loss.grid(labels, weights, initial_scores)
     row_rng, column_rng, tree_rng = np.random.default_rng(seed).spawn(3)
-    rows = table, labels, weights, parameters, loss, grid, initial_scores, alternates
-    holder = _holder(*rows, n_rounds=len(earlier) // loss.n_outputs, rng=row_rng)
-    followers = None
+    given = table, labels, weights, parameters, loss, grid, initial_scores, alternates
+    holder = _holder(*given, n_rounds=len(earlier) // loss.n_outputs, rng=row_rng)
+    followers, rows = None, list[LocalHolder | ValidationRows]([holder])
     if held_out is not None:
         start = starting_scores(held_out.table, base_scores, held_out.margins)
         scored = held_out.table, held_out.labels, loss, start
         followers = ValidationRows(*scored, metrics=held_out.metrics, share=held_out.share)
-
-    def add_tree(tree: Tree, output: int) -> None:
-        holder.add_tree(tree, output)
-        if followers is not None:
-            followers.add_tree(tree, output)
-
+        rows.append(followers)
     for i, tree in enumerate(earlier):
-        add_tree(tree, i % loss.n_outputs)
-    dropout = TreeDropout(parameters=parameters, n_outputs=loss.n_outputs, add_tree=add_tree, rng=tree_rng)
+        for one in rows:
+            one.add_tree(tree, i % loss.n_outputs)
+    dropout = TreeDropout(parameters=parameters, n_outputs=loss.n_outputs, rows=rows, rng=tree_rng)
     with threads_for(table.bins.size) as look:
 
         def after_round(report: RoundReport) -> bool | None:

@@ -19,7 +19,7 @@ from opboost.trees.binning import BinnedTable
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.losses.quantiles import weighted_quantile
-from opboost.trees.rows import SortedRows, add_tree
+from opboost.trees.rows import PutBack, SortedRows, add_tree, take_out
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
 
@@ -170,6 +170,10 @@ class LocalHolder:
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree that was grown before to the scores of all rows."""
         add_tree(self._rows.scores[output], self._table.bins, self._table.axes, tree)
+
+    def take_out(self, trees: Sequence[tuple[int, Tree]]) -> PutBack:
+        """Take trees, each with its output, out of the scores of all rows; returns what puts them back."""
+        return take_out(self._rows.scores, self._table.bins, self._table.axes, trees)
 
     def with_quantiles(self, tree: Tree, learning_rate: float) -> Tree:
         """The tree, not finished yet, with the quantiles of its rows' residuals as leaves, for a loss that has them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nod
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.splitting import GreedySplitter, Splits
 from opboost.trees.tree import Tree
+
+# Adds the trees that were taken out to the scores again, times a weight.
+PutBack = Callable[[float], None]
 
 # Nodes that there is room for from the start: those of a tree of depth 6.
 _ROOM = 127
@@ -165,8 +168,24 @@ class SortedRows:
 
 def add_tree(scores: Scores, bins: Bins, axes: HistogramAxes, tree: Tree) -> None:
     """Add the leaves' values of a finished tree in bins to the scores of all rows, shape ``(n_rows,)``."""
-    nothing, places = np.empty((0, len(scores)), np.uint8), np.full(axes.n_columns, -1, np.int32)
-    add_trees(scores[None], nothing, bins, places, [(0, FollowedTree.of(tree, axes))])
+    _add_finished(scores[None], bins, axes, [(0, tree)])
+
+
+def take_out(scores: Scores, bins: Bins, axes: HistogramAxes, trees: Sequence[tuple[int, Tree]]) -> PutBack:
+    """Take finished trees in bins, each with its output, out of the scores of all rows."""
+    part = np.zeros_like(scores)
+    _add_finished(part, bins, axes, trees)
+    np.subtract(scores, part, out=scores)
+
+    def put_back(weight: float) -> None:
+        np.add(scores, weight * part, out=scores)
+
+    return put_back
+
+
+def _add_finished(scores: Scores, bins: Bins, axes: HistogramAxes, trees: Sequence[tuple[int, Tree]]) -> None:
+    nothing, places = np.empty((0, scores.shape[1]), np.uint8), np.full(axes.n_columns, -1, np.int32)
+    add_trees(scores, nothing, bins, places, [(output, FollowedTree.of(tree, axes)) for output, tree in trees])
 
 
 def add_trees(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask
 from opboost.trees.constraints import NodeLimits
 from opboost.trees.parameters import BoostingParameters
+from opboost.trees.rows import PutBack
 from opboost.trees.tree import Tree
 
 
@@ -56,6 +58,13 @@ def draw_columns(columns: NDArray[np.int64], share: float, rng: np.random.Genera
     return rng.permutation(columns)[: max(1, round(share * len(columns)))] if share < 1 else columns
 
 
+class BoostedRows(Protocol):
+    """Rows whose scores contain the trees so far."""
+
+    def take_out(self, trees: Sequence[tuple[int, Tree]]) -> PutBack:
+        """Take trees, each with its output, out of the scores; returns what puts them back, times a weight."""
+
+
 @dataclass(slots=True, kw_only=True)
 class TreeDropout:
     """Leaves random trees out of each round's scores: DART (Rashmi and Gilad-Bachrach 2015), weighted as in XGBoost.
@@ -64,29 +73,30 @@ class TreeDropout:
     ----------
     parameters : BoostingParameters
     n_outputs : int
-    add_tree : callable
-        Takes a tree and its output; adds its leaves' values to the scores of all rows.
+    rows : sequence of LocalHolder or ValidationRows
+        Whose scores the trees are in.
     rng : numpy Generator
         Never for privacy.
     """
 
     parameters: BoostingParameters
     n_outputs: int
-    add_tree: Callable[[Tree, int], None]
+    rows: Sequence[BoostedRows]
     rng: np.random.Generator
     _weights: list[float] = field(default_factory=list)
     _dropped: list[int] = field(default_factory=list)
+    _put_back: list[PutBack] = field(default_factory=list)
     _kept_share: float = 1.0
 
     def drop(self, trees: list[Tree]) -> float:
         """Take some of the trees out of the scores; returns the factor of the round's new trees."""
         self._weights += [1.0] * (len(trees) - len(self._weights))
         self._dropped = self._drawn() if trees and self.rng.random() >= self.parameters.skip_drop else []
-        for i in self._dropped:
-            self.add_tree(trees[i].scaled(-1), i % self.n_outputs)
         n_dropped, rate = len(self._dropped), self.parameters.learning_rate / self.n_outputs
         if not n_dropped:
             return 1.0
+        dropped = [(i % self.n_outputs, trees[i]) for i in self._dropped]
+        self._put_back = [rows.take_out(dropped) for rows in self.rows]
         n_shares = n_dropped if self.parameters.normalize_type == "tree" else 1
         self._kept_share = n_shares / (n_shares + rate)
         return self._kept_share / n_shares
@@ -96,7 +106,9 @@ class TreeDropout:
         for i in self._dropped:
             trees[i] = trees[i].scaled(self._kept_share)
             self._weights[i] *= self._kept_share
-            self.add_tree(trees[i], i % self.n_outputs)
+        for put_back in self._put_back:
+            put_back(self._kept_share)
+        self._put_back = []
         self._weights += [factor] * self.n_outputs
 
     def _drawn(self) -> list[int]:

@@ -14,7 +14,7 @@ from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable
 from opboost.trees.holder import repeated
 from opboost.trees.losses import Loss
-from opboost.trees.rows import add_tree
+from opboost.trees.rows import PutBack, add_tree, take_out
 from opboost.trees.tree import LEAF, Tree
 
 
@@ -149,8 +149,15 @@ class ValidationRows:
 
     def add_tree(self, tree: Tree, output: int) -> None:
         """Add the leaves' values of a tree to the scores."""
-        tree = tree if self._share == 1.0 else tree.scaled(self._share)
-        add_tree(self._scores[output], self._table.bins, self._table.axes, tree)
+        add_tree(self._scores[output], self._table.bins, self._table.axes, self._shared(tree))
+
+    def take_out(self, trees: Sequence[tuple[int, Tree]]) -> PutBack:
+        """Take trees, each with its output, out of the scores; returns what puts them back."""
+        shared = [(output, self._shared(tree)) for output, tree in trees]
+        return take_out(self._scores, self._table.bins, self._table.axes, shared)
+
+    def _shared(self, tree: Tree) -> Tree:
+        return tree if self._share == 1.0 else tree.scaled(self._share)
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +123,18 @@ def test_one_version_is_the_table_itself(loss: Loss) -> None:
         np.testing.assert_array_equal(one.columns, other.columns)
         np.testing.assert_array_equal(one.thresholds, other.thresholds)
         np.testing.assert_array_equal(one.values, other.values)
+
+
+def test_versions_leave_out_the_trees_that_the_table_leaves_out() -> None:
+    table, versions, labels = table_of(np.random.default_rng(5), 800, 1)
+    dart = replace(SMALL, booster="dart", rate_drop=0.5)
+    plain = grow(table, labels, SquaredError(), parameters=dart)
+    same = grow(
+        table, labels, SquaredError(), parameters=dart, alternates=Alternates(np.array([2, 3]), versions, (0,))
+    )
+    for one, other in zip(plain, same, strict=True):
+        np.testing.assert_array_equal(one.columns, other.columns)
+        np.testing.assert_allclose(one.values, other.values, atol=1e-5)
 
 
 def test_each_tree_grows_on_its_version_at_the_scores_that_all_trees_give_it() -> None:

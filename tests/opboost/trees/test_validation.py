@@ -128,6 +128,16 @@ def test_every_score_is_that_of_the_model_of_so_many_rounds_on_the_rows_held_out
 
 
 @of_every_loss
+def test_the_last_score_of_dart_is_that_of_the_finished_model_whose_trees_weigh_less(loss: Loss) -> None:
+    problem = Problem(loss)
+    trained = problem.train(booster="dart", rate_drop=0.5)
+    predictions = bind(trained, {}).predict(problem.table[problem.is_held_out])
+    for name, scores in trained.history.scores.items():
+        expected = metric_by_name(name, loss).of(problem.labels[problem.is_held_out], predictions)
+        assert scores[-1] == pytest.approx(expected, rel=1e-12)
+
+
+@of_every_loss
 def test_rows_held_out_never_influence_the_trees(loss: Loss) -> None:
     """Other labels of theirs change nothing; a training without them gives the same model, one on all rows another."""
     problem = Problem(loss)
