@@ -129,9 +129,7 @@ def test_versions_leave_out_the_trees_that_the_table_leaves_out() -> None:
     table, versions, labels = table_of(np.random.default_rng(5), 800, 1)
     dart = replace(SMALL, booster="dart", rate_drop=0.5)
     plain = grow(table, labels, SquaredError(), parameters=dart)
-    same = grow(
-        table, labels, SquaredError(), parameters=dart, alternates=Alternates(np.array([2, 3]), versions, (0,))
-    )
+    same = grow(table, labels, SquaredError(), parameters=dart, alternates=Alternates(np.array([2, 3]), versions, (0,)))
     for one, other in zip(plain, same, strict=True):
         np.testing.assert_array_equal(one.columns, other.columns)
         np.testing.assert_allclose(one.values, other.values, atol=1e-5)

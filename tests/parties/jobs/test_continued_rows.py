@@ -210,6 +210,9 @@ def test_workers_that_go_on_from_another_model_are_turned_away(tmp_path: Path) -
         others[name] = document
         (folder / name).write_text(json.dumps(document))
     go_on(clinics)
+    for name in ("w0", "w1"):
+        # Where the hub has ended already, they look for it so long.
+        clinics.runs[name]["wait"] = 10
     ends = finish(*(clinics.start(name) for name in EVERYBODY))
     assert all(code != 0 for code, _, _ in ends)
     assert any("continues" in error for _, _, error in ends), ends
