@@ -135,10 +135,11 @@ class SortedRows:
                 splits.lefts,
                 splits.rights,
                 values,
+                n_threads(),
             )
         leaves = (tree.columns[:n_placed] < 0).nonzero()[0]
         if len(leaves):
-            add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves])
+            add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves], n_threads())
 
     def _reserve(self, n_nodes: int) -> None:
         """Have room for so many nodes."""

@@ -130,12 +130,12 @@ def test_the_division_notices_a_row_on_the_wrong_side() -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(SIZES, SEEDS)
-def test_each_leaf_adds_its_value_to_its_own_rows(sizes: list[int], seed: int) -> None:
+@given(SIZES, SEEDS, st.integers(1, 4))
+def test_each_leaf_adds_its_value_to_its_own_rows(sizes: list[int], seed: int, n_threads: int) -> None:
     case = Case.random(sizes, seed)
     values = np.random.default_rng(seed).normal(size=len(sizes))
     scores, expected = np.ones((2, len(case.rows)))
-    add_to_scores(scores, case.rows, case.begins, case.ends, values)
+    add_to_scores(scores, case.rows, case.begins, case.ends, values, n_threads)
     for value, begin, end in zip(values, case.begins, case.ends, strict=True):
         for row in case.rows[begin:end]:
             expected[row] += value
@@ -143,9 +143,9 @@ def test_each_leaf_adds_its_value_to_its_own_rows(sizes: list[int], seed: int) -
 
 
 @settings(max_examples=60, deadline=None)
-@given(SIZES, SEEDS)
+@given(SIZES, SEEDS, st.integers(1, 4))
 def test_rows_that_are_not_divided_yet_get_the_value_of_the_child_that_they_would_go_to(
-    sizes: list[int], seed: int
+    sizes: list[int], seed: int, n_threads: int
 ) -> None:
     case = Case.random(sizes, seed)
     rng, n = np.random.default_rng(seed), len(sizes)
@@ -164,6 +164,7 @@ def test_rows_that_are_not_divided_yet_get_the_value_of_the_child_that_they_woul
         lefts[parents],
         rights[parents],
         values,
+        n_threads,
     )
     for k in parents:
         for row in case.rows[case.begins[k] : case.ends[k]]:
@@ -173,10 +174,10 @@ def test_rows_that_are_not_divided_yet_get_the_value_of_the_child_that_they_woul
 
 
 @pytest.mark.usefixtures("every_thread")
-def test_leaves_of_several_blocks_reach_all_their_rows_once() -> None:
+def test_leaves_that_threads_share_reach_all_their_rows_once() -> None:
     case = Case.random([2 * ROWS + 5, 0, ROWS, 3], 0)
     scores = np.zeros(len(case.rows))
-    add_to_scores(scores, case.rows, case.begins, case.ends, np.array([1.0, 2.0, 4.0, 8.0]))
+    add_to_scores(scores, case.rows, case.begins, case.ends, np.array([1.0, 2.0, 4.0, 8.0]), 3)
     assert [float(scores[case.rows[b:e]].sum()) for b, e in zip(case.begins, case.ends, strict=True)] == [
         2 * ROWS + 5,
         0,
