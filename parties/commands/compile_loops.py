@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 from parties.commands.console import terminal_of_command
 
@@ -13,13 +13,17 @@ N_ROWS = 1_000
 def fit_small_models() -> None:
     """Compile the loops of drawing, training, prediction and reasons, and keep them in the cache beside the modules.
 
-    Small models of random numbers go through the same loops as a run's; what comes out is thrown away.
+    Small models of random numbers, and two trees of every objective, go through the same loops as a run's; what comes
+    out is thrown away.
     """
     import numpy as np
 
     from opboost.sklearn.dp_boosting import DPBoostingClassifier
+    from opboost.sklearn.dpboost import DPBoostClassifier
     from opboost.sklearn.sgbdt import SGBDTClassifier
     from opboost.sklearn.vertical import OpBoostClassifier, OpBoostRegressor
+    from opboost.trees.losses import Objective, loss_by_name
+    from parties.jobs.warm_up import warm_training
 
     draw = np.random.default_rng(0)
     X = draw.random((N_ROWS, 4))
@@ -38,9 +42,12 @@ def fit_small_models() -> None:
         (SGBDTClassifier(**rows), y),
         (DPBoostingClassifier(**rows, delta=1e-3), y),
         (DPBoostingClassifier(**rows, delta=0.0), y),
+        (DPBoostClassifier(bounds=(0, 1), n_estimators=3, random_state=0), y),
     ):
         model.fit(X, labels).predict(X)
     OpBoostClassifier(n_estimators=3).fit(X, y).contributions(X)
+    for objective in get_args(Objective):
+        warm_training(loss_by_name(objective, n_classes=3))
 
 
 def compile_loops() -> None:

@@ -44,6 +44,7 @@ X = draw.random((2000, 3))
 X[0] = np.nan
 model = OpBoostRegressor(n_estimators=3, bounds={0: (0, 1)}, epsilon=0.1, missing="category")
 model.fit(X, draw.random(2000)).contributions(X[:9])
+OpBoostRegressor(n_estimators=3, objective="reg:tweedie").fit(X, draw.random(2000))
 print(*sorted(compiled() - before), sep="\\n")
 """
 
