@@ -19,6 +19,11 @@ def exportable(model: Any) -> Ensemble:
     ------
     ParameterError
     """
+    if (bounds := getattr(model, "prediction_bounds_", None)) is not None:
+        raise ParameterError(
+            f"predictions of {type(model).__name__} are kept between {bounds[0]:g} and {bounds[1]:g}, which no other "
+            "system's trees do: export its `model_`, and keep what that predicts between them. No model was exported"
+        )
     found = getattr(model, "model_", model)
     ensemble = getattr(found, "ensemble", found)
     if not isinstance(ensemble, Ensemble):

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from opboost.arrays import Values
 from opboost.column_positions import ColumnPositions, numbered
 from opboost.errors import DataError, ParameterError
 from opboost.preprocess import category_texts
 from opboost.schema import Kind
+from opboost.sklearn.days import days_of, has_times, kind_of
 
 _TRUTH_VALUES = ("False", "True")
-
-# In seconds: differences in nanoseconds end in the year 2262, before the dates that stand for "never".
-_EPOCH, _DAY = pd.Timestamp(0, tz="UTC").as_unit("s"), pd.Timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +57,25 @@ class FrameEncoder:
     public : mapping of str to PublicCategories
         Lists that the bounds give. Their columns refuse any other category; elsewhere one that is new gets the number
         behind the last, which no split sends left.
+    kinds : mapping of str to str
+        By column that has cells and no categories, what they are: ``numbers``, ``dates`` or ``durations``. Cells of
+        another kind are refused.
     """
 
     categories: Mapping[str, tuple[str, ...]]
     public: Mapping[str, PublicCategories]
+    kinds: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def learn(cls, frame: pd.DataFrame | None, bounds: object, known: Mapping[str, Sequence[str]]) -> FrameEncoder:
-        """Learn the categories of a training table; an array has none. Those that are `known` keep their numbers.
+    def learn(
+        cls,
+        frame: pd.DataFrame | None,
+        bounds: object,
+        known: Mapping[str, Sequence[str]],
+        *,
+        kinds: Mapping[str, str] | None = None,
+    ) -> FrameEncoder:
+        """Learn the categories and kinds of a training table; an array has none. Those `known` before stay.
 
         Raises
         ------
@@ -86,7 +95,9 @@ class FrameEncoder:
             before = tuple(known.get(name, ()))
             if name not in categories and (before or _is_text(column)):
                 categories[name] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
-        return cls(categories, public)
+        others = columns.keys() - categories.keys()
+        found_kinds = {name: kind_of(columns[name]) for name in others if columns[name].notna().any()}
+        return cls(categories, public, found_kinds | dict(kinds or {}))
 
     def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:
         """Rows as the passive party holds them: columns by name, with categories that are public as texts.
@@ -108,14 +119,30 @@ class FrameEncoder:
             table[name] = pd.Categorical.from_codes(codes, pd.Index(listed.names))
         return table
 
+    def in_numbers(self, table: Any) -> Any:
+        """A table in numbers: a data frame as `encode` makes it; arrays and lists as they are.
+
+        Raises
+        ------
+        DataError
+            As `encode`; and for dates and durations in an array, whose columns have no kinds.
+        """
+        frame = as_frame(table)
+        if frame is None and (times := _with_times(table)):
+            raise DataError(
+                f"these columns of an array hold dates or durations: {', '.join(times)}. Pass a data frame, where they "
+                "count days, or numbers. Nothing was released"
+            )
+        return table if frame is None else self.encode(frame)
+
     def encode(self, frame: pd.DataFrame) -> pd.DataFrame:
         """A data frame of float64 under the same names.
 
         Raises
         ------
         DataError
-            If a cell of a column with public categories holds another, or one of a column of numbers none; or if
-            several columns have one name.
+            If a cell of a column with public categories holds another, or one of a column of numbers none; if a
+            column is of another kind than in training; or if several columns have one name.
         """
         numbers = (self._numbers(name, column) for name, column in _columns_of(frame))
         return pd.DataFrame(dict(enumerate(numbers)), frame.index).set_axis(frame.columns, axis=1)
@@ -132,10 +159,14 @@ class FrameEncoder:
                     "public ones. Nothing was released"
                 )
             return np.where(is_new, float(len(positions)), numbers)
-        if _is_of_dates(column):
-            return ((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY).to_numpy(np.float64)
-        if column.dtype.kind == "m":
-            return column.dt.total_seconds().to_numpy(np.float64) / 86400
+        kind = kind_of(column)
+        if kind != (trained := self.kinds.get(name, kind)) and column.notna().any():
+            raise DataError(
+                f"column {name!r} held {trained} in the table that was trained on, and holds {kind} here; give "
+                f"{trained}. Nothing was released"
+            )
+        if kind != "numbers":
+            return days_of(column)
         try:
             found = pd.to_numeric(column)
             if np.iscomplexobj(found):
@@ -177,29 +208,42 @@ def refuse_all_but_numbers(table: Any) -> None:
             "0 to K - 1 in a public list of K, name the columns as `categorical_features` where the estimator has it, "
             "and let their bounds be (0, K - 1). Nothing was released"
         )
-    times = [name for name, column in columns if column.dtype.kind in "mM" or _holds_dates(column)]
-    if times or (isinstance(table, np.ndarray) and table.dtype.kind in "mM"):
+    if times := _with_times(table if frame is None else frame):
         raise DataError(
-            f"these columns hold dates or durations, and numbers are needed: {', '.join(times) or 'all of the array'}. "
+            f"these columns hold dates or durations, and numbers are needed: {', '.join(times)}. "
             "Give days since a date that is public, or the like. Nothing was released"
         )
 
 
-def bounds_in_days(bounds: Any) -> Any:
-    """Bounds with dates, of which texts are, too, as days since 1970, as in the encoded column; all else as it is."""
-    return tuple(map(_in_days, bounds)) if isinstance(bounds, list | tuple) else bounds
+def refuse_times_as_labels(labels: ArrayLike) -> None:
+    """Refuse dates and durations as labels of a regressor.
+
+    Raises
+    ------
+    DataError
+    """
+    if _with_times(labels):
+        raise DataError(
+            "the labels hold dates or durations, and numbers are needed. Give durations in days, or the like, and days "
+            "since a date that is public for dates. Nothing was released"
+        )
 
 
-def _in_days(bound: Any) -> Any:
-    if not isinstance(bound, str | date | np.datetime64):
-        return bound
+def _with_times(table: Any) -> list[str]:
+    """Columns of a table, or of labels, with dates or durations."""
+    frame = as_frame(table)
+    return [
+        name for name, cells in (_columns_of_array(table) if frame is None else _columns_of(frame)) if has_times(cells)
+    ]
+
+
+def _columns_of_array(table: Any) -> list[tuple[str, NDArray[Any]]]:
+    """Numbered columns of an array or of lists; none of uneven lists, which scikit-learn refuses."""
     try:
-        moment = pd.Timestamp(datetime.fromisoformat(bound) if isinstance(bound, str) else bound)
+        columns = np.atleast_2d(np.asarray(table).T)
     except ValueError:
-        raise ParameterError(
-            f"the bounds of dates must be dates, as texts such as 2026-01-31; got {bound!r}. Nothing was released"
-        ) from None
-    return (pd.to_datetime(moment, utc=True) - _EPOCH) / _DAY
+        return []
+    return list(zip(numbered(len(columns)), columns, strict=True))
 
 
 def _columns_of(frame: pd.DataFrame) -> list[tuple[str, pd.Series]]:
@@ -233,7 +277,7 @@ def _names(kind: pd.CategoricalDtype) -> tuple[str, ...]:
 
 def _public_list(column: pd.Series, bounds: Any) -> PublicCategories | None:
     """The public categories of a column with bounds: those listed, or both of truth values, which have no distance."""
-    if _is_of_dates(column):
+    if kind_of(column) == "dates":
         return None
     if pd.api.types.infer_dtype(column, skipna=True) == "boolean" and not PublicCategories.of(bounds):
         return PublicCategories(_TRUTH_VALUES, Kind.UNORDERED)
@@ -243,19 +287,10 @@ def _public_list(column: pd.Series, bounds: Any) -> PublicCategories | None:
 def _is_text(column: pd.Series) -> bool:
     if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype):
         return True
-    if column.dtype != object or _holds_dates(column):
+    if column.dtype != object or kind_of(column) != "numbers":
         return False
     try:
         numbers = pd.to_numeric(column, errors="coerce")
     except OverflowError:
         return False
     return bool(numbers.isna().to_numpy()[column.notna().to_numpy()].any())
-
-
-def _is_of_dates(column: pd.Series) -> bool:
-    return column.dtype.kind == "M" or _holds_dates(column)
-
-
-def _holds_dates(column: pd.Series) -> bool:
-    """Whether dates are objects of Python's, as those of Arrow and polars become."""
-    return column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")

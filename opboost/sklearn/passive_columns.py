@@ -14,7 +14,8 @@ from opboost.desensitize import ColumnMechanism
 from opboost.errors import SchemaError
 from opboost.mechanism_settings import MechanismSettings, stated_budget
 from opboost.schema import ColumnSchema, Missing
-from opboost.sklearn.data_frames import FrameEncoder, bounds_in_days
+from opboost.sklearn.data_frames import FrameEncoder
+from opboost.sklearn.days import bounds_in_days
 
 # More values than this outside of bounds say that these are wrong.
 _MOST_CLIPPED = 0.01

@@ -77,11 +77,12 @@ class SimulatedParties(VerticalParameters):
         """
         after_round = self._watch(verbose)
         earlier = self._earlier()
-        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, {} if earlier is None else earlier.categories)
+        before = ({}, {}) if earlier is None else (earlier.categories, self.continue_from._encoder.kinds)
+        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, before[0], kinds=before[1])
         matrix, targets = validate_data(
             self,
-            self._encoded(X),
-            with_groups(y, qid, self.objective),
+            self._encoder.in_numbers(X),
+            with_groups(y, qid, self.objective, are_numbers=is_regressor(self)),
             dtype=np.float64,
             ensure_all_finite="allow-nan",
             y_numeric=is_regressor(self),
@@ -100,7 +101,7 @@ class SimulatedParties(VerticalParameters):
 
     def _scored_rows(self, X: Any, y: Any, groups: Any, margin: ArrayLike | None, loss: Loss) -> FitRows:
         """Validation rows, as those that are trained on were read."""
-        pair = self._encoded(X), with_groups(y, groups, self.objective)
+        pair = self._encoder.in_numbers(X), with_groups(y, groups, self.objective, are_numbers=is_regressor(self))
         rows, truth = validate_data(
             self, *pair, dtype=np.float64, ensure_all_finite="allow-nan", reset=False, multi_output=True
         )
@@ -212,7 +213,7 @@ class SimulatedParties(VerticalParameters):
         check_is_fitted(self, "model_")
         check_choice("prediction", self.prediction, "local", "desensitized", "routed")
         rows: Values = validate_data(
-            self, self._encoded(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
+            self, self._encoder.in_numbers(X), dtype=np.float64, ensure_all_finite="allow-nan", reset=False
         )
         own, table = self._own(rows), self._encoder.decode(rows, self._names)
         offsets, margins = self.model_.ensemble.offsets, margins_of(base_margin, len(rows), self.model_.ensemble.loss)
@@ -271,10 +272,6 @@ class SimulatedParties(VerticalParameters):
         own = {self._positions.name_of(column): python_numbers(dict(budget)) for column, budget in budgets}
         common = {"epsilon": self.epsilon, "whole_range": self.whole_range}
         return passive_mechanisms(schemas, common, own, **self._parameters_of(MechanismSettings))
-
-    def _encoded(self, table: Any) -> Any:
-        """A data frame in numbers; arrays and lists as they are."""
-        return table if (frame := as_frame(table)) is None else self._encoder.encode(frame)
 
     def _parameters_of(self, settings: type[BoostingParameters | MechanismSettings]) -> dict[str, Any]:
         """The parameters of this estimator that such settings consist of."""

@@ -22,7 +22,7 @@ from opboost.errors import DataError, ParameterError, SchemaError, check_choice,
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
-from opboost.sklearn.data_frames import refuse_all_but_numbers
+from opboost.sklearn.data_frames import refuse_all_but_numbers, refuse_times_as_labels
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.whole_fits import whole
 from opboost.trees.tree import Ensemble
@@ -161,6 +161,8 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
         refuse_all_but_numbers(X)
+        if not self._is_classification:
+            refuse_times_as_labels(y)
         return validate_data(
             self,
             X,
@@ -213,7 +215,12 @@ class BoundedNumbers:
     def predict(self, X: ArrayLike) -> Values:
         """Predicted numbers, within the label's bounds, shape ``(n_rows,)``."""
         scores: Values = self._scores(X)[:, 0]  # type: ignore[attr-defined]
-        return np.clip(scores, self._task.centre - self._task.spread, self._task.centre + self._task.spread)
+        return np.clip(scores, *self.prediction_bounds_)
+
+    @property
+    def prediction_bounds_(self) -> tuple[float, float]:
+        """Between which predictions are kept, whatever the trees add up to: those of the label."""
+        return self._task.centre - self._task.spread, self._task.centre + self._task.spread
 
     def _targets(self, labels: NDArray[Any]) -> list[Values]:
         try:

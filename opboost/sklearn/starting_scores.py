@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
+from opboost.sklearn.data_frames import refuse_times_as_labels
 from opboost.trees.losses import LambdaRank, Loss, PairwiseRank
 from opboost.trees.losses.ranking import group_numbers
 
@@ -27,8 +28,15 @@ def named_margins(margins: Values) -> dict[str, Values]:
     return {f"base_margin[{k}]": one for k, one in enumerate(margins.T)}
 
 
-def with_groups(labels: ArrayLike, qid: ArrayLike | None, objective: str | Loss | None) -> ArrayLike:
-    """Labels with the number of each row's group beside them, as objectives that rank take them."""
+def with_groups(
+    labels: ArrayLike, qid: ArrayLike | None, objective: str | Loss | None, *, are_numbers: bool
+) -> ArrayLike:
+    """Labels with the number of each row's group beside them, as objectives that rank take them.
+
+    Labels that are numbers may be no dates or durations.
+    """
+    if are_numbers:
+        refuse_times_as_labels(labels)
     if qid is None:
         return labels
     if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):

@@ -32,23 +32,35 @@ def export(
     table: Annotated[str, typer.Option(help="With sql: the table that holds the records.")] = "records",
     keep: Annotated[list[str] | None, typer.Option(help="With sql: a column to copy, as the id.")] = None,
     schema: Annotated[
-        Path | None, typer.Option(help="With sql: the schema whose categories the table holds by name.")
+        Path | None,
+        typer.Option(
+            help="With sql: the schema whose categories the table holds by name. Of a model outside its run folder: "
+            "the schema of its training, by which empty cells are filled."
+        ),
     ] = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
     from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
-    from parties.config.reading import kept_fills
+    from parties.config.reading import KEPT_SCHEMA, fills_of, read_schema
     from parties.storage.atomic_files import is_folder, is_taken, odd_kind, replacing
 
-    with terminal_of_command():
+    with terminal_of_command() as terminal:
         if is_taken(out):
             raise ConfigError(f"{out} exists; name another file with --out. No model was exported")
         path = model / "model.json" if is_folder(model) else model
         if os.path.exists(path) and (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
-        ensemble = imputed(load_model(path), kept_fills(path.parent))
+        ensemble, kept = load_model(path), path.parent / KEPT_SCHEMA
+        of_training = kept if kept.exists() else schema
+        if of_training is not None:
+            ensemble = imputed(ensemble, fills_of(read_schema(of_training)[0]))
+        elif not is_folder(model):
+            terminal.warn(
+                f"no {KEPT_SCHEMA} lies beside {path}, as in its run folder: empty cells that training filled would be "
+                "scored as missing ones. Name the schema of its training with --schema if it fills any"
+            )
         try:
             is_sql = to is System.SQL
             written = _query(path, ensemble, table, keep or [], schema) if is_sql else _exported(ensemble, to)

@@ -219,10 +219,9 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
             raise _other_than_kept(column.name, "another kind, or other categories or another order of them,", folder)
 
 
-def kept_fills(folder: Path) -> dict[str, float]:
-    """The numbers that empty cells of imputed columns were read as in training; none where no schema is kept."""
-    kept = _kept_schema(folder)
-    return {column.name: column.fill_value for column in (kept.columns if kept else ()) if column.fill is not None}
+def fills_of(schema: TableSchema) -> dict[str, float]:
+    """The numbers that empty cells of imputed columns are read as."""
+    return {column.name: column.fill_value for column in schema.columns if column.fill is not None}
 
 
 def _kept_schema(folder: Path) -> TableSchema | None:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from opboost.trees.model_file import load_model
 from parties.config.reading import check_schema_of_model, read_schema
 from parties.config.record_runs import read_record_run
-from parties.errors import ConfigError, RunFolderError
+from parties.errors import ConfigError
 from parties.horizontal.row_partitions import one_table
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
@@ -65,9 +64,7 @@ def predict_alone(
         raise ConfigError(f"{path}: a coordinator has no records of its own; name a file with --data")
     if one_table(source) is None:
         raise ConfigError(f"{path}: `data` names partitions, which are not scored as they are; name a file with --data")
-    if not folder.has_model:
-        raise RunFolderError(f"{folder.path} holds no trained model; train the run first")
-    model = JointModel(ensemble=load_model(folder.path / "model.json"), guarantees={}, routers={})
+    model = JointModel(ensemble=folder.load_ensemble(), guarantees={}, routers={})
     check_schema_of_model(schema, folder.path, model.ensemble)
     with showing_misfits(source, schema):
         table = read_table(source, schema, ignore=ignore, needs_label=False)

@@ -12,7 +12,6 @@ from opboost.fit_quality import FitQuality
 from opboost.horizontal.rows.stream import Arrival
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
-from opboost.trees.model_file import load_model
 from opboost.trees.tree import Tree
 from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
@@ -181,7 +180,7 @@ def _stream_facts(
 def _own_fit(rows: WorkerRows, folder: RunFolder, log: RunLog) -> FitQuality | None:
     """How the model fits the own rows; None where partitions were changed since, which takes nothing from the model."""
     try:
-        return rows.own_fit(load_model(folder.path / "model.json"))
+        return rows.own_fit(folder.load_ensemble())
     except TableError as error:
         log.step("no scores", f"the model is saved; how it fits the own rows is not known: {error}")
         return None

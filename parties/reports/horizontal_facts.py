@@ -15,7 +15,6 @@ from opboost.fit_quality import FitQuality
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.privacy.record_guarantee import RecordGuarantee
 from opboost.privacy.releases import Release
-from opboost.trees.model_file import load_model
 from parties.config.horizontal import CoordinatorRun
 from parties.config.reading import check_schema_of_run, read_schema
 from parties.config.record_runs import (
@@ -153,7 +152,7 @@ def record_facts(path: Path) -> RecordFacts:
     drawn = "noise from the operating system's entropy" if run.seed is None else "SEEDED NOISE: not for release"
     history = run_history(run, peers_of(run), folder, drawn)
     promise = recipe.guarantee(is_secure=folder.read_json("guarantee.json").get("is_secure") is True)
-    model, lines, is_chain = load_model(folder.path / "model.json"), log_lines(folder), run.role == "owner"
+    model, lines, is_chain = folder.load_ensemble(), log_lines(folder), run.role == "owner"
     importance, has_gains = importance_of(model)
     return RecordFacts(
         **record_terms(run, recipe, promise),

@@ -4,7 +4,7 @@
 file                content
 ==================  ====================================================================================
 ``config.yaml``     the run file; ``schema.yaml``: the schema, by which whoever has a model reads its columns
-``meta.json``       party, role, versions, start and end; B: a digest of its whole file, for the next attempt
+``meta.json``       party, role, versions, start, end, digests of its model; B: of its whole file, for the next attempt
 ``log.jsonl/txt``   steps, and every message with size and digest; of who serves in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
@@ -45,13 +45,14 @@ from opboost.fit_quality import FitQuality
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
 from opboost.routing import Router
-from opboost.trees.model_file import document_digest, load_model, save_model
+from opboost.trees.model_file import load_model, save_model
 from opboost.trees.tree import Ensemble
 from parties.errors import RunFolderError
 from parties.runs.config_diff import changes
 from parties.runs.installed_versions import installed_versions
 from parties.runs.joint_model import TRAININGS_FILE, JointModel
 from parties.runs.journal import FOLDER, Journal
+from parties.runs.model_share import check_shares, router_document, router_of, share_digests
 from parties.storage.atomic_files import (
     copy,
     is_half_written,
@@ -68,8 +69,6 @@ from protocols.messages.fields import Digest
 from protocols.private_files import private_folder
 
 T = TypeVar("T")
-
-ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 
 # Has what noise on labels promises, from before the parties agree to train.
 LABELS_FILE = "labels.json"
@@ -212,8 +211,9 @@ class RunFolder:
         return is_there(self.path / "model.json")
 
     def finish(self, **facts: object) -> None:
-        """Note the end of the run, and facts about it."""
-        self.write_json("meta.json", {**self.read_json("meta.json"), "finished": _now(), **facts})
+        """Note the end of the run, the files of its share of a model, and facts about it."""
+        ended = {"finished": _now(), "shares": share_digests(self.path)}
+        self.write_json("meta.json", {**self.read_json("meta.json"), **ended, **facts})
 
     def save_joint_model(self, model: JointModel) -> None:
         """Keep the active party's share of a model."""
@@ -230,6 +230,11 @@ class RunFolder:
         with replacing(self.path / name) as partial:
             save_model(ensemble, partial)
 
+    def load_ensemble(self) -> Ensemble:
+        """Read the trees of a model."""
+        self._require_model()
+        return load_model(self.path / "model.json")
+
     def note_fit(self, fit: FitQuality) -> None:
         """Keep how predictions compare with labels, in place of what was noted before on the same basis."""
         self.write_json("fit.json", {**self._if_there("fit.json"), fit.basis: asdict(fit)})
@@ -240,11 +245,10 @@ class RunFolder:
 
     def load_joint_model(self) -> JointModel:
         """Read the active party's share of a model."""
-        self._require_model()
-        of_noise = self._if_there("noise.json")
+        ensemble, of_noise = self.load_ensemble(), self._if_there("noise.json")
         choice, n_own = of_noise.get("choice"), of_noise.get("own_trees")
         return JointModel(
-            ensemble=load_model(self.path / "model.json"),
+            ensemble=ensemble,
             guarantees={peer: guarantee_from_dict(doc) for peer, doc in self.read_json("guarantee.json").items()},
             routers={peer: router_from_dict(doc) for peer, doc in self.read_json("partners.json").items()},
             choice=NoiseChoice(choice) if choice in tuple(NoiseChoice) else None,
@@ -255,19 +259,13 @@ class RunFolder:
 
     def save_router(self, router: Router, guarantee: Guarantee) -> None:
         """Keep a passive party's share of a model."""
-        document = {"format": ROUTER_FORMAT, "version": ROUTER_VERSION, **router_to_dict(router)}
         self.write_json("guarantee.json", guarantee.to_dict())
-        self.write_json("model.json", {**document, "digest": document_digest(document)})
+        self.write_json("model.json", router_document(router))
 
     def load_router(self) -> Router:
         """Read a passive party's share of a model."""
         self._require_model()
-        path, document = self.path / "model.json", self.read_json("model.json")
-        if (document.get("format"), document.get("version")) != (ROUTER_FORMAT, ROUTER_VERSION):
-            raise RunFolderError(f"{path} is no {ROUTER_FORMAT} file of version {ROUTER_VERSION}")
-        if document.pop("digest", None) not in (None, document_digest(document)):
-            raise RunFolderError(f"{path} is not as it was written: its digest is another one. Bring a copy of it back")
-        return router_from_dict(document)
+        return router_of(self.read_json("model.json"), self.path / "model.json")
 
     def load_trainings(self) -> dict[str, str]:
         """Per peer, which training the share of a model is of; empty if it was trained before that was noted."""
@@ -293,6 +291,7 @@ class RunFolder:
     def _require_model(self) -> None:
         if not self.has_model:
             raise RunFolderError(f"{self.path} holds no trained model; train the run first")
+        check_shares(self.path, self._if_there("meta.json").get("shares"))
 
 
 def _now() -> str:

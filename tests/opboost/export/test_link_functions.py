@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from opboost import OpBoostRegressor, SGBDTClassifier
+from opboost import OpBoostRegressor, SGBDTClassifier, SGBDTRegressor
 from opboost.errors import ParameterError
 from opboost.export.link_functions import LinkFunction, exportable, link_function
 from opboost.trees.losses import Custom, Objective, Ordinal, loss_by_name
@@ -49,3 +49,16 @@ def test_a_fitted_estimator_is_exported_as_its_trees_and_nothing_else_is() -> No
     with pytest.raises(ParameterError, match=r"a model for each of 3 classes: export each of its `models_`"):
         exportable(several)
     assert exportable(several.models_[1]) is several.models_[1]
+
+
+def test_predictions_that_are_kept_within_bounds_are_no_sums_of_trees() -> None:
+    """Exported, these estimators predicted beyond their label's bounds."""
+    X, y = np.linspace(-1, 1, 60)[:, None], np.linspace(-9, 9, 60)
+    model = SGBDTRegressor(n_estimators=2, bounds=(-1, 1), label_bounds=(-4, 4)).fit(X, y)
+    assert model.prediction_bounds_ == (-4, 4)
+    with pytest.raises(
+        ParameterError, match=r"SGBDTRegressor are kept between -4 and 4, .* export its `model_`.* No model"
+    ):
+        exportable(model)
+    kept = np.clip(exportable(model.model_).predict(X), *model.prediction_bounds_)
+    np.testing.assert_allclose(kept, model.predict(X))

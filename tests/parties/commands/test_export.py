@@ -95,6 +95,30 @@ def test_an_empty_cell_is_what_training_read_it_as(folder: Path) -> None:
     np.testing.assert_allclose(found, ensemble.predict(filled), rtol=1e-12)
 
 
+def test_a_model_outside_its_run_folder_is_filled_by_the_schema_that_is_named(folder: Path) -> None:
+    """Nothing lies beside it: its empty cells were scored as missing ones, whatever `--schema` said of them."""
+    of_training = "columns:\n  width: {lower: -5, upper: 5, missing: impute, fill: 1}\n"
+    for name, beside in (("run", "schema.yaml"), ("elsewhere", "named.yaml")):
+        (folder / name).mkdir()
+        (folder / name / "model.json").write_bytes((folder / "model.json").read_bytes())
+        (folder / name / beside).write_text(of_training)
+    moved = folder / "elsewhere" / "model.json"
+    for system in ("sql", "xgboost"):
+        runs = [(folder / "run", ()), (moved, ("--schema", folder / "elsewhere" / "named.yaml")), (moved, ())]
+        ends = [
+            _export(model, "--to", system, "--out", folder / f"{system}{number}", *words)
+            for number, (model, words) in enumerate(runs)
+        ]
+        assert [code for code, _, _ in ends] == [0, 0, 0]
+        whole, named, bare = ((folder / f"{system}{number}").read_bytes() for number in range(3))
+        assert whole == named != bare
+        assert [("no schema.yaml lies beside" in err, "--schema" in err) for _, _, err in ends] == [
+            (False, False),
+            (False, False),
+            (True, True),
+        ]
+
+
 def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = folder / "out"
     out.write_text("mine")
