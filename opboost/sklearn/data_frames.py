@@ -161,17 +161,18 @@ class FrameEncoder:
             return np.where(is_new, float(len(positions)), numbers)
         kind = kind_of(column)
         if kind != (trained := self.kinds.get(name, kind)) and column.notna().any():
+            found = "texts" if _is_text(column) else kind
             raise DataError(
-                f"column {name!r} held {trained} in the table that was trained on, and holds {kind} here; give "
+                f"column {name!r} held {trained} in the table that was trained on, and holds {found} here; give "
                 f"{trained}. Nothing was released"
             )
         if kind != "numbers":
             return days_of(column)
         try:
-            found = pd.to_numeric(column)
-            if np.iscomplexobj(found):
+            cells = pd.to_numeric(column)
+            if np.iscomplexobj(cells):
                 raise TypeError
-            return found.to_numpy(dtype=np.float64, na_value=np.nan)
+            return cells.to_numpy(dtype=np.float64, na_value=np.nan)
         except (OverflowError, TypeError, ValueError):
             raise DataError(f"column {name!r} holds cells that are not numbers. Nothing was released") from None
 
@@ -232,9 +233,8 @@ def refuse_times_as_labels(labels: ArrayLike) -> None:
 def _with_times(table: Any) -> list[str]:
     """Columns of a table, or of labels, with dates or durations."""
     frame = as_frame(table)
-    return [
-        name for name, cells in (_columns_of_array(table) if frame is None else _columns_of(frame)) if has_times(cells)
-    ]
+    columns = _columns_of_array(table) if frame is None else _columns_of(frame)
+    return [name for name, cells in columns if has_times(cells)]
 
 
 def _columns_of_array(table: Any) -> list[tuple[str, NDArray[Any]]]:

@@ -37,8 +37,9 @@ def kind_of(column: pd.Series) -> str:
 def days_of(column: pd.Series) -> Values:
     """Days of a column of durations, or since 1970 of one of dates; an empty cell is NaN."""
     if kind_of(column) == "dates":
-        return ((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY).to_numpy(np.float64)
-    return pd.to_timedelta(column).dt.total_seconds().to_numpy(np.float64) / 86400
+        return np.asarray((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY, np.float64)
+    # Divided by a duration, long ones would overflow without a word.
+    return np.asarray(pd.to_timedelta(column).dt.total_seconds() / 86400, np.float64)
 
 
 def bounds_in_days(bounds: Any) -> Any:

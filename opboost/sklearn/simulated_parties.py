@@ -77,8 +77,8 @@ class SimulatedParties(VerticalParameters):
         """
         after_round = self._watch(verbose)
         earlier = self._earlier()
-        before = ({}, {}) if earlier is None else (earlier.categories, self.continue_from._encoder.kinds)
-        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, before[0], kinds=before[1])
+        known, kinds = ({}, {}) if earlier is None else (earlier.categories, self.continue_from._encoder.kinds)
+        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, known, kinds=kinds)
         matrix, targets = validate_data(
             self,
             self._encoder.in_numbers(X),

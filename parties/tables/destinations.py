@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError, PartyError, RunFolderError, TableError
+from parties.errors import ConfigError, PartyError, RunFolderError
 from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
 from parties.storage.csv_cells import as_text
+from parties.tables.column_types import check_column_types
 from parties.tables.remote_tables import (
     STORES,
     WRITABLE,
@@ -29,7 +30,6 @@ from parties.tables.remote_tables import (
 
 if TYPE_CHECKING:
     import pandas as pd
-    import pyarrow as pa
 
 ENDINGS = (".csv", ".parquet")
 
@@ -182,7 +182,7 @@ class Destination:
                 table = pa.Table.from_pandas(rows, preserve_index=False)
                 with closing(connect(self.place, writes=True)) as database, database.cursor() as cursor:
                     if self.append and has_table(database, schema, name):
-                        self._check_types(database.adbc_get_table_schema(name, db_schema_filter=schema), table.schema)
+                        check_column_types(database, table.schema, place=self.place, schema=schema, name=name)
                     cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
                     database.commit()
                 return
@@ -191,25 +191,6 @@ class Destination:
             # Arrow's own copying drops what a store says at the end, where it refuses an object.
             with pa.memory_map(str(own)) as file, store.open_output_stream(place, compression=None) as target:
                 target.write(file.read_buffer())
-
-    def _check_types(self, found: pa.Schema, given: pa.Schema) -> None:
-        """Refuse a table whose columns have other types: PostgreSQL takes the bytes of a text for a number if they fit.
-
-        SQLite keeps what is written as it is, and knows types of its columns by their cells alone.
-        """
-        import pyarrow as pa
-
-        if scheme_of(str(self.place)) == "sqlite":
-            return
-        for name in (one for one in given.names if one in found.names):
-            there, here = (schema.field(name).type for schema in (found, given))
-            is_number = pa.types.is_primitive(there) or pa.types.is_primitive(here)
-            if there != here and is_number and not pa.types.is_null(here):
-                own = here if pa.types.is_primitive(here) else "text"
-                raise TableError(
-                    f"no row was added: column {name!r} of {self} is of type {there}, and that of the predictions of "
-                    f"type {own}; name a table with such columns, or let --overwrite make one"
-                )
 
 
 def _is_of(place: Path | str, data: object) -> bool:

@@ -171,16 +171,20 @@ def test_a_certificate_is_taken_over_with_everything_else_or_not_at_all(trained:
 def test_another_model_in_the_folder_of_one_that_is_served_is_told_and_not_taken_for_it(trained: Trained) -> None:
     """The log said that all was read again, and the old model answered, on own columns by the new one's schema."""
     run_file = trained.serving_run("spring", listen=place())
-    model, log = (trained.bank.path / "runs" / "spring" / name for name in ("model.json", "log.txt"))
-    before = model.read_bytes()
+    spring, summer = (trained.bank.path / "runs" / name for name in ("spring", "summer"))
+    log, before = spring / "log.txt", {name: (spring / name).read_bytes() for name in ("model.json", "meta.json")}
     with answering(trained, "spring") as shop, serving(run_file) as service:
         service.wait_for("/ready", 200, shop)
         try:
-            model.write_bytes((trained.bank.path / "runs" / "summer" / "model.json").read_bytes())
+            (spring / "model.json").write_bytes((summer / "model.json").read_bytes())
+            service.process.send_signal(signal.SIGHUP)
+            until(lambda: "spring are not as at the end of the run" in log.read_text())
+            (spring / "meta.json").write_bytes((summer / "meta.json").read_bytes())
             service.process.send_signal(signal.SIGHUP)
             until(lambda: "spring holds another model than the one of this run that is served" in log.read_text())
         finally:
-            model.write_bytes(before)
+            for name, content in before.items():
+                (spring / name).write_bytes(content)
         assert (
             service.score("k0007").json()["scores"][0]["prediction"]
             == trained.expected["spring"]["prediction"]["k0007"]

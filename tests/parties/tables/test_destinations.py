@@ -206,9 +206,15 @@ def test_a_database_that_is_made_for_scores_is_its_owners_alone(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ("id bigint, prediction double precision, status text", "column 'id' .* is of type int64, .* of type text;"),
-        ("id text, prediction bigint, status text", "column 'prediction' .* is of type int64, .* of type double;"),
-        ("id text, prediction text, status text", "column 'prediction' .* is of type string, .* of type double;"),
+        (
+            "id bigint, prediction double precision, status text",
+            "column 'id' .* is of type int8, .* need text, varchar or char;",
+        ),
+        (
+            "id text, prediction bigint, status text",
+            "column 'prediction' .* is of type int8, .* need double precision;",
+        ),
+        ("id text, prediction text, status text", "column 'prediction' .* is of type text, .* need double precision;"),
     ],
 )
 def test_rows_are_added_to_no_columns_of_other_types(
