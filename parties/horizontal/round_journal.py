@@ -13,7 +13,7 @@ import hashlib
 import json
 import sqlite3
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -147,6 +147,16 @@ class RoundJournal:
     def note_survivors(self, number: int, names: list[str]) -> None:
         """Keep over whom a sum is opened, before anybody is asked to."""
         self._keep(f"survivors of {number}", json.dumps(names).encode())
+
+    def bound(self, number: int) -> dict[str, frozenset[str]]:
+        """Workers that may have given shares of the sum with this number, and over whom."""
+        found = self._fact(f"bound by {number}")
+        return {} if found is None else {name: frozenset(over) for name, over in json.loads(found).items()}
+
+    def note_bound(self, number: int, bound: Mapping[str, frozenset[str]]) -> None:
+        """Keep who may have given shares of a sum, before anybody is asked for them."""
+        document = {name: sorted(over) for name, over in bound.items()}
+        self._keep(f"bound by {number}", json.dumps(document).encode())
 
     @property
     def done(self) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parties.horizontal.worker_connections import Connections
+from protocols.errors import TooFewWorkers
 from protocols.secure_aggregation.epochs import Epoch
 from protocols.secure_aggregation.sum import SumRound
 
@@ -33,13 +34,33 @@ class ShareFaults:
     def judge(self, of: SumRound) -> None:
         """Expel a worker that must have sent wrong ones; name both workers where the other one may be at fault.
 
-        Fewer workers than the threshold may be dishonest, so that as many as it cannot all have dealt a wrong share, or
-        call a right confirmation wrong.
+        Fewer workers than the threshold may be dishonest, so that as many as it cannot all have dealt a wrong share,
+        sent a wrong confirmation, or call a right one wrong.
         """
         for holder, dealer in self._blamed(of, of.wrong_shares, self._known, "shares of"):
             self._note_pair("wrong share", f"{holder}'s share of {dealer}'s secret is wrong or lacking")
-        for author, reader in self._blamed(of, of.wrong_confirmations, self._denied, "confirmations to"):
-            self._note_pair("wrong confirmation", f"{author}'s confirmation to {reader} is wrong, as {reader} says")
+        liars = self._liars(of)
+        denied = frozenset(pair for pair in of.wrong_confirmations if pair[1] not in liars)
+        for author, reader in self._blamed(of, denied, self._denied, "confirmations to"):
+            self._note_pair("wrong confirmation", _denial(author, reader))
+
+    def no_sum(self) -> TooFewWorkers:
+        """The error of a sum that cannot be opened over the workers that are there; it names who may be at fault."""
+        found = ", ".join(_denial(author, reader) for author, reader in sorted(self._denied))
+        return TooFewWorkers(
+            "the sum cannot be opened over the workers that are there, though they are enough: "
+            f"{found or 'some of them may have given shares of it over others'}. Nothing more was released"
+        )
+
+    def _liars(self, of: SumRound) -> list[int]:
+        """Workers that call as many confirmations wrong as cannot all be; they are expelled."""
+        names, readers = of.epoch.names, [reader for _, reader in of.wrong_confirmations]
+        liars = [reader for reader in sorted(set(readers)) if readers.count(reader) >= of.epoch.threshold]
+        for reader in liars:
+            others = ", ".join(names[author] for author, other in sorted(of.wrong_confirmations) if other == reader)
+            why = f"it calls the confirmations of {others} wrong, of which some must be right"
+            self._connections.expel(self._connections.all[names[reader]], why)
+        return liars
 
     def _blamed(
         self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], what: str
@@ -59,3 +80,7 @@ class ShareFaults:
 
     def _note_pair(self, event: str, sentence: str) -> None:
         self._note(event, f"{sentence}: one of the two does not keep to the protocol")
+
+
+def _denial(author: str, reader: str) -> str:
+    return f"{author}'s confirmation to {reader} is wrong, as {reader} says"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from parties.horizontal.sum_opening import SumOpening
 from parties.horizontal.worker_connections import Connection, Connections
 from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.horizontal import Confirmed, Masked, Shares, Survivors, Unmask
@@ -61,29 +62,31 @@ class SumSteps:
 
         self._take(Masked, self._connections.answers(asked, self._patience_s, came), take)
 
-    def opened(self, before: Collection[str], note_survivors: Callable[[list[str]], None]) -> NDArray[np.int64] | None:
+    def opened(self, opening: SumOpening) -> NDArray[np.int64] | None:
         """Unmask the sum of the vectors that came; None if too few workers remained, or others than before.
 
         Parameters
         ----------
-        before : collection of str
-            Over whom the sum may have been opened before; empty for nobody.
-        note_survivors : callable
-            Called with the names of those over whom it is opened, before anybody is asked to.
+        opening : SumOpening
+            Over whom the sum may have been opened before. It keeps over whom it is opened now, and who is asked.
 
         Raises
         ------
         SumRefused
             If too few shares are right. Nothing was learnt then.
         """
-        survivors = [self._of.epoch.names[place] for place in np.flatnonzero(self._of.survivors)]
-        if before and set(survivors) != set(before):
+        epoch = self._of.epoch
+        survivors = [epoch.names[place] for place in np.flatnonzero(self._of.survivors)]
+        if opening.before and set(survivors) != opening.before:
             return None
         with suppress(TooFewWorkers):
-            confirmed = self.collect_confirmations()
-            check_enough(self._of.epoch, len(confirmed), "confirmed who took part")
-            note_survivors(survivors)
-            return self.unmasked(confirmed)
+            asked = opening.free(self.collect_confirmations(), survivors)
+            check_enough(epoch, len(asked), "confirmed who took part, and may give shares")
+            opening.note_asked(asked, survivors)
+            try:
+                return self.unmasked(asked)
+            except TooFewWorkers:
+                opening.note_kept_back([epoch.names[u] for u in self._of.kept_back], threshold=epoch.threshold)
         return None
 
     def collect_confirmations(self) -> list[str]:
@@ -127,7 +130,7 @@ class SumSteps:
     def _collect_shares(self, asked: Sequence[str], *, n: int) -> None:
         def is_enough() -> bool:
             answered = self._answered()
-            return len(answered) >= n or answered >= self._connections.still_in(asked)
+            return len(answered) - len(self._of.kept_back) >= n or answered >= self._connections.still_in(asked)
 
         def take(place: int, message: Shares) -> None:
             self._of.add_shares(place, message.rows, message.confirmed)
@@ -135,7 +138,7 @@ class SumSteps:
         self._take(Shares, self._connections.listen(asked, self._patience_s, until=is_enough), take)
 
     def _answered(self) -> set[str]:
-        """Who sent its shares."""
+        """Who sent its shares, or that it keeps them back."""
         return {self._of.epoch.names[place] for place in self._of.answered}
 
     def _take(

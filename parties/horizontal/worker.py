@@ -225,7 +225,10 @@ class WorkerSession:
             )
 
     def _reveal(self, message: Survivors | Unmask) -> None:
-        """Confirm who takes part; send shares, once the others have confirmed it too."""
+        """Confirm who takes part; send shares, once the others have confirmed it too.
+
+        Shares that are kept back are not answered for: the sum may be opened over other workers later.
+        """
         match message:
             case Survivors():
                 rows = self._summed.confirm(message.round, message.survivors)
@@ -235,7 +238,9 @@ class WorkerSession:
             case Unmask():
                 answered = self._rows.asked.opened_over(self._survivors)
                 rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
-                self._note(answered)
+                assert self._epoch is not None
+                if rows.any() or confirmed.sum() >= self._epoch.threshold:
+                    self._note(answered)
                 self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))
 
     def _join_epoch(self, message: Members) -> None:

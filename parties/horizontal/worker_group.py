@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.share_faults import ShareFaults
+from parties.horizontal.sum_opening import SumOpening
 from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MAX_AWAITED, MEMBERSHIP_POLL_S, Connection, Connections
@@ -81,6 +81,7 @@ class WorkerGroup:
     _n_sums: int = field(init=False, default=0)
     _round: int = field(init=False, default=0)
     _n_returns: Counter[str] = field(init=False, default_factory=Counter)
+    _is_stuck: bool = field(init=False, default=False)
     _epoch: Epoch | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -172,11 +173,13 @@ class WorkerGroup:
         steps.collect_vectors(asked)
         if set(asked) & set(self._connections.awaited()):
             return None
-        before, note = self.journal.survivors(self._n_sums), partial(self.journal.note_survivors, self._n_sums)
-        total = steps.opened(before, note)
-        if total is not None:
-            self.journal.note_sum(self._n_sums, total)
+        try:
+            total = steps.opened(SumOpening(self.journal, self._n_sums))
+            if total is not None:
+                self.journal.note_sum(self._n_sums, total)
+        finally:
             self._faults.judge(of)
+        self._is_stuck = total is None and self._connections.still_in(asked) == set(asked)
         return total
 
     def finish(self) -> list[str]:
@@ -202,7 +205,8 @@ class WorkerGroup:
     def _complete(self) -> None:
         """Readmit returned workers and wait until enough are present and have sent their parcels.
 
-        A sum that may have been opened before is opened again over the same workers alone.
+        A sum that may have been opened before is opened again over the same workers alone. One that nobody left, and
+        that was not opened, has wrong confirmations: it begins anew when somebody has come.
         """
         deadline = time.monotonic() + self.wait_s
         before = self.journal.survivors(self._n_sums)
@@ -210,8 +214,10 @@ class WorkerGroup:
         while True:
             self._readmit()
             present = [worker for worker in self._connections.present() if not before or worker.name in before]
-            if len(present) < needed_here or (self._connections.awaited() and not before):
+            if len(present) < needed_here or self._is_stuck or (self._connections.awaited() and not before):
                 if time.monotonic() > deadline:
+                    if self._is_stuck:
+                        raise self._faults.no_sum()
                     self._connections.check_enough(len(present), needed_here, "are there", due=before)
                 time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
@@ -273,6 +279,7 @@ class WorkerGroup:
                 if self._n_returns[worker.name] > MAX_AWAITED:
                     self._connections.expel(worker, f"it came back {MAX_AWAITED} times more than there were sums")
                     continue
+                self._is_stuck = False
                 self.note("returned", f"{worker.name} takes part again")
                 self._catch_up(worker)
 

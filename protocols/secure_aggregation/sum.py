@@ -11,11 +11,12 @@ After Bonawitz et al. (CCS 2017), with double masks. All numbers are modulo 2**6
     │ ◄─ who survived: those whose vectors came ─ │
     │ ── per worker v: a MAC of who was present and who survived, under the common key of u and v ──► │
     │ ◄─ all shares that were sealed for u; all MACs for u ─ │  it goes on if `threshold` MACs fit what it was told
-    │ ── per worker v: u's share of b_v if v survived, of k_v if it did not ──► │
+    │ ── per worker v: u's share of b_v if v survived, of k_v if it did not; whose MACs fit ──► │
 
 The masks of two survivors cancel. From `threshold` answers the coordinator has every survivor's b, and of everybody
 else the masks that do not cancel. Who drops out after the parcel, after the vector or after the MACs changes nothing
-else, as long as `threshold` workers remain at each step; below that a worker answers nothing.
+else, as long as `threshold` workers remain at each step; below that a worker reveals nothing. One that has too few MACs
+that fit keeps its shares back, and tells whose fit.
 
 What holds, and against whom (`threshold` t of n workers, 2 t > n):
 
@@ -37,7 +38,7 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
 - No worker can be stopped from adding a wrong vector; nor is it noticed.
 - Wrong shares are noticed, and do no harm as long as `threshold` right ones came and a set of these is found
   (`MAX_TRIES`). Whose they were is told together with who dealt them, since either of the two may have made them wrong.
-  So are wrong MACs, together with who says so.
+  So are wrong MACs, together with who says so; they stop a round only in which fewer than t workers are honest.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ class SumRound:
     _confirmations: dict[int, ByteRows] = field(init=False, default_factory=dict)
     _denied: set[tuple[int, int]] = field(init=False, default_factory=set)
     _shares: dict[int, ByteRows] = field(init=False, default_factory=dict)
+    _kept_back: set[int] = field(init=False, default_factory=set)
     _right: dict[int, dict[int, bytes]] = field(init=False, default_factory=dict)
     _wrong: set[tuple[int, int]] = field(init=False, default_factory=set)
     _is_closed: bool = field(init=False, default=False)
@@ -181,17 +183,26 @@ class SumRound:
         return rows
 
     def add_shares(self, worker: int, shares: ByteRows, confirmed: Flags) -> None:
-        """Take a survivor's shares, and whose confirmations it found right."""
-        n = self.epoch.n_workers
-        if (shares.shape, confirmed.shape) != ((n, SECRET_BYTES), (n,)) or worker not in self._confirmations:
+        """Take a survivor's only answer: its shares, or none if too few confirmations are right, and which are."""
+        n, is_due = self.epoch.n_workers, worker in self._confirmations and worker not in self.answered
+        if (shares.shape, confirmed.shape) != ((n, SECRET_BYTES), (n,)) or not is_due:
             raise SumRefused("shares are malformed or were not asked for; they are not counted")
-        self._shares[worker] = shares
-        self._denied |= {(author, worker) for author in self._confirmations if not confirmed[author]}
+        denied = {(author, worker) for author in self._confirmations if not confirmed[author]}
+        self._denied |= denied
+        if shares.any() or len(self._confirmations) - len(denied) >= self.epoch.threshold:
+            self._shares[worker] = shares
+        else:
+            self._kept_back.add(worker)
 
     @property
     def answered(self) -> frozenset[int]:
-        """Who sent its shares."""
-        return frozenset(self._shares)
+        """Who sent its shares, or that it keeps them back."""
+        return self.kept_back.union(self._shares)
+
+    @property
+    def kept_back(self) -> frozenset[int]:
+        """Who sent no share, since too few confirmed to it what it was told, as it says."""
+        return frozenset(self._kept_back)
 
     @property
     def has_enough_shares(self) -> bool:

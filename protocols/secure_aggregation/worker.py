@@ -182,7 +182,8 @@ class SummedWorker:
         """Shares of one secret of each worker that was present: never of both, and only once.
 
         A worker that sealed something else for this one gets no share in return, and one whose confirmation is wrong is
-        passed over; neither stops anybody while enough others are right.
+        passed over; neither stops anybody while enough others are right. With too few right confirmations this worker
+        keeps all shares back, tells whose are wrong, and answers nothing more in the round: it need not end.
 
         Parameters
         ----------
@@ -195,16 +196,16 @@ class SummedWorker:
         Returns
         -------
         shares : ndarray of uint8, shape (n_workers, SECRET_BYTES)
-            Zeros where there is no share.
+            Zeros where there is no share: everywhere, if fewer than the threshold confirmed what this worker did,
+            itself included.
         confirmed : ndarray of bool, shape (n_workers,)
             Whose confirmations are right.
 
         Raises
         ------
         SumRefused
-            If this worker did not confirm the round, or fewer than the threshold confirmed what it did, itself
-            included, or as many parts as the threshold do not open: no fewer workers can have altered them, so that it
-            was the coordinator. Nothing was revealed then.
+            If this worker did not confirm the round, or as many parts as the threshold do not open: no fewer workers
+            can have altered them, so that it was the coordinator. Nothing was revealed then.
         """
         epoch = self._joined()
         if self._confirmed is None or self._confirmed[0] != number:
@@ -217,8 +218,9 @@ class SummedWorker:
         if sealed.shape != (n, SEALED_BYTES) or confirmations.shape != (n, CONFIRMATION_BYTES):
             raise SumRefused("what was sealed for this worker, or confirmed to it, is malformed; nothing was revealed")
         confirmed = self._agreeing(epoch, number, present, survivors, confirmations)
-        check_enough(epoch, int(confirmed.sum()), "confirmed the same lists of those who take part")
         shares = np.zeros((epoch.n_workers, SECRET_BYTES), np.uint8)
+        if confirmed.sum() < epoch.threshold:
+            return shares, confirmed
         closed: list[SumRefused] = []
         for u in np.flatnonzero(present):
             context = epoch.context(number, int(u), self._place)

@@ -29,6 +29,7 @@ def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     assert (repr(first.commitments), first.drawing) == (repr(ASKED), None)
     first.note_reveals(DRAWN[1])
     first.note_survivors(0, ["w1", "w0"])
+    first.note_bound(0, {"w0": frozenset({"w1", "w0"})})
     first.note_sum(0, np.array([-1, 2**62], np.int64))
     first.note_done("w1")
     again = RoundJournal(path)
@@ -37,6 +38,7 @@ def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     assert again.sum(0).tolist() == [-1, 2**62]
     assert again.survivors(0) == {"w0", "w1"}
     assert again.survivors(1) == set()
+    assert (again.bound(0), again.bound(1)) == ({"w0": {"w0", "w1"}}, {})
     assert again.done == {"w1"}
     assert path.stat().st_mode & 0o777 == 0o600
     for journal in (first, again):

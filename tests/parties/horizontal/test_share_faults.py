@@ -60,3 +60,16 @@ def test_confirmations_are_judged_apart_from_shares() -> None:
     assert connections.expelled == []
     assert judged(set(), confirmations={(4, 0)})[2].doubted(EPOCH) == frozenset()
     assert faults.doubted(EPOCH) == {1}
+
+
+@pytest.mark.parametrize("n_wrong", [1, 2, 3, 4])
+def test_as_many_as_the_threshold_cannot_all_have_confirmed_wrongly(n_wrong: int) -> None:
+    """A worker that says so is at fault itself, and its word counts no more."""
+    connections, notes, faults = judged(set(), confirmations={(author, 4) for author in range(n_wrong)})
+    is_expelled = n_wrong >= EPOCH.threshold
+    assert [name for name, _ in connections.expelled] == ["w4"] * is_expelled
+    assert [event for event, _ in notes] == ["wrong confirmation"] * (0 if is_expelled else n_wrong)
+    words = str(faults.no_sum())
+    assert ("w0's confirmation to w4 is wrong, as w4 says" in words) is not is_expelled
+    assert ("may have given shares of it over others" in words) is is_expelled
+    assert words.endswith("Nothing more was released")

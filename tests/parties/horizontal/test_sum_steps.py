@@ -103,16 +103,35 @@ def test_survivors_alone_are_asked_to_confirm_and_who_did_is_returned(said: list
     assert [name for name, _ in connections.sent] == ["w0", "w2"]
 
 
-def test_a_sum_that_too_few_confirm_is_opened_over_nobody_and_begins_anew() -> None:
+class Opening:
+    """What is noted about an opening."""
+
+    def __init__(self, before: tuple[str, ...] = (), bound: tuple[str, ...] = ()) -> None:
+        self.before = frozenset(before)
+        self.noted: list[Any] = []
+        self._bound = bound
+
+    def free(self, names: Any, survivors: Any) -> list[str]:
+        return [name for name in names if name not in self._bound]
+
+    def note_asked(self, asked: Any, survivors: Any) -> None:
+        self.noted.append((asked, survivors))
+
+
+@pytest.mark.parametrize(("said", "bound"), [(["w0"], ()), (["w0", "w2"], ("w2",))])
+def test_a_sum_that_too_few_confirm_or_may_give_shares_of_is_opened_over_nobody_and_begins_anew(
+    said: list[str], bound: tuple[str, ...]
+) -> None:
     confirmed = Confirmed(epoch=1, round=7, rows=np.zeros((3, CONFIRMATION_BYTES), np.uint8))
-    made, _, connections, _, _ = steps([("w0", confirmed)])
-    noted: list[list[str]] = []
-    assert made.opened([], noted.append) is None
-    assert (noted, {message.kind for _, message in connections.sent}) == ([], {"survivors"})
+    made, of, connections, _, _ = steps([(name, confirmed) for name in said])
+    of.add_confirmations = lambda place, rows: None  # type: ignore[method-assign]
+    opening = Opening(bound=bound)
+    assert made.opened(opening) is None  # type: ignore[arg-type]
+    assert (opening.noted, {message.kind for _, message in connections.sent}) == ([], {"survivors"})
 
 
 def test_a_sum_that_may_have_been_opened_is_not_opened_over_others() -> None:
     made, _, connections, _, _ = steps([])
-    noted: list[list[str]] = []
-    assert made.opened(["w0", "w1", "w2"], noted.append) is None
-    assert (noted, connections.sent) == ([], [])
+    opening = Opening(("w0", "w1", "w2"))
+    assert made.opened(opening) is None  # type: ignore[arg-type]
+    assert (opening.noted, connections.sent) == ([], [])

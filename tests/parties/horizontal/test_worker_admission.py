@@ -58,12 +58,16 @@ def test_a_worker_that_knows_the_others_keys_shares_no_secret_with_ghosts_and_re
     names = [f"w{place}" for place in range(3)]
     memory.start_hub(of, wait_s=0.5)
     keys = {name: lasting(name).public for name in names}
-    memory.start_worker(job(of, 0, identity=lasting("w0"), lasting_keys=keys))
+    given: list[tuple[str, ...]] = []
+    known: dict[str, Any] = {"identity": lasting("w0"), "lasting_keys": keys}
+    memory.start_worker(job(of, 0, **known, note_answer=lambda answered: given.append(answered.survivors)))
     for place in (1, 2):
         memory.start_worker(ghost(of, place, identity=lasting(f"not w{place}"), lasting_keys=keys))
     found = memory.join()
     assert isinstance(found["hub"], SumRefused)
-    assert "1 of 3 workers confirmed the same lists" in str(found["w0"])
+    # Its own confirmation alone is right to it, so that it gave no share; of two ghosts one at least would be honest.
+    assert "it calls the confirmations of w1, w2 wrong, of which some must be right" in str(found["w0"])
+    assert given == [()]
 
 
 def test_a_worker_that_knows_the_others_keys_takes_no_others_in(memory: Run) -> None:

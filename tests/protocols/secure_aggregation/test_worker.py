@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
 import random
@@ -13,7 +12,7 @@ import numpy as np
 import pytest
 from Crypto.PublicKey import ECC
 
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
 from protocols.secure_aggregation.epochs import Epoch, Flags, Parcel
 from protocols.secure_aggregation.masking import SEED_BYTES, add, confirmation, derive, mask, pair_mask, unseal
 from protocols.secure_aggregation.sharing import combine
@@ -72,8 +71,9 @@ class Liar:
         for v, worker in enumerate(self.workers):
             rows = np.stack([self.forged(u, v) if u in self.colluders else told[u][v] for u in range(n)])
             sealed = np.stack([parcel.sealed[v] for parcel in self.parcels])
-            with contextlib.suppress(SumRefused):
-                self.shares[v], _ = worker.unmask(self.number, sealed, rows)
+            shares, _ = worker.unmask(self.number, sealed, rows)
+            if shares.any():
+                self.shares[v] = shares
 
     def forged(self, author: int, reader: int) -> np.ndarray:
         """What a worker that helps the coordinator confirms to another one: whatever that was told."""
@@ -232,6 +232,17 @@ def confirmed_round(
     return of
 
 
+def wrong_of(liars: set[int]) -> Callable[[int, np.ndarray], np.ndarray]:
+    """Confirmations of which those of some are wrong, to everybody."""
+
+    def spoil(u: int, rows: np.ndarray) -> np.ndarray:
+        if u in liars:
+            rows[:, 0] ^= 1
+        return rows
+
+    return spoil
+
+
 @pytest.mark.parametrize("gone", [0, 1, 2, 3])
 def test_who_leaves_after_it_confirmed_changes_nothing_while_enough_remain(gone: int) -> None:
     of = confirmed_round(gone=gone)
@@ -247,18 +258,45 @@ def test_who_leaves_after_it_confirmed_changes_nothing_while_enough_remain(gone:
 def test_wrong_confirmations_are_named_and_passed_over_while_enough_are_right(
     liars: set[int], is_refused: bool
 ) -> None:
-    def spoil(u: int, rows: np.ndarray) -> np.ndarray:
-        if u in liars:
-            rows[:, 0] ^= 1
-        return rows
-
-    if is_refused:
-        with pytest.raises(SumRefused, match="2 of 5 workers confirmed the same lists"):
-            confirmed_round(spoil=spoil)
-        return
-    of = confirmed_round(spoil=spoil)
-    assert of.result().tolist() == VECTORS.sum(axis=0).tolist()
+    """They are named too where too few are right, and no share leaves."""
+    of = confirmed_round(spoil=wrong_of(liars))
     assert of.wrong_confirmations == set(itertools.product(liars, range(5)))
+    assert of.answered == set(range(5))
+    assert of.kept_back == (set(range(5)) if is_refused else set())
+    assert of.has_enough_shares is not is_refused
+    if is_refused:
+        with pytest.raises(TooFewWorkers, match="0 of 5 workers sent their shares"):
+            of.result()
+    else:
+        assert of.result().tolist() == VECTORS.sum(axis=0).tolist()
+
+
+def test_workers_that_took_everybodys_word_would_give_shares_on_wrong_confirmations(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The twin of shares that are kept back."""
+    unchecked(monkeypatch)
+    assert confirmed_round(spoil=wrong_of({2, 3, 4})).result().tolist() == VECTORS.sum(axis=0).tolist()
+
+
+def test_who_has_kept_its_shares_back_or_sent_them_sends_no_others() -> None:
+    """A worker that says that it gives none, and gives some, would be counted among those that are free."""
+    some = np.ones((5, 16), np.uint8)
+    for liars in (set[int](), {2, 3, 4}):
+        of = confirmed_round(spoil=wrong_of(liars))
+        with pytest.raises(SumRefused, match="not asked for"):
+            of.add_shares(0, some, np.ones(5, np.bool_))
+
+
+@pytest.mark.parametrize(("n_right", "is_kept_back"), [(0, True), (2, True), (3, False), (5, False)])
+def test_shares_are_kept_back_for_too_few_right_confirmations_alone(n_right: int, is_kept_back: bool) -> None:
+    """Who has enough and sends none sends wrong ones, of its own secret too."""
+    of = confirmed_round(gone=1)
+    of.add_shares(4, np.zeros((5, 16), np.uint8), flags(5, range(n_right)))
+    assert of.kept_back == ({4} if is_kept_back else set())
+    of.doubted = frozenset({0, 1})
+    assert of.result().tolist() == VECTORS.sum(axis=0).tolist()
+    assert ((4, 4) in of.wrong_shares) is not is_kept_back
 
 
 def test_a_confirmation_is_of_one_round_epoch_pair_of_workers_and_direction() -> None:
@@ -306,8 +344,8 @@ def test_a_worker_confirms_once_and_nobody_who_was_not_present_and_gives_shares_
     with pytest.raises(SumRefused, match="not the one to be confirmed"):
         workers[0].confirm(0, whole)
     # What the worker itself has confirmed, sent back in the others' names, confirms nothing.
-    with pytest.raises(SumRefused, match="1 of 3 workers confirmed the same lists"):
-        workers[0].unmask(0, sealed, rows[0])
+    shares, confirmed = workers[0].unmask(0, sealed, rows[0])
+    assert (shares.any(), confirmed.tolist()) == (False, [True, False, False])
     with pytest.raises(SumRefused, match="not the one to be unmasked"):
         workers[0].unmask(0, sealed, np.stack([row[0] for row in rows]))
     with pytest.raises(SumRefused, match="malformed"):
