@@ -22,7 +22,7 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
 from parties.cluster.arrangement import row_numbers
-from parties.cluster.dask_cluster import cluster
+from parties.cluster.dask_cluster import cluster, reporting_lost_workers
 from parties.cluster.held_out_rows import (
     ChosenRows,
     by_partition,
@@ -163,12 +163,11 @@ class PartitionedActive:
             job = replace(job, orders=aligned.orders)
         out = by_partition(chosen.out, self.found.rows)
         held_out = by_partition(chosen.held_out, self.found.rows)
-        agreed = replace(
-            job,
-            id_digest=digest_without(self.found, out, self.schema.id_columns, client=self.client),
-            grow=_Grower(self, job.seed, journal.path, tuple(out)),
-            held_out=None if division is None else own_records(self.found, held_out, self.schema, client=self.client),
-        )
+        with reporting_lost_workers(self.client):
+            digest = digest_without(self.found, out, self.schema.id_columns, client=self.client)
+            own = None if division is None else own_records(self.found, held_out, self.schema, client=self.client)
+        grow = _Grower(self, job.seed, journal.path, tuple(out))
+        agreed = replace(job, id_digest=digest, grow=grow, held_out=own)
         self.found.check_unchanged()
         return agreed
 
@@ -198,7 +197,7 @@ class _Grower:
         prepared, run = self.prepared, self.prepared.run
         owners = dict.fromkeys(column.owner for column in received)
         own, lengths = prepared.own, prepared.found.rows
-        with working_folder(run.dask.folder) as folder:
+        with reporting_lost_workers(prepared.client), working_folder(run.dask.folder) as folder:
             if self.out:
                 names = [*(column.name for column in own.columns), own.label]
                 paths, lengths = partitions_without(

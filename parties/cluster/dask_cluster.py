@@ -47,28 +47,47 @@ def cluster(section: DaskSection) -> Iterator[Client]:
         because those that it ran on died.
     """
     try:
-        import distributed
-        from distributed.comm.core import CommClosedError
-        from distributed.exceptions import WorkerStartTimeoutError
-        from distributed.scheduler import KilledWorker, NoValidWorkerError
+        import distributed  # noqa: F401
     except ImportError:
         raise ConfigError(
             "engine: dask needs Dask, which is not installed; `pip install 'opboost[dask]'` installs it"
         ) from None
     open_client = _at_scheduler(section.scheduler) if section.scheduler is not None else _on_this_machine(section)
-    lost = KilledWorker, NoValidWorkerError, WorkerStartTimeoutError, distributed.CancelledError, CommClosedError
-    with open_client as client:
-        try:
-            yield client
-        except EXPECTED_ERRORS:
+    with open_client as client, reporting_lost_workers(client):
+        yield client
+
+
+@contextmanager
+def reporting_lost_workers(client: Client) -> Iterator[None]:
+    """Convert what Dask raises of a cluster that is gone, or gave a task up, into `WorkersLost`.
+
+    A step within a conversation needs it around itself: the error decides there what the peers are told.
+
+    Raises
+    ------
+    WorkersLost
+    """
+    try:
+        yield
+    except EXPECTED_ERRORS:
+        raise
+    except Exception as error:
+        if not _is_of_lost_workers(error, client):
             raise
-        except Exception as error:
-            # Of a client whose scheduler is gone, Dask tells in many ways.
-            if client.status == "running" and not isinstance(error, lost):
-                raise
-            raise WorkersLost(
-                f"the cluster lost the workers that a step ran on, and gave it up: {type(error).__name__}"
-            ) from None
+        raise WorkersLost(
+            f"the cluster lost the workers that a step ran on, and gave it up: {type(error).__name__}"
+        ) from None
+
+
+def _is_of_lost_workers(error: Exception, client: Client) -> bool:
+    import distributed
+    from distributed.comm.core import CommClosedError
+    from distributed.exceptions import WorkerStartTimeoutError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError
+
+    lost = KilledWorker, NoValidWorkerError, WorkerStartTimeoutError, distributed.CancelledError, CommClosedError
+    # Of a client whose scheduler is gone, Dask tells in many ways.
+    return isinstance(error, lost) or client.status != "running"
 
 
 @contextmanager
@@ -213,29 +232,49 @@ def _is_served(client: Client) -> bool:
 
 
 def _check_workers(client: Client, address: str) -> None:
-    """Refuse workers with another version: they would take the driver's objects for their own, or draw otherwise.
+    """Refuse a cluster with another version: it would take the driver's objects for its own, or draw otherwise.
+
+    The scheduler is asked, too, since it unpickles these objects.
 
     Raises
     ------
     ConfigError
     WorkersLost
-        If there are none in time, or one does not answer in time.
+        If there are no workers in time, or a process does not answer in time.
     """
     try:
         client.wait_for_workers(1, timeout=START_WAIT_S)
-        found = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S).values()
-    except OSError as error:
+        found = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S)
+        of_scheduler = _version_of_scheduler(client)
+    except Exception as error:
+        if not _is_without_answer(error, client):
+            raise
         raise WorkersLost(
             f"the scheduler at {address} has no worker, or one that does not answer: {type(error).__name__}. "
             "Nothing was sent"
         ) from None
     # Who is gone by now does no harm.
-    versions = {one if isinstance(one, str) else "none" for one in found if not isinstance(one, OSError)}
-    if others := sorted(versions - {package_version()}):
+    versions = {one if isinstance(one, str) else "none" for one in found.values() if not isinstance(one, OSError)}
+    if others := sorted((versions | {of_scheduler}) - {package_version()}):
         raise ConfigError(
-            f"cluster processes of the scheduler at {address} have version {', '.join(others)} of opboost, where this "
-            f"party has {package_version()}; install the same everywhere. Nothing was sent"
+            f"the scheduler at {address} or cluster processes of it have version {', '.join(others)} of opboost, where "
+            f"this party has {package_version()}; install the same everywhere. Nothing was sent"
         )
+
+
+def _version_of_scheduler(client: Client) -> str:
+    """The scheduler's version of opboost, or "none"; raises what Dask does where it does not answer in time."""
+    try:
+        found = client.sync(client._run_on_scheduler, package_version, callback_timeout=START_WAIT_S)
+    except Exception as error:  # whatever was wrong at the scheduler as it imported the function
+        if _is_without_answer(error, client):
+            raise
+        return "none"
+    return found if isinstance(found, str) else "none"
+
+
+def _is_without_answer(error: Exception, client: Client) -> bool:
+    return isinstance(error, OSError) or _is_of_lost_workers(error, client)
 
 
 async def _ask_scheduler(address: str) -> None:

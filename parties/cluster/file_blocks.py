@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import encode
+from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.errors import TableError
 from parties.ledger.due_cells import Run
 from parties.ledger.ledger_lines import digest_of
@@ -126,7 +127,8 @@ def on_cluster(client: Client) -> Run:
     """Calls a function on blocks of files, at the cluster processes."""
 
     def run(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
-        client.gather(client.map(draw, list(blocks), pure=False))
+        with reporting_lost_workers(client):
+            client.gather(client.map(draw, list(blocks), pure=False))
 
     return run
 

@@ -17,6 +17,7 @@ from opboost.preprocess import own_features
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.cluster.arrangement import row_numbers
+from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
 from parties.storage.atomic_files import make_folder, replacing
@@ -57,7 +58,8 @@ def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:
 def places_by_partition(found: Partitions, schema: TableSchema, key: bytes, *, client: Client) -> Places:
     """The records' pseudorandom numbers, as `parties.vertical.held_out.places_of` gives them."""
     call = partial(_places, id_columns=schema.id_columns, key=key)
-    return np.concatenate(client.gather(client.map(call, found.paths, pure=False)))
+    with reporting_lost_workers(client):
+        return np.concatenate(client.gather(client.map(call, found.paths, pure=False)))
 
 
 def digest_without(found: Partitions, out: Sequence[Rows], id_columns: Sequence[str], *, client: Client) -> str:

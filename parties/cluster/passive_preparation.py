@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.cluster.dask_cluster import cluster
+from parties.cluster.dask_cluster import cluster, reporting_lost_workers
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.held_out_rows import (
     ChosenRows,
@@ -116,11 +116,12 @@ class PartitionedPassive:
             chosen = ChosenRows.of(aligned, self.found.n_rows)
             job = replace(job, order=aligned.orders[channel.peer])
         out = by_partition(chosen.out, self.found.rows)
-        left = replace(
-            job,
-            id_digest=digest_without(self.found, out, id_columns, client=self.client),
-            features=table_without(self.table, out, client=self.client),
-        )
+        with reporting_lost_workers(self.client):
+            left = replace(
+                job,
+                id_digest=digest_without(self.found, out, id_columns, client=self.client),
+                features=table_without(self.table, out, client=self.client),
+            )
         self.found.check_unchanged()
         if division is None:
             return left, None, None

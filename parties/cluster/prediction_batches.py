@@ -29,7 +29,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
-from parties.cluster.dask_cluster import cluster
+from parties.cluster.dask_cluster import cluster, reporting_lost_workers
 from parties.cluster.partitions import Partitions, ids_of, partitions_of, working_folder
 from parties.cluster.prediction import (
     answer_partitions,
@@ -200,10 +200,11 @@ class PartitionScorer:
             for owner, file in files.items():
                 write_bits(file, bits[owner])
             place = scores / f"{number:06d}.parquet"
-            pending.append(self.client.submit(score, path, files, status, place, pure=False))
+            with reporting_lost_workers(self.client):
+                pending.append(self.client.submit(score, path, files, status, place, pure=False))
             statuses.append(status)
             progress("predicting", number + 1, len(self.found.paths))
-        with asking.heartbeats():
+        with asking.heartbeats(), reporting_lost_workers(self.client):
             self.client.gather(pending)
         self.found.check_unchanged()
         make_folder(target.parent)

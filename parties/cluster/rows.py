@@ -24,6 +24,7 @@ from opboost.arrays import Sums, Values
 from opboost.errors import OpBoostError
 from opboost.rng import RepeatableWords
 from opboost.trees.tree import Ensemble
+from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.config.recipes import SummedRecipe
 from parties.errors import PartyError, WorkersLost
 from parties.horizontal.row_partitions import Call, HeldPart, PartFile, added, check_ids
@@ -80,19 +81,21 @@ class PartsOnDask:
 
     def ask(self, calls: Sequence[Call]) -> Sums:
         submit = partial(self._client.submit, pure=False)
-        # The states before are held until the answer is here; then Dask keeps only how they were made.
-        states = [submit(_after, state, calls) for state in self._states]
-        sums = [submit(_sums, state) for state in states]
-        while len(sums) > 1:
-            sums = [submit(added, sums[begin : begin + _ADDED]) for begin in range(0, len(sums), _ADDED)]
-        answer: Sums = self._had(sums)[0].copy()
+        with reporting_lost_workers(self._client):
+            # The states before are held until the answer is here; then Dask keeps only how they were made.
+            states = [submit(_after, state, calls) for state in self._states]
+            sums = [submit(_sums, state) for state in states]
+            while len(sums) > 1:
+                sums = [submit(added, sums[begin : begin + _ADDED]) for begin in range(0, len(sums), _ADDED)]
+            answer: Sums = self._had(sums)[0].copy()
         self._states = states
         return answer
 
     def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
-        found: list[tuple[Values, Values]] = self._had(
-            self._client.map(partial(PartFile.predictions, model=model), self._files, pure=False)
-        )
+        with reporting_lost_workers(self._client):
+            found: list[tuple[Values, Values]] = self._had(
+                self._client.map(partial(PartFile.predictions, model=model), self._files, pure=False)
+            )
         return found
 
     def _had(self, futures: Sequence[Future[Any]]) -> list[Any]:

@@ -138,8 +138,9 @@ def score_held_out(
     else:
         status, is_scored = cells.status, (cells.status == RecordStatus.ANSWERED) & ~cells.chooses
         joint = evaluated(ensemble, held.own, cells.answers, len(status), evaluate)
+    # Whoever grows trees looks after the peers, which two threads must not do at once.
+    alone = _alone(job, model, grow)
     with heartbeats(channels):
-        alone = _alone(job, model, grow)
         uses: tuple[ColumnUse, ...] = ()
         if matrices and is_scored.any():
             uses = tuple(_uses(job, model, np.concatenate(matrices)[is_scored], held.labels[is_scored], offered))

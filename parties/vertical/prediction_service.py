@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -42,8 +41,11 @@ SETTLES_S = 1.0
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
-# After which a signal comes again whose exception was lost.
+# After which an exception is raised again that was lost.
 _AGAIN_S = 0.05
+
+# How long a request may take to be finished when the process is told to stop: its sender may read no answer.
+FINISHES_S = 10.0
 
 
 class StopSignals:
@@ -57,10 +59,12 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         self._before = {one: signal.signal(one, self._stop) for one in _STOPPING}
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._stop_now)
         sys.unraisablehook = self._come_again
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = self._hook
         for one, handler in self._before.items():
             signal.signal(one, handler)
@@ -68,12 +72,13 @@ class StopSignals:
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Finish what is done here before the process stops."""
+        """Finish what is done here before the process stops, if that takes no more than `FINISHES_S`."""
         self._is_shielded = True
         try:
             yield
         finally:
             self._is_shielded = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
         if self._told is not None:
             raise Stopped(self._told)
 
@@ -83,17 +88,18 @@ class StopSignals:
         self._told = number
         if not self._is_shielded:
             raise Stopped(number)
+        signal.setitimer(signal.ITIMER_REAL, FINISHES_S)
+
+    def _stop_now(self, number: int, frame: FrameType | None) -> None:
+        if self._told is not None:
+            raise Stopped(self._told)
 
     def _come_again(self, lost: sys.UnraisableHookArgs) -> None:
-        """Send a signal again whose exception nobody got: callbacks from C, as of a compiler's cache, pass none on."""
+        """Raise an exception again that nobody got: callbacks from C, as of a compiler's cache, pass none on."""
         if not isinstance(lost.exc_value, Stopped) or self._told is None:
             self._hook(lost)
             return
-        for one in _STOPPING:
-            signal.signal(one, self._stop)
-        again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), self._told))
-        again.daemon = True
-        again.start()
+        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
 
 
 class RecordsFile:

@@ -79,7 +79,7 @@ class PeerState:
         """Forget a conversation that the peer gave up, to begin again, before anything of it was heard."""
         if not self.is_heard and ends_with_abort(self.inbox, begins_again=True):
             self.clear()
-            self.former, self.connection = self.token, None
+            self.former, self.connection, self.conversation = self.token, None, Conversation()
 
     @classmethod
     def new(cls, timing: Timing) -> PeerState:

@@ -76,7 +76,8 @@ class Peers:
             known.is_turned_away = True
             return False
         if peer.connection != connection:
-            # Said before the other end knew that its connection was broken, or this conversation over.
+            # Said before the other end knew that its connection was broken, or this conversation over; no more of it.
+            self._to_shut.append(connection)
             return True
         peer.silence.end()
         if not peer.conversation.received(frames):

@@ -35,7 +35,7 @@ from protocols.transport.receive_quota import (
     ReceiveQuotas,
 )
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
-from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, due_news
+from protocols.transport.zmq_connections import FAILED, MAX_NEWS, Unproven, WatchedConnections, due_news, latest
 from protocols.transport.zmq_listener_channel import ListenerChannel
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, TEND_S, drain, has_arrived, open_router
 
@@ -154,8 +154,7 @@ class Listener:
     def _transmit(self, peer: str) -> None:
         """Hand to ZeroMQ what it has room for of what the peer was not sent."""
         conversation, route = self._peers.conversation(peer), self._peers.route(peer)
-        while (frames := conversation.next_unsent()) is not None and not self._peers.is_away(peer):
-            assert route is not None
+        while route is not None and (frames := conversation.next_unsent()) and not self._peers.is_away(peer):
             try:
                 self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.ZMQError as error:
@@ -210,6 +209,8 @@ class Listener:
         is_all = not has_arrived(self._socket)
         if is_all:
             self._allowlist.forget()
+        elif len(self._news) > MAX_NEWS:
+            self._news = latest(self._news)
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)

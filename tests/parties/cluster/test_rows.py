@@ -32,6 +32,21 @@ def test_whatever_dask_says_of_lost_workers_is_one_sentence_without_its_words(er
         parts(error)._had([])
 
 
+def test_a_client_that_was_closed_between_two_questions_is_a_lost_cluster() -> None:
+    """Dask refuses the next task, before anything is waited for."""
+
+    class Client:
+        status = "closed"
+
+        def submit(self, *call: Any, **how: Any) -> Any:
+            raise RuntimeError("client is closed: salary 81726354")
+
+    made = parts()
+    made._client, made._states = Client(), [SimpleNamespace()]  # type: ignore[assignment, list-item]
+    with pytest.raises(WorkersLost, match=r"gave it up: RuntimeError$"):
+        made.ask([])
+
+
 @pytest.mark.parametrize("error", [DataError("mine"), TableError("mine")])
 def test_an_error_of_the_data_keeps_its_words(error: Exception) -> None:
     with pytest.raises(type(error), match="mine"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -11,14 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from parties.cluster.dask_cluster import cluster
+from parties.commands.exit_codes import ExitCode, exit_code
 from parties.config.cluster_section import DaskSection
 from parties.errors import ConfigError, Disagreement, WorkersLost
 from tests.support.addresses import free_addresses
+from tests.support.partitioned_sites import MODEL, Outcomes, divide, predict_both, train_both
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 
@@ -39,6 +43,37 @@ async def serve(port):
 asyncio.run(serve(int(sys.argv[1])))
 """
 
+# A scheduler whose environment lacks this package.
+BARE_SCHEDULER = """
+import asyncio, sys
+from distributed import Scheduler
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("opboost", "parties", "protocols"):
+            raise ModuleNotFoundError(name)
+
+async def serve(port):
+    sys.meta_path.insert(0, Absent())
+    async with Scheduler(host="127.0.0.1", port=port, dashboard=False) as scheduler:
+        print("ready", flush=True)
+        await scheduler.finished()
+
+asyncio.run(serve(int(sys.argv[1])))
+"""
+
+WORKER = """
+import asyncio, sys
+from distributed import Worker
+
+async def serve(port):
+    async with Worker(f"tcp://127.0.0.1:{port}", nthreads=1, dashboard=False) as worker:
+        print("ready", flush=True)
+        await worker.finished()
+
+asyncio.run(serve(int(sys.argv[1])))
+"""
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +89,19 @@ def started() -> Iterator[LocalCluster]:
         n_workers=1, processes=False, protocol="tcp", dashboard_address="127.0.0.1:0"
     ) as local:
         yield local
+
+
+@contextmanager
+def program(source: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of a cluster at an address, which is ready."""
+    call = [sys.executable, "-c", source, address.rpartition(":")[2]]
+    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @contextmanager
@@ -79,15 +127,8 @@ def added_after(address: str, change: Callable[[], object], *, until: Callable[[
 def test_a_scheduler_that_hangs_is_given_up() -> None:
     """The task was waited for without end, and the other parties heard heartbeats."""
     (address,) = free_addresses(1)
-    call = [sys.executable, "-c", PROGRAM, address.rpartition(":")[2]]
-    with subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == b"ready\n"
-            with pytest.raises(WorkersLost, match="gave it up"):
-                added_after(address, lambda: process.send_signal(signal.SIGSTOP), until=bool)
-        finally:
-            process.kill()
+    with program(PROGRAM, address) as process, pytest.raises(WorkersLost, match="gave it up"):
+        added_after(address, lambda: process.send_signal(signal.SIGSTOP), until=bool)
 
 
 def test_a_process_that_hangs_is_told_at_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,3 +196,101 @@ def test_processes_with_another_version_are_refused(monkeypatch: pytest.MonkeyPa
         cluster(DaskSection(scheduler=local.scheduler_address)),
     ):
         pass
+
+
+def test_a_scheduler_without_this_package_is_refused() -> None:
+    """It unpickles the driver's objects; the first task ended as if workers were lost, and was begun again."""
+    (address,) = free_addresses(1)
+    told = r"have version none of opboost, where this party has \S+; install the same everywhere\. Nothing was sent$"
+    with (
+        program(BARE_SCHEDULER, address),
+        program(WORKER, address),
+        pytest.raises(ConfigError, match=told),
+        cluster(DaskSection(scheduler=address)),
+    ):
+        pass
+
+
+def on_partitions(site: Any, address: str) -> None:
+    divide(site, 3)
+    site.run |= {"engine": "dask", "data": "parts", "dask": {"scheduler": address}}
+
+
+def kill_before(call: str, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kill a scheduler as soon as a function is called, which then goes on; its client soon stops looking for it."""
+    import distributed
+
+    original = resolve_name(call)
+    # A scheduler that imports this package answers nothing meanwhile.
+    monkeypatch.setattr("parties.cluster.dask_cluster.MAX_FAILED_LOOKS", 120)
+
+    def killing(*given: Any, **named: Any) -> Any:
+        distributed.Client.current()._timeout = 1
+        process.kill()
+        process.wait(10)
+        return original(*given, **named)
+
+    monkeypatch.setattr(call, killing)
+
+
+def logged_end(site: Any) -> str:
+    """What the log says of the last failure."""
+    lines = map(json.loads, (site.path / "runs" / "spring" / "log.jsonl").read_text().splitlines())
+    return [str(line["message"]) for line in lines if line["event"] == "failed"][-1]
+
+
+LOST_WHILE = {
+    "trees-grow": ("bank", 0.0, "parties.cluster.active_preparation.train_on_partitions", "while growing trees"),
+    "columns-are-drawn": ("shop", 0.0, "parties.jobs.train_vertical.release_once", "while desensitizing"),
+    "shop-chooses": ("shop", 0.2, "parties.cluster.passive_preparation.places_by_partition", "while choosing"),
+    # Between two conversations nobody is told anything, and the connection ends.
+    "bank-looks-at-the-rest": ("bank", 0.2, "parties.cluster.active_preparation.digest_without", None),
+    "shop-looks-at-the-rest": ("shop", 0.2, "parties.cluster.passive_preparation.digest_without", None),
+}
+
+
+@pytest.mark.parametrize(("loser", "held_out", "call", "words"), LOST_WHILE.values(), ids=LOST_WHILE)
+def test_a_party_that_loses_its_scheduler_lets_the_other_one_begin_again(
+    sites: Any,
+    outcomes: Outcomes,
+    monkeypatch: pytest.MonkeyPatch,
+    loser: str,
+    held_out: float,
+    call: str,
+    words: str | None,
+) -> None:
+    """The other party was told that a person has to look, and ended with code 5."""
+    pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
+    (address,) = free_addresses(1)
+    lost, other = getattr(sites, loser), sites.shop if loser == "bank" else sites.bank
+    sites.bank.run["model"] = MODEL if loser == "bank" else sites.bank.run["model"]
+    for site in (sites.bank, sites.shop):
+        site.run |= {"held_out": held_out, "timeout": 5}
+    with program(PROGRAM, address) as process:
+        on_partitions(lost, address)
+        kill_before(call, process, monkeypatch)
+        failed = train_both(sites, outcomes)
+    ended = {name: exit_code(error) for name, error in failed.items()}
+    assert ended == {"bank": ExitCode.PEER_ABSENT, "shop": ExitCode.PEER_ABSENT}, failed
+    assert isinstance(failed[loser], WorkersLost)
+    assert logged_end(lost) == str(failed[loser])
+    assert "gave it up" in logged_end(lost)
+    assert logged_end(other) == str(failed[other.party])
+    if words is not None:
+        assert words in logged_end(other)
+        assert "its workers stopped" in logged_end(other)
+
+
+def test_a_party_that_loses_its_scheduler_while_it_scores_lets_the_other_one_begin_again(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (address,) = free_addresses(1)
+    with program(PROGRAM, address) as process:
+        assert train_both(sites, outcomes) == {}
+        on_partitions(sites.bank, address)
+        kill_before("parties.cluster.prediction_batches.write_bits", process, monkeypatch)
+        failed = predict_both(sites, outcomes, mode="desensitized")
+    assert isinstance(failed["bank"], WorkersLost), failed
+    assert logged_end(sites.bank) == str(failed["bank"])
+    assert "its workers stopped" in str(failed["shop"])
+    assert exit_code(failed["shop"]) is ExitCode.PEER_ABSENT

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from opboost.arrays import Values
 from opboost.desensitize import ColumnMechanism
@@ -17,7 +19,9 @@ from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
-from parties.vertical.held_out_score import HeldOutCells, columns_of_ranks
+from parties.runs.joint_model import JointModel
+from parties.vertical import held_out_score
+from parties.vertical.held_out_score import HeldOutCells, columns_of_ranks, score_held_out
 from parties.vertical.prediction_client import evaluated
 
 
@@ -74,3 +78,22 @@ def test_wide_answers_are_unpacked_for_a_few_records_at_a_time() -> None:
     found = evaluated(of_columns(*columns), {}, {"shop": packed}, n_rows, first)
     assert found.tolist() == [1.0, 0.0] * (n_rows // 2)
     assert sizes == [256, 256, 88]
+
+
+def test_nobody_else_looks_after_the_peers_while_the_own_model_is_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever grows trees looks after them: two threads took frames of one message, and one waited for ever."""
+    alive: list[bool] = []
+
+    def alone(*_: object) -> Values:
+        alive.append(any(one.name == "opboost heartbeats" for one in threading.enumerate()))
+        return np.full(4, 0.5)
+
+    monkeypatch.setattr(held_out_score, "_alone", alone)
+    own = OwnColumn("age", np.zeros(1))
+    held_out = SimpleNamespace(own={"age": np.arange(4.0)}, ids=list("abcd"), labels=np.array([0.0, 1, 0, 1]))
+    job: Any = SimpleNamespace(held_out=held_out, loss=Logistic(), most_records=None, seed=0, margins=(), metrics=())
+    cells = HeldOutCells(of_columns(own), {}, np.zeros(4, np.uint8), np.zeros(4, np.bool_))
+    score_held_out(
+        job, JointModel(ensemble=of_columns(own)), [], lambda _: pytest.fail("is not asked"), {}, cells=cells
+    )
+    assert alive == [False]

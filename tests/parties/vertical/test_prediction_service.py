@@ -36,6 +36,7 @@ from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.handshake import greet_all
+from parties.vertical import prediction_service
 from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
@@ -398,6 +399,20 @@ def test_a_signal_waits_until_what_is_shielded_is_done() -> None:
     assert done == ["shielded"]
     with pytest.raises(ProtocolError), StopSignals():
         raise ProtocolError
+
+
+def test_a_signal_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads answers and never says so held up the end of a service for a quarter of an hour."""
+    monkeypatch.setattr(prediction_service, "FINISHES_S", 0.2)
+    done, began = [], time.monotonic()
+    with StopSignals() as signals, signals.shielded():
+        os.kill(os.getpid(), signal.SIGTERM)
+        done.append("shielded")
+        time.sleep(20)
+        done.append("beyond")
+    assert done == ["shielded"]
+    assert 0.2 <= time.monotonic() - began < 10
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
 def test_a_request_whose_answers_fit_no_message_costs_no_memory(sites: Any) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from protocols.messages.vertical import Abort, Outlook
 from protocols.transport import peer_state
 from protocols.transport.channel import Timing
+from protocols.transport.codec import encode
 from protocols.transport.conversation import connection_id
 from protocols.transport.peer_state import MAX_WAITING, PeerConnection, PeerState
 
@@ -42,3 +44,12 @@ def test_a_new_conversation_has_nothing_of_the_one_before(peer: PeerState) -> No
     assert peer.token == b"t0"
     assert peer.connection is not None
     assert peer.connection.number == 3
+
+
+def test_a_conversation_that_was_given_up_leaves_nothing_to_send_to_nobody(peer: PeerState) -> None:
+    """What this side had said in it had no way to go: sending it ended in an assertion, and a service with it."""
+    peer.begin(PeerConnection(connection_id("shop", "t0", 0), 5, 1))
+    peer.conversation.keep([b"farewell"])
+    peer.keep(encode(Abort(phase="greeting", reason="later", outlook=Outlook.AGAIN)))
+    peer.drop_unheard()
+    assert (peer.connection, peer.former, peer.conversation.next_unsent()) == (None, b"t0", None)

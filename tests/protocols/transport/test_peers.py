@@ -8,6 +8,7 @@ from protocols.errors import PeerAborted, PeerRestarted, UnexpectedMessage
 from protocols.messages.vertical import Abort, Done
 from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame, encode
+from protocols.transport.conversation import Conversation, connection_id
 from protocols.transport.peers import MAX_WAITING, Peers
 
 
@@ -41,6 +42,20 @@ def test_another_connection_of_a_peer_is_turned_away_and_shut_if_it_goes_on(peer
     assert not peers.take("shop", b"r6", 6, frames())
     assert peers.listen() == [6]
     assert peers.route("shop") == b"r5"
+
+
+def test_messages_over_a_connection_that_did_not_say_first_what_had_come_shut_it(peers: Peers) -> None:
+    """They were dropped without end: those who sent them were never cut off."""
+    first, second = (connection_id("shop", "token", number) for number in (0, 1))
+    conversation = Conversation()
+    conversation.keep(frames())
+    said = conversation.next_unsent()
+    assert said is not None
+    peers.take("shop", first, 5, said)
+    assert peers.listen() == []
+    peers.take("shop", second, 6, frames("more"))
+    assert peers.listen() == [6]
+    assert (peers.route("shop"), [bytes(frame) for frame in peers.pop("shop")]) == (first, [b"x"])
 
 
 @pytest.mark.parametrize("is_heard", [False, True])
