@@ -11,7 +11,7 @@ from protocols.transport.conversation import Conversation, read_connection_id
 from protocols.transport.liveness import BeatCount, Pulse, Silence
 
 # What a peer may have said ahead of its turn: bounds the memory that it can take. Whoever says more is cut off, and so
-# is a peer that says as many things after nothing more was expected of it.
+# is a peer that says as much after nothing more was expected of it, or over a connection that is not the one it has.
 MAX_WAITING = 256
 MAX_WAITING_BYTES = 256 << 20
 
@@ -23,6 +23,7 @@ class Descriptor:
     serial: int = 0
     is_open: bool = True
     is_turned_away: bool = False
+    n_stale: int = 0
     beats: BeatCount = field(default_factory=BeatCount)
 
 

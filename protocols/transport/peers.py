@@ -45,7 +45,7 @@ class Peers:
         known.is_open = is_accepted
         if is_accepted:
             known.serial += 1
-            known.is_turned_away, known.beats = False, BeatCount()
+            known.is_turned_away, known.n_stale, known.beats = False, 0, BeatCount()
 
     def note_end(self, name: str) -> None:
         """The connection of a peer has ended, whatever its descriptor is by now."""
@@ -76,8 +76,10 @@ class Peers:
             known.is_turned_away = True
             return False
         if peer.connection != connection:
-            # Said before the other end knew that its connection was broken, or this conversation over; no more of it.
-            self._to_shut.append(connection)
+            # Said before the other end knew that its connection was broken, or this conversation over.
+            known.n_stale += 1
+            if known.n_stale > MAX_WAITING:
+                self._to_shut.append(connection)
             return True
         peer.silence.end()
         if not peer.conversation.received(frames):

@@ -44,7 +44,7 @@ def test_another_connection_of_a_peer_is_turned_away_and_shut_if_it_goes_on(peer
     assert peers.route("shop") == b"r5"
 
 
-def test_messages_over_a_connection_that_did_not_say_first_what_had_come_shut_it(peers: Peers) -> None:
+def test_many_messages_over_a_connection_that_did_not_say_first_what_had_come_shut_it(peers: Peers) -> None:
     """They were dropped without end: those who sent them were never cut off."""
     first, second = (connection_id("shop", "token", number) for number in (0, 1))
     conversation = Conversation()
@@ -52,6 +52,9 @@ def test_messages_over_a_connection_that_did_not_say_first_what_had_come_shut_it
     said = conversation.next_unsent()
     assert said is not None
     peers.take("shop", first, 5, said)
+    assert peers.listen() == []
+    for _ in range(MAX_WAITING):
+        assert peers.take("shop", second, 6, frames("more"))
     assert peers.listen() == []
     peers.take("shop", second, 6, frames("more"))
     assert peers.listen() == [6]
