@@ -26,6 +26,16 @@ class Descriptor:
     n_stale: int = 0
     beats: BeatCount = field(default_factory=BeatCount)
 
+    def begin(self) -> None:
+        """Another connection began."""
+        self.serial += 1
+        self.is_turned_away, self.n_stale, self.beats = False, 0, BeatCount()
+
+    def goes_on(self) -> bool:
+        """Count a message in a conversation that has another connection; whether there were more than may wait."""
+        self.n_stale += 1
+        return self.n_stale > MAX_WAITING
+
 
 @dataclass(frozen=True, slots=True)
 class PeerConnection:

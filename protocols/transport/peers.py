@@ -17,7 +17,7 @@ from protocols.messages.signs_of_life import Received
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame
 from protocols.transport.conversation import FORGOTTEN, Conversation, is_beat, received_word
-from protocols.transport.liveness import BeatCount, stalled
+from protocols.transport.liveness import stalled
 from protocols.transport.peer_state import MAX_WAITING, Descriptor, PeerConnection, PeerState
 
 
@@ -44,8 +44,7 @@ class Peers:
         known = self._descriptors.setdefault(descriptor, Descriptor())
         known.is_open = is_accepted
         if is_accepted:
-            known.serial += 1
-            known.is_turned_away, known.n_stale, known.beats = False, 0, BeatCount()
+            known.begin()
 
     def note_end(self, name: str) -> None:
         """The connection of a peer has ended, whatever its descriptor is by now."""
@@ -77,8 +76,7 @@ class Peers:
             return False
         if peer.connection != connection:
             # Said before the other end knew that its connection was broken, or this conversation over.
-            known.n_stale += 1
-            if known.n_stale > MAX_WAITING:
+            if known.goes_on():
                 self._to_shut.append(connection)
             return True
         peer.silence.end()
