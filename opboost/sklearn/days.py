@@ -38,8 +38,11 @@ def days_of(column: pd.Series) -> Values:
     """Days of a column of durations, or since 1970 of one of dates; an empty cell is NaN."""
     if kind_of(column) == "dates":
         return np.asarray((pd.to_datetime(column, utc=True) - _EPOCH) / _DAY, np.float64)
+    if column.dtype == object:
+        # Python's durations may be longer than those of pandas.
+        return np.array([np.nan if pd.isna(cell) else cell / np.timedelta64(1, "D") for cell in column], np.float64)
     # Divided by a duration, long ones would overflow without a word.
-    return np.asarray(pd.to_timedelta(column).dt.total_seconds() / 86400, np.float64)
+    return np.asarray(column.dt.total_seconds() / 86400, np.float64)
 
 
 def bounds_in_days(bounds: Any) -> Any:

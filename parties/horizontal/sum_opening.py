@@ -29,7 +29,8 @@ class SumOpening:
     def __init__(self, journal: RoundJournal, number: int) -> None:
         self._journal = journal
         self._number = number
-        self._bound = journal.bound(number)
+        # Who noted survivors alone, an earlier version or a process that was killed then, may have asked all of them.
+        self._bound = journal.bound(number) or dict.fromkeys(self.before, self.before)
 
     @property
     def before(self) -> frozenset[str]:

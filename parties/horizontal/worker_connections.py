@@ -13,13 +13,15 @@ from protocols.errors import (
     PeerAborted,
     PeerRestarted,
     ProtocolError,
+    SumRefused,
     TooFewWorkers,
     UnexpectedMessage,
 )
 from protocols.messages.comparison import Compare
+from protocols.messages.horizontal import Masked, ParcelFor
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
-from protocols.secure_aggregation.epochs import Parcel
+from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.transport.channel import Channel, abort, aborted
 
 # Seconds between looks for messages while nothing comes.
@@ -193,6 +195,16 @@ class Connections:
         self.lose(worker, f"{worker.name} does not keep to the protocol: {why}", is_gone=False)
         worker.is_over = True
         worker.channel.close()
+
+    def keep_parcel(self, worker: Connection, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
+        """Keep what a worker sent for a round of an epoch; one whose parcel does not fit is expelled."""
+        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
+        try:
+            parcel.check(epoch)
+        except SumRefused as error:
+            self.expel(worker, str(error))
+            return
+        worker.parcel = epoch.number, number, parcel
 
     def present(self) -> list[Connection]:
         """Workers that take part."""

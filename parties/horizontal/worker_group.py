@@ -27,12 +27,11 @@ from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import WorkerAdmission
 from parties.horizontal.worker_connections import MAX_AWAITED, MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
-from protocols.errors import SumRefused
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
-from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, Parcel
+from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch
 from protocols.secure_aggregation.sum import SumRound
 from protocols.transport.channel import Channel
 
@@ -167,7 +166,7 @@ class WorkerGroup:
             of,
             self._connections,
             patience_s=self.patience_s,
-            keep_parcel=self._keep_parcel,
+            keep_parcel=self._connections.keep_parcel,
             unexpected=self._ignore_or_expel,
         )
         steps.collect_vectors(asked)
@@ -242,25 +241,22 @@ class WorkerGroup:
         for worker, message in self._connections.answers(epoch.names, self.patience_s, came):
             if isinstance(message, ParcelFor) and (message.epoch, message.round) == (number, self._round):
                 came.add(worker.name)
-                self._keep_parcel(worker, message, epoch, message.round)
+                self._connections.keep_parcel(worker, message, epoch, message.round)
             else:
                 self._ignore_or_expel(worker, message)
         self._epoch = epoch
 
-    def _keep_parcel(self, worker: Connection, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
-        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
-        try:
-            parcel.check(epoch)
-        except SumRefused as error:
-            self._connections.expel(worker, str(error))
-            return
-        worker.parcel = epoch.number, number, parcel
-
     def _readmit(self) -> None:
-        """Receive from absent workers; one that has joined again, or has answered again, takes part from now on."""
+        """Receive from absent workers; one that has joined again, or has answered again, takes part from now on.
+
+        Where a sum is stuck, others are listened to as well, who would else hear nothing of this party either.
+        """
         away = [worker.name for worker in self._connections.all.values() if not (worker.is_in or worker.is_over)]
-        for worker, message in self._connections.listen(away, 0.0, until=lambda: False):
-            if isinstance(message, Join):
+        others = [worker.name for worker in self._connections.present() if self._is_stuck]
+        for worker, message in self._connections.listen([*away, *others], 0.0, until=lambda: False):
+            if worker.name in others:
+                self._ignore_or_expel(worker, message)
+            elif isinstance(message, Join):
                 self._admission.take_back(worker, message)
             elif worker.key:
                 worker.is_in = True
@@ -291,9 +287,8 @@ class WorkerGroup:
                 self._connections.send(worker, message)
 
     def _ignore_or_expel(self, worker: Connection, message: Message) -> None:
-        """Ignore late answers to earlier rounds; expel a worker for anything else."""
+        """Ignore late answers to earlier rounds; expel a worker for anything else but a return that nobody noticed."""
         if isinstance(message, Join):
-            # It came back sooner than its end was noticed.
             self._connections.lose(worker, f"{worker.name} began anew", is_gone=False)
             self._admission.take_back(worker, message)
         elif not isinstance(message, (Masked, Confirmed, Shares, ParcelFor)):

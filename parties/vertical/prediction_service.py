@@ -73,6 +73,8 @@ class StopSignals:
     @contextmanager
     def shielded(self) -> Iterator[None]:
         """Finish what is done here before the process stops, if that takes no more than `FINISHES_S`."""
+        if self._told is not None:
+            raise Stopped(self._told)
         self._is_shielded = True
         try:
             yield

@@ -183,3 +183,9 @@ def test_kinds_of_cells() -> None:
     assert kind_of(pd.Series([1.0, None])) == kind_of(pd.Series(["a"], dtype="category")) == "numbers"
     assert has_times(np.array([1.0, np.datetime64("NaT")], dtype=object))
     assert not has_times(np.array(["2020-01-01", 1.0, None], dtype=object))
+
+
+def test_durations_of_python_may_be_longer_than_those_of_pandas() -> None:
+    cells = pd.Series([timedelta.max, timedelta(hours=12), np.timedelta64(36, "h"), None], dtype=object)
+    assert days_of(cells).tolist()[:3] == [1e9, 0.5, 1.5]
+    assert np.isnan(days_of(cells)[3])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from parties.horizontal.public_randomness import needed
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.sum_opening import SumOpening
+from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import PeerAborted, TooFewWorkers
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
@@ -48,6 +50,38 @@ def test_who_was_asked_and_did_not_answer_keeps_the_set_and_a_later_word_frees_n
     killed.note_kept_back(["w0", "w1"], threshold=2)
     assert SumOpening(journal, 0).before == {"w0", "w1"}
     assert SumOpening(journal, 0).free(ALL, ALL) == ["w2"]
+
+
+def test_who_is_not_known_to_have_been_asked_may_have_been() -> None:
+    """As in the journal of an earlier version, or of a coordinator that was killed between two notes."""
+    journal = RoundJournal()
+    journal.note_survivors(0, ["w0", "w1"])
+    opening = SumOpening(journal, 0)
+    opening.note_asked(["w0", "w1"], ["w0", "w1"])
+    opening.note_kept_back(["w0", "w1"], threshold=2)
+    assert SumOpening(journal, 0).before == {"w0", "w1"}
+    assert SumOpening(journal, 0).free(ALL, ALL) == ["w2"]
+
+
+def test_those_who_wait_with_a_stuck_sum_are_looked_after() -> None:
+    """They heard nothing, gave the coordinator up, and one that was started again was not let in."""
+    looks: Counter[str] = Counter()
+
+    class Silent:
+        def __init__(self, peer: str) -> None:
+            self.peer = peer
+
+        def is_ready(self) -> bool:
+            looks[self.peer] += 1
+            return False
+
+    channels: Any = [Silent(name) for name in ALL]
+    group = WorkerGroup(channels=channels, run_id="r", terms={}, threshold=3, wait_s=0.2, patience_s=1.0)
+    for worker in group._connections.all.values():
+        worker.is_in = group._is_stuck = True
+    with pytest.raises(TooFewWorkers, match="cannot be opened over the workers that are there"):
+        group._complete()
+    assert min(looks[name] for name in ALL) > 1
 
 
 def sets_opened(draw: random.Random, *, are_workers_strict: bool = True) -> set[frozenset[str]]:

@@ -401,6 +401,17 @@ def test_a_signal_waits_until_what_is_shielded_is_done() -> None:
         raise ProtocolError
 
 
+def test_a_request_that_begins_after_a_lost_signal_is_not_cut_in_its_middle() -> None:
+    lost, done = ctypes.CFUNCTYPE(None)(lambda: os.kill(os.getpid(), signal.SIGTERM) or time.sleep(1)), []
+    with StopSignals() as signals:
+        lost()
+        with signals.shielded():
+            done.append("began")
+            time.sleep(0.3)
+            done.append("ended")
+    assert done == []
+
+
 def test_a_signal_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads answers and never says so held up the end of a service for a quarter of an hour."""
     monkeypatch.setattr(prediction_service, "FINISHES_S", 0.2)
