@@ -43,7 +43,7 @@ def export(
     """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
     from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
-    from parties.config.reading import KEPT_SCHEMA, fills_of, read_schema
+    from parties.config.reading import KEPT_SCHEMA, fills_of, kept_schema, read_schema
     from parties.storage.atomic_files import is_folder, is_taken, odd_kind, replacing
 
     with terminal_of_command() as terminal:
@@ -52,10 +52,11 @@ def export(
         path = model / "model.json" if is_folder(model) else model
         if os.path.exists(path) and (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
-        ensemble, kept = load_model(path), path.parent / KEPT_SCHEMA
-        of_training = kept if kept.exists() else schema
+        ensemble, of_training = load_model(path), kept_schema(path.parent)
+        if of_training is None and schema is not None:
+            of_training = read_schema(schema)[0]
         if of_training is not None:
-            ensemble = imputed(ensemble, fills_of(read_schema(of_training)[0]))
+            ensemble = imputed(ensemble, fills_of(of_training))
         elif not is_folder(model):
             terminal.warn(
                 f"no {KEPT_SCHEMA} lies beside {path}, as in its run folder: empty cells that training filled would be "

@@ -20,7 +20,6 @@ from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.trees.model_file import load_model
 from opboost.vertical import OwnColumn, train
 from parties.commands.demo import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.chain import ChainSection
@@ -68,7 +67,7 @@ def run_horizontal_demo(out: Path, *, epsilon: float, scheme: str, terminal: Ter
         "rows": sum(run.read_json("meta.json")["n_rows"] for run in runs.values()),
         "rows_test": len(test.labels),
         "metric": "auc",
-        "score_joint": _auc(test, load_model(home.path / "model.json").predict(test.values)),
+        "score_joint": _auc(test, home.load_ensemble().predict(test.values)),
         "score_alone": alone,
         "score_central": central,
         "guarantee": guarantee,

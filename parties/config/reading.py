@@ -170,7 +170,7 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
         )
     check_numbers_of_categories(schema, folder, needed)
     check_units_of_times(schema, folder, needed)
-    kept = _kept_schema(folder)
+    kept = kept_schema(folder)
     before = {column.name: column for column in (kept.columns if kept else ()) if column.name in needed}
     for column in (column for column in schema.columns if column.name in before):
         earlier = before[column.name]
@@ -185,7 +185,7 @@ def check_units_of_times(schema: TableSchema, folder: Path, names: Collection[st
     ------
     ConfigError
     """
-    if (kept := _kept_schema(folder)) is None:
+    if (kept := kept_schema(folder)) is None:
         return
     for name in sorted({*names} & {*schema.names} & {*kept.names}):
         if schema.format.of(name).unit_s != kept.format.of(name).unit_s:
@@ -212,7 +212,7 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
     ConfigError
     """
     now = {column.name: column for column in schema.columns if column.name in names}
-    kept = _kept_schema(folder)
+    kept = kept_schema(folder)
     for column in (column for column in (kept.columns if kept else ()) if column.name in now):
         found = now[column.name]
         if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
@@ -224,7 +224,8 @@ def fills_of(schema: TableSchema) -> dict[str, float]:
     return {column.name: column.fill_value for column in schema.columns if column.fill is not None}
 
 
-def _kept_schema(folder: Path) -> TableSchema | None:
+def kept_schema(folder: Path) -> TableSchema | None:
+    """The schema of the training, which lies beside its model; None of models without one."""
     kept = folder / KEPT_SCHEMA
     return read_schema(kept)[0] if kept.exists() else None
 

@@ -59,7 +59,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         self._before = {one: signal.signal(one, self._stop) for one in _STOPPING}
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._stop_now)
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_if_told)
         sys.unraisablehook = self._come_again
         return self
 
@@ -73,16 +73,14 @@ class StopSignals:
     @contextmanager
     def shielded(self) -> Iterator[None]:
         """Finish what is done here before the process stops, if that takes no more than `FINISHES_S`."""
-        if self._told is not None:
-            raise Stopped(self._told)
+        self._raise_if_told()
         self._is_shielded = True
         try:
             yield
         finally:
             self._is_shielded = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-        if self._told is not None:
-            raise Stopped(self._told)
+        self._raise_if_told()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         for one in _STOPPING:
@@ -92,7 +90,7 @@ class StopSignals:
             raise Stopped(number)
         signal.setitimer(signal.ITIMER_REAL, FINISHES_S)
 
-    def _stop_now(self, number: int, frame: FrameType | None) -> None:
+    def _raise_if_told(self, *_: object) -> None:
         if self._told is not None:
             raise Stopped(self._told)
 

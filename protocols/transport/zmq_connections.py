@@ -123,10 +123,8 @@ class WatchedConnections:
                 event["was_cut"] = not self._quotas.end(event["value"])
                 self._standing.discard(event["value"])
             self._news.append(event)
-        if len(self._news) > MAX_NEWS:
-            n_ended = _count_ended(self._news)
-            self._news = latest(self._news)
-            self.n_forgotten += n_ended - _count_ended(self._news)
+        self._news, n_forgotten = bounded(self._news)
+        self.n_forgotten += n_forgotten
 
 
 class Unproven:
@@ -157,6 +155,14 @@ class Unproven:
         self._n_failed -= bool(self._n_failed)
         self.spoken.discard(descriptor)
         return not is_known
+
+
+def bounded(news: list[dict[str, int]]) -> tuple[list[dict[str, int]], int]:
+    """The `latest` news where there are too many; and how many ends of connections are in none any more."""
+    if len(news) <= MAX_NEWS:
+        return news, 0
+    kept = latest(news)
+    return kept, _count_ended(news) - _count_ended(kept)
 
 
 def latest(news: Sequence[dict[str, int]]) -> list[dict[str, int]]:

@@ -35,7 +35,7 @@ from protocols.transport.receive_quota import (
     ReceiveQuotas,
 )
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
-from protocols.transport.zmq_connections import FAILED, MAX_NEWS, Unproven, WatchedConnections, due_news, latest
+from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, bounded, due_news
 from protocols.transport.zmq_listener_channel import ListenerChannel
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, TEND_S, drain, has_arrived, open_router
 
@@ -75,6 +75,7 @@ class Listener:
         self._notices = Notices(on_event)
         self._unproven = Unproven()
         self._news: list[dict[str, int]] = []
+        self._n_forgotten = 0
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
         self._names = {z85.encode(key).decode(): name for name, key in peers.items() if key is not None}
@@ -110,7 +111,8 @@ class Listener:
         if self._authenticator is not None:
             self._authenticator.stop()
         self._context.term()
-        self._notices.note_all({**self._allowlist.refused(), NO_HANDSHAKE: self._connections.n_forgotten})
+        n_forgotten = self._n_forgotten + self._connections.n_forgotten
+        self._notices.note_all({**self._allowlist.refused(), NO_HANDSHAKE: n_forgotten})
         self._notices.close()
 
     def _deliver(self) -> None:
@@ -209,8 +211,9 @@ class Listener:
         is_all = not has_arrived(self._socket)
         if is_all:
             self._allowlist.forget()
-        elif len(self._news) > MAX_NEWS:
-            self._news = latest(self._news)
+        else:
+            self._news, n_forgotten = bounded(self._news)
+            self._n_forgotten += n_forgotten
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
             self._accept(parts)

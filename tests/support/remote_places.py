@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -75,6 +75,16 @@ def postgres() -> Iterator[str]:
 
         with running(serve, answers, **user):
             yield uri
+
+
+def make_table(uri: str, name: str, columns: str) -> None:
+    """Make a table in a database of `postgres`, in place of one of that name."""
+    from parties.tables.remote_tables import connect
+
+    with closing(connect(uri, PASSWORD)) as database, database.cursor() as cursor:
+        cursor.execute(f"DROP TABLE IF EXISTS {name}")
+        cursor.execute(f"CREATE TABLE {name} ({columns})")
+        database.commit()
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,16 @@ class Run:
             self._listener = Listener("tcp://127.0.0.1:*", peers, keys=self._keys["hub"], timing=TIMING)
             self._near = [self._listener.channel(name) for name in names]
             self._close = self._listener.close
+
+    def late(self, seconds: float) -> Callable[[Message], Message]:
+        """Lets a message wait so long; the coordinator waits for workers of which then too few are left."""
+
+        def wait(message: Message) -> Message:
+            self.group.wait_s = 30.0
+            time.sleep(seconds)
+            return message
+
+        return wait
 
     def channel(self, name: str) -> Channel:
         """The end of a worker; over CURVE a new one each time."""

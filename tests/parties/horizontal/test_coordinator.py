@@ -193,14 +193,9 @@ def test_a_round_that_too_few_slow_workers_are_left_in_begins_anew_when_they_are
     of = recipe()
     memory.start_hub(of, patience_s=0.4)
 
-    def be_late(message: Message) -> Message:
-        memory.group.wait_s = 30.0
-        time.sleep(1.0)
-        return message
-
     memory.start_worker(job(of, 0))
     for place in (1, 2):
-        memory.start_worker(job(of, place), through=meddling(kind, be_late))
+        memory.start_worker(job(of, place), through=meddling(kind, memory.late(1.0)))
     found = memory.join()
     assert len(found["hub"].ensemble.trees) == N_TREES
     assert {"dropped out", "returned"} == {event for event, _ in memory.events}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +17,7 @@ from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import PeerAborted, TooFewWorkers
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
-from tests.support.workers import N_TREES, Meddling, Run, job, recipe
+from tests.support.workers import N_TREES, Meddling, Run, job, meddling, recipe
 
 ALL = ("w0", "w1", "w2")
 
@@ -144,14 +143,9 @@ def test_wrong_confirmations_where_only_a_threshold_is_left_end_nobody_and_the_s
     of = recipe()
     memory.start_hub(of, patience_s=1.5)
 
-    def be_late(message: Message) -> Message:
-        memory.group.wait_s = 30.0
-        time.sleep(3.0)
-        return message
-
     memory.start_worker(job(of, 0))
     memory.start_worker(job(of, 1), through=wrong_to(0, 2))
-    memory.start_worker(job(of, 2), through=lambda channel: Meddling(channel, "masked", be_late))
+    memory.start_worker(job(of, 2), through=meddling("masked", memory.late(3.0)))
     found = memory.join()
     assert len(found["hub"].ensemble.trees) == len(found["w0"]) == len(found["w2"]) == N_TREES
     assert "its confirmations to w0, w2 are wrong" in str(found["w1"])

@@ -17,7 +17,7 @@ from parties.errors import TableError
 from parties.tables.column_types import affinity, check_column_types
 from parties.tables.destinations import Destination
 from parties.tables.remote_tables import connect
-from tests.support.remote_places import PASSWORD
+from tests.support.remote_places import PASSWORD, make_table
 
 pytest.importorskip("adbc_driver_sqlite")
 
@@ -165,10 +165,7 @@ def test_columns_of_postgresql_that_take_the_bytes_of_an_id_get_no_row(
 ) -> None:
     """An id of sixteen characters became the uuid that has the same bytes."""
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    with closing(connect(postgres)) as database, database.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS own_bytes")
-        cursor.execute(f"CREATE TABLE own_bytes (id {declared}, prediction double precision, status text)")
-        database.commit()
+    make_table(postgres, "own_bytes", f"id {declared}, prediction double precision, status text")
     to = Destination.of(f"{postgres}#own_bytes", tmp_path / "predictions.csv", overwrite=False, append=True)
     words = (
         "no row was added: column 'id' of .* is of type .*, and texts of the predictions need text, varchar or char;"
@@ -188,11 +185,10 @@ def test_columns_of_postgresql_that_hold_texts_take_ids(
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     with closing(connect(postgres)) as database, database.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS own_texts")
-        cursor.execute("DROP DOMAIN IF EXISTS code")
+        cursor.execute("DROP DOMAIN IF EXISTS code CASCADE")
         cursor.execute("CREATE DOMAIN code AS text CHECK (VALUE <> '')")
-        cursor.execute(f"CREATE TABLE own_texts (id {declared}, prediction double precision, status text)")
         database.commit()
+    make_table(postgres, "own_texts", f"id {declared}, prediction double precision, status text")
     to = Destination.of(f"{postgres}#own_texts", tmp_path / "predictions.csv", overwrite=False, append=True)
     to.write(pd.DataFrame({"id": ["007", "700"], "prediction": [0.5, 1.0], "status": ["ok", "ok"]}))
     with closing(connect(postgres)) as database, database.cursor() as cursor:

@@ -20,7 +20,7 @@ from parties.tables.destinations import Destination
 from parties.tables.parquet_files import read_stored
 from parties.tables.remote_tables import connect, fetch
 from tests.support.modes import open_umask
-from tests.support.remote_places import PASSWORD
+from tests.support.remote_places import PASSWORD, make_table
 
 SCORES = pd.DataFrame({"id": ["007", "8"], "prediction": [1 / 3, np.nan], "status": ["ok", "missing"]})
 
@@ -222,10 +222,7 @@ def test_rows_are_added_to_no_columns_of_other_types(
 ) -> None:
     """An id of eight characters became the number that has the same bytes, and so did a score in whole numbers."""
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
-    with closing(connect(postgres)) as database, database.cursor() as cursor:
-        cursor.execute("DROP TABLE IF EXISTS typed")
-        cursor.execute(f"CREATE TABLE typed ({columns})")
-        database.commit()
+    make_table(postgres, "typed", columns)
     to = Destination.of(f"{postgres}#typed", tmp_path / "predictions.csv", overwrite=False, append=True)
     with pytest.raises(TableError, match=f"no row was added: {words}.*The predictions are in {tmp_path}"):
         to.write(SCORES.assign(id=["12345678", "87654321"]))
@@ -237,9 +234,7 @@ def test_rows_are_added_whatever_columns_a_table_has_beside_and_whether_reasons_
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", PASSWORD)
     columns = "prediction double precision, id varchar(20), at timestamp DEFAULT now(), reason_1 text, status text"
-    with closing(connect(postgres)) as database, database.cursor() as cursor:
-        cursor.execute(f"CREATE TABLE beside ({columns})")
-        database.commit()
+    make_table(postgres, "beside", columns)
     for _ in range(2):
         to = Destination.of(f"{postgres}#beside", tmp_path / "predictions.csv", overwrite=False, append=True)
         to.write(SCORES.assign(reason_1=None))

@@ -24,7 +24,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import UNPROVED_BYTES
-from protocols.transport.zmq_connections import WatchedConnections, due_news, latest
+from protocols.transport.zmq_connections import MAX_NEWS, WatchedConnections, bounded, due_news, latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -338,3 +338,9 @@ def test_the_end_of_a_connection_waits_and_holds_up_no_other(moved: Any) -> None
         n_due = next((i for i, event in enumerate(mine) if event["event"] == D), len(mine))
         assert [event for event in due if event["value"] == descriptor] == mine[:n_due]
         assert [event for event in waiting if event["value"] == descriptor] == mine[n_due:]
+
+
+def test_too_many_news_are_forgotten_and_the_ends_among_them_counted() -> None:
+    news = [{"event": kind, "value": 5, "was_cut": 0} for _ in range(MAX_NEWS) for kind in (A, D)]
+    assert bounded(news[:MAX_NEWS]) == (news[:MAX_NEWS], 0)
+    assert bounded(news) == (news[-2:], MAX_NEWS - 1)
