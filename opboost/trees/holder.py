@@ -181,8 +181,9 @@ class LocalHolder:
             return tree
         leaves, values = np.flatnonzero(tree.is_leaf), tree.values.copy()
         residuals = self._labels - self._rows.scores[self._output]
-        for leaf, begin, end in zip(leaves, *self._rows.of(leaves), strict=True):
-            rows = self._rows.numbers[begin:end][self._rows.gradients[begin:end] != 0]
+        for leaf in leaves.tolist():
+            numbers, gradients = self._rows.of(leaf)
+            rows = numbers[gradients != 0]
             if len(rows):
                 alpha = self._loss.leaf_quantiles[self._output]
                 values[leaf] = learning_rate * weighted_quantile(residuals[rows], self._weights[rows], alpha)

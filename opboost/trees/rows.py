@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,9 +27,18 @@ PutBack = Callable[[float], None]
 # Nodes that there is room for from the start: those of a tree of depth 6.
 _ROOM = 127
 
+# Bytes of a column's bins in an area: those of four columns stay in the cache while the rows of all nodes are summed.
+_AREA_BYTES = 1 << 16
+
+# Rows of the smallest area: a table of fewer for each thread has fewer areas.
+_FEWEST_ROWS = 1 << 9
+
 
 class SortedRows:
-    """Partition of a binned table's rows into the nodes of one tree after the other.
+    """Partition of a binned table's rows into the nodes of one tree after the other, area by area.
+
+    An area is a part of the table whose rows stay there: a node has some of them in each, in the order of the table. So
+    what a thread reads and writes lies close together, and no two threads move the same rows.
 
     The latest splits are carried out when somebody asks for the rows of their children. Nobody does for the last level
     of a tree, whose leaf values go to the scores straight from the parents.
@@ -41,48 +52,52 @@ class SortedRows:
     Attributes
     ----------
     scores : ndarray of float32 or float64, shape (n_outputs, n_rows)
-    numbers : ndarray of uint32, shape (n_rows,)
-        The rows of a node lie side by side.
     gradients : ndarray of int64, shape (n_rows,)
-        Packed, in the order of `numbers`.
+        Packed; at the start of a tree in the order of the table.
     """
 
     def __init__(self, bins: Bins, scores: Scores) -> None:
         n_rows = bins.shape[1]
         self._bins = bins
         self.scores = scores
-        self.numbers = np.empty(n_rows, dtype=np.uint32)
-        self.gradients = np.empty(n_rows, dtype=np.int64)
-        self._begins, self._ends = np.empty((2, _ROOM), dtype=np.int64)
+        self._n_threads = n_threads()
+        self._areas = _areas(n_rows, bins.itemsize, self._n_threads)
+        # Rows that change places wait behind all others.
+        n_places = n_rows + self._n_threads * int(np.diff(self._areas).max())
+        self._numbers, self._gradients = np.empty(n_places, np.uint32), np.empty(n_places, np.int64)
+        self.gradients = self._gradients[:n_rows]
+        self._begins, self._ends = np.empty((2, _ROOM, len(self._areas) - 1), dtype=np.int64)
         self._waiting: Splits | None = None
         self._is_divided = False
 
     def copied(self, scores: Scores) -> SortedRows:
         """Independent copy with these scores; bins are shared."""
-        twin = SortedRows.__new__(SortedRows)
-        twin._bins, twin.scores = self._bins, scores
-        twin.numbers, twin.gradients = self.numbers.copy(), self.gradients.copy()
+        twin = copy.copy(self)
+        twin.scores, twin._numbers, twin._gradients = scores, self._numbers.copy(), self._gradients.copy()
+        twin.gradients = twin._gradients[: len(self.gradients)]
         twin._begins, twin._ends = self._begins.copy(), self._ends.copy()
-        twin._waiting, twin._is_divided = self._waiting, self._is_divided
         return twin
 
     def start_tree(self) -> None:
         """Put all rows into the root, in the order of the table."""
-        number_rows(self.numbers)
-        self._begins[0], self._ends[0] = 0, len(self.numbers)
+        number_rows(self._numbers[: len(self.gradients)])
+        self._begins[0], self._ends[0] = self._areas[:-1], self._areas[1:]
         self._waiting = None
         self._is_divided = False
 
-    def of(self, nodes: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where each node's rows begin and end."""
+    def of(self, node: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+        """Numbers and packed gradients of a node's rows, in the order of the table."""
         self._divide()
-        return self._begins[nodes], self._ends[nodes]
+        areas = [slice(begin, end) for begin, end in zip(self._begins[node], self._ends[node], strict=True)]
+        numbers, gradients = ([of[here] for here in areas] for of in (self._numbers, self._gradients))
+        return np.concatenate(numbers), np.concatenate(gradients)
 
     def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64]) -> None:
         """Write the sums of g and h per bin to `out`."""
-        begins, ends = self.of(nodes)
-        rows = self.numbers if self._is_divided else IN_ORDER
-        build_histograms(self._bins, rows, self.gradients, begins, ends, offsets, n_threads(), out)
+        self._divide()
+        rows = self._numbers if self._is_divided else IN_ORDER
+        begins, ends = self._begins[nodes], self._ends[nodes]
+        build_histograms(self._bins, rows, self._gradients, begins, ends, offsets, n_threads(), out)
 
     def grow_levels(
         self, splitter: GreedySplitter, limits: NodeLimits, max_depth: int, room: Sequence[Sums], tree: NDArray[Any]
@@ -91,14 +106,14 @@ class SortedRows:
         self._reserve(len(tree))
         n_nodes, n_divided, nodes, columns, cuts, missing_left, goes_left, lefts = grow_levels(
             self._bins,
-            self.numbers,
-            self.gradients,
+            self._numbers,
+            self._gradients,
             self._begins,
             self._ends,
             splitter.rules(limits),
             splitter.least_gain,
             max_depth,
-            n_threads(),
+            self._at_most_threads(),
             *room,
             tree,
         )
@@ -110,7 +125,8 @@ class SortedRows:
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) per node, shape ``(n_nodes, 2)``."""
         out = np.empty((len(nodes), 2), dtype=np.int64)
-        sum_nodes(self.gradients, *self.of(nodes), out)
+        self._divide()
+        sum_nodes(self._gradients, self._begins[nodes], self._ends[nodes], out)
         return out
 
     def divide(self, splits: Splits) -> None:
@@ -126,7 +142,7 @@ class SortedRows:
             add_children_to_scores(
                 self._bins,
                 scores,
-                self.numbers,
+                self._numbers,
                 self._begins,
                 self._ends,
                 splits.nodes,
@@ -139,14 +155,19 @@ class SortedRows:
             )
         leaves = (tree.columns[:n_placed] < 0).nonzero()[0]
         if len(leaves):
-            add_to_scores(scores, self.numbers, self._begins[leaves], self._ends[leaves], values[leaves], n_threads())
+            begins, ends = self._begins[leaves], self._ends[leaves]
+            add_to_scores(scores, self._numbers, begins, ends, values[leaves], n_threads())
 
     def _reserve(self, n_nodes: int) -> None:
         """Have room for so many nodes."""
         missing = n_nodes - len(self._begins)
         if missing > 0:
-            more = np.empty(missing + len(self._begins), np.int64)
+            more = np.empty((missing + len(self._begins), self._begins.shape[1]), np.int64)
             self._begins, self._ends = np.concatenate([self._begins, more]), np.concatenate([self._ends, more])
+
+    def _at_most_threads(self) -> int:
+        """Threads that there is room for behind the rows."""
+        return min(n_threads(), self._n_threads)
 
     def _divide(self) -> None:
         if self._waiting is None:
@@ -156,15 +177,23 @@ class SortedRows:
         self._reserve(int(splits.rights[-1]) + 1)
         divide_nodes(
             self._bins,
-            self.numbers,
-            self.gradients,
+            self._numbers,
+            self._gradients,
             self._begins,
             self._ends,
             splits.nodes,
             splits.columns,
             splits.goes_left,
             splits.lefts,
+            self._at_most_threads(),
         )
+
+
+def _areas(n_rows: int, bin_bytes: int, n_threads: int) -> NDArray[np.int64]:
+    """Where areas of the table begin, and the last one ends: as many for each thread, but where rows are few."""
+    n_areas = n_threads * math.ceil(n_rows * bin_bytes / (n_threads * _AREA_BYTES))
+    n_areas = max(1, min(n_areas, n_rows // _FEWEST_ROWS))
+    return n_rows * np.arange(n_areas + 1) // n_areas
 
 
 def add_tree(scores: Scores, bins: Bins, axes: HistogramAxes, tree: Tree) -> None:

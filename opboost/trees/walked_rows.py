@@ -122,7 +122,7 @@ class WalkedRows:
         if self._levels or len(nodes) != 1:
             raise DataError("rows that walk have histograms at the root only")
         n_rows = len(self.gradients)
-        begins, ends = np.zeros(1, np.int64), np.array([n_rows])
+        begins, ends = np.zeros((1, 1), np.int64), np.array([[n_rows]])
         build_histograms(self._bins, IN_ORDER, self.gradients, begins, ends, offsets, n_threads(), out)
 
     def totals(self, nodes: NDArray[Any]) -> Sums:

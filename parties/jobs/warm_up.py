@@ -16,7 +16,7 @@ from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
-from opboost.trees.kernels.division import divide_rows
+from opboost.trees.kernels.division import divide_nodes
 from opboost.trees.losses import LambdaRank, Logistic, Loss, Ordinal, Softmax
 from opboost.vertical import Column, OwnColumn, RankColumn, train
 
@@ -26,7 +26,7 @@ _N_ROWS = 64
 
 def compiled_before() -> bool:
     """Whether the compiled loops lie in numba's cache already, as after the first run on a machine."""
-    return any(Path(divide_rows.stats.cache_path).glob("*.divide_rows-*.nbi"))
+    return any(Path(divide_nodes.stats.cache_path).glob("*.divide_nodes-*.nbi"))
 
 
 def warm_drawing(mechanisms: Sequence[ColumnMechanism]) -> None:

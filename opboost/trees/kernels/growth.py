@@ -39,7 +39,7 @@ def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_dept
         The number of nodes; of levels whose rows were divided; and the splits whose rows were not, those of the last
         level, as from `split_nodes`.
     """
-    offsets, shares_columns = rules[0], 1 < n_threads <= len(bins) // 4 and len(rows) <= _FEW_ROWS
+    offsets, shares_columns = rules[0], 1 < n_threads <= len(bins) // 4 and bins.shape[1] <= _FEW_ROWS
     sizes = offsets[1:] - offsets[:-1]
     asked, totals, n_nodes, n_divided = np.zeros(1, dtype=np.int32), np.empty((1, 2), dtype=np.int64), np.int64(1), 0
     nodes, histograms, rest, parents, chosen = asked, even[:1], even[:0], odd[:0], np.zeros(1, dtype=np.int64)
@@ -65,7 +65,7 @@ def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_dept
         n, n_nodes = len(chosen), n_nodes + 2 * len(chosen)
         if n == 0 or n_divided + 1 == max_depth:
             return n_nodes, n_divided, split, columns, cuts, missing_left, goes_left, lefts
-        divide_nodes(bins, rows, gradients, begins, ends, split, columns, goes_left, lefts)
+        divide_nodes(bins, rows, gradients, begins, ends, split, columns, goes_left, lefts, n_threads)
         n_divided += 1
         # The other siblings' histograms are kept for their children, if these will ask.
         room, n_kept = odd if n_divided % 2 else even, 2 * n if n_divided + 1 < max_depth else n

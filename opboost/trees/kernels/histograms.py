@@ -20,12 +20,7 @@ from opboost.trees.kernels.packing import (
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
 
-# Rows that share all but the lowest bits of their number, so many less the bytes of a bin, are near each other in the
-# table: the bins of four columns take at most 512 KB.
-_NEAR_BITS = 17
-
-# Rows that are taken for near each other if the last one is near the piece's first. As many fit a packed sum, whatever
-# their gradients and their weights as counts.
+# Rows that are added to a piece at a time. As many fit a packed sum, whatever their gradients and weights as counts.
 _STRIDE = 1 << 7
 
 # Threads share a node of at least so many rows for each bin of a column: adding up their sums takes less time then.
@@ -45,21 +40,21 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     Packed gradients are added until the next ones might not fit the sum, which is then taken apart. `IN_ORDER` for
     `rows` says that gradients are in the order of the table.
 
-    Every one of `n_threads` takes an equal part of each node's rows. As rows mostly rise, it is the same part of the
-    table, whose bins no other thread reads. Within it, a thread goes from one area to the next and takes the rows of
-    all nodes there, whose bins lie in the same lines of the cache. The other threads' sums are kept beside the first
-    one's and added at the end. Nodes of few rows belong to one thread each, in turn.
+    ``begins[node, area]`` and ``ends[node, area]`` say where a node's rows of an area of the table are. Every one of
+    `n_threads` takes an equal part of each node's rows, and goes from one area to the next: the rows of all nodes there
+    have their bins in the same lines of the cache. The other threads' sums are kept beside the first one's and added at
+    the end. Nodes of few rows belong to one thread each, in turn.
     """
     n_together = max(1, min(len(begins), _BESIDE // (2 * out.shape[2] * max(n_threads - 1, 1))))
     beside = np.empty((n_threads - 1, n_together, 2, out.shape[2]), dtype=np.int64)
-    least = _SHARED_ROWS * offsets[-1] // len(bins)
+    least, sizes = _SHARED_ROWS * offsets[-1] // len(bins), _sizes(begins, ends)
     for low in range(0, len(begins), n_together):
         some, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
         for thread in prange(n_threads):
             sum_part(bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, some)
         if n_threads > 1:
             for node in prange(len(some)):
-                if lasts[node] - firsts[node] >= least:
+                if sizes[low + node] >= least:
                     for other in range(n_threads - 1):
                         some[node] += beside[other, node]
 
@@ -70,61 +65,68 @@ def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_thre
     n_nodes, width = len(out), np.max(offsets[1:] - offsets[:-1])
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
     packed, is_own = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.bool_)
-    near_bits = np.uint32(_NEAR_BITS - bins.itemsize)
+    sizes = _sizes(begins, ends)
     for low in range(0, n_nodes, n_together):
         some = out[low : low + n_together]
         others = beside[max(thread - 1, 0), low : low + n_together] if n_threads > 1 else some
-        firsts, lasts = begins[low : low + len(some)].copy(), ends[low : low + len(some)].copy()
+        firsts, lasts = np.empty((2, len(some)), dtype=np.int64)
         for node in range(len(some)):
-            size = lasts[node] - firsts[node]
+            size = sizes[low + node]
             if size >= least:
-                lasts[node] = firsts[node] + size * (thread + 1) // n_threads
-                firsts[node] += size * thread // n_threads
+                firsts[node], lasts[node] = size * thread // n_threads, size * (thread + 1) // n_threads
                 is_own[node] = thread == 0
             else:
                 is_own[node] = (low + node) % n_threads == thread
-                lasts[node] = lasts[node] if is_own[node] else firsts[node]
-        pieces = _pieces(rows, gradients, firsts, lasts, near_bits)
+                firsts[node], lasts[node] = 0, size if is_own[node] else 0
+        pieces = _pieces(gradients, begins[low:], ends[low:], firsts, lasts)
         for column in range(0, len(bins), 4):
             _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, others, some)
 
 
 @njit(**OPTIONS)
-def _pieces(rows, gradients, firsts, lasts, near_bits):
-    """Cut the nodes' rows into pieces that are near each other in the table and fit a packed sum.
-
-    Returns one line per piece, by place in the table: node, begin, end, sums of abs(g) and of h. Pieces of several
-    nodes whose rows are near each other follow one another: all read the same bins from the cache.
-    """
-    pieces, areas, n_pieces = np.empty((len(firsts), 5), dtype=np.int64), np.empty(len(firsts), dtype=np.int64), 0
-    for node in range(len(firsts)):
-        begin = firsts[node]
-        while begin < lasts[node]:
-            if n_pieces == len(pieces):
-                pieces, areas = np.concatenate((pieces, pieces)), np.concatenate((areas, areas))
-            end, grad, hess = _end_of_piece(rows, gradients, begin, lasts[node], near_bits)
-            areas[n_pieces] = rows[begin] >> near_bits if len(rows) else 0
-            piece = pieces[n_pieces]
-            piece[0], piece[1], piece[2], piece[3], piece[4] = node, begin, end, grad, hess
-            begin = end
-            n_pieces += 1
-    return pieces[np.argsort(areas[:n_pieces], kind="mergesort")]
+def _sizes(begins, ends):
+    """How many rows every node has."""
+    sizes = np.zeros(len(begins), dtype=np.int64)
+    for node in range(len(begins)):
+        for area in range(begins.shape[1]):
+            sizes[node] += ends[node, area] - begins[node, area]
+    return sizes
 
 
 @njit(**OPTIONS)
-def _end_of_piece(rows, gradients, begin, last, near_bits):
-    """Where the rows leave the area of the first one, or fit a packed sum no more; with their sums of abs(g) and of h.
+def _pieces(gradients, begins, ends, firsts, lasts):
+    """Cut nodes' rows, from each node's `firsts` to its `lasts`, into pieces within an area that fit a packed sum.
 
-    Rows rise but at few places, so one of `_STRIDE` is looked at.
+    Returns one line per piece, area by area: node, begin, end, sums of abs(g) and of h.
     """
+    n_pieces, met = 0, np.zeros(len(firsts), dtype=np.int64)
+    pieces = np.empty((len(firsts) * begins.shape[1], 5), dtype=np.int64)
+    for area in range(begins.shape[1]):
+        for node in range(len(firsts)):
+            size = ends[node, area] - begins[node, area]
+            begin = begins[node, area] + max(firsts[node] - met[node], 0)
+            last = begins[node, area] + min(lasts[node] - met[node], size)
+            met[node] += size
+            while begin < last:
+                if n_pieces == len(pieces):
+                    pieces = np.concatenate((pieces, pieces))
+                end, grad, hess = _end_of_piece(gradients, begin, last)
+                piece = pieces[n_pieces]
+                piece[0], piece[1], piece[2], piece[3], piece[4] = node, begin, end, grad, hess
+                begin = end
+                n_pieces += 1
+    return pieces[:n_pieces]
+
+
+@njit(**OPTIONS)
+def _end_of_piece(gradients, begin, last):
+    """Where the rows from `begin` on fit a packed sum no more; with their sums of abs(g) and of h."""
     end, grad, hess = begin, np.int64(0), np.int64(0)
     while end < last:
         there = min(end + _STRIDE, last)
-        while len(rows) and there > end and rows[there - 1] >> near_bits != rows[begin] >> near_bits:
-            there -= 1
         more_grad, more_hess = _magnitudes(gradients[end:there])
         is_full = grad + more_grad > LARGEST_GRAD_SUM or hess + more_hess > LARGEST_HESS_SUM
-        if there == end or (is_full and end > begin):
+        if is_full and end > begin:
             break
         end, grad, hess = there, grad + more_grad, hess + more_hess
     return end, grad, hess
@@ -256,8 +258,9 @@ def sum_nodes(gradients, begins, ends, out):
     """Sum gradients per node: ``out[node] = (sum of g, sum of h)``."""
     for node in prange(len(begins)):
         grad, hess = np.int64(0), np.int64(0)
-        for i in range(begins[node], ends[node]):
-            grad += grad_of(gradients[i])
-            hess += hess_of(gradients[i])
+        for area in range(begins.shape[1]):
+            for i in range(begins[node, area], ends[node, area]):
+                grad += grad_of(gradients[i])
+                hess += hess_of(gradients[i])
         out[node, 0] = grad
         out[node, 1] = hess

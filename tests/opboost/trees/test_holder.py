@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from opboost.errors import DataError
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.holder import LocalHolder, RowHolder, SummedHolders
-from opboost.trees.kernels.division import ROWS
 from opboost.trees.kernels.packing import BLOCK
 from opboost.trees.losses import GradientGrid, Loss, Softmax, SquaredError
 from opboost.trees.splitting import Splits
@@ -19,6 +18,8 @@ GRID = GradientGrid(2.0**16, 2.0**16)
 ROOT = np.zeros(1, np.int32)
 SEEDS = st.integers(0, 2**32 - 1)
 
+# Rows that an area of the table has at most, in bins of a byte.
+AREA = 1 << 16
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -132,8 +133,8 @@ def test_several_holders_answer_as_one_would(n_rows: int, seed: int) -> None:
             holder.finish_tree(_stump(0.375, -0.25))
 
 
-@pytest.mark.parametrize("n_rows", [n + extra for n in (BLOCK, ROWS) for extra in (-1, 0, 1)] + [2 * ROWS + 100])
-def test_a_node_of_several_blocks_is_divided_and_summed_whole(n_rows: int) -> None:
+@pytest.mark.parametrize("n_rows", [n + extra for n in (BLOCK, AREA) for extra in (-1, 0, 1)] + [2 * AREA + 100])
+def test_a_node_of_several_areas_is_divided_and_summed_whole(n_rows: int) -> None:
     labels = np.arange(n_rows) % 7 * 1.0
     table = BinnedTable.of([bin_values(labels, max_bin=256)])
     holder = _holder(table, labels)

@@ -7,7 +7,7 @@ import pytest
 
 from opboost.arrays import HistogramAxes
 from opboost.trees.complete import Cuts, splits_of, tree_of
-from opboost.trees.rows import SortedRows, add_tree
+from opboost.trees.rows import SortedRows, _areas, add_tree
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -43,11 +43,42 @@ def test_a_nodes_rows_lie_side_by_side_with_their_gradients(bins: np.ndarray) ->
     rows.gradients[:] = np.arange(400)
     for splits in levels():
         rows.divide(splits)
-    begins, ends = rows.of(np.array([3, 4, 5, 6]))
-    for node, begin, end in zip((3, 4, 5, 6), begins, ends, strict=True):
-        np.testing.assert_array_equal(np.sort(rows.numbers[begin:end]), np.flatnonzero(leaves(bins) == node))
-        np.testing.assert_array_equal(rows.gradients[begin:end], rows.numbers[begin:end])
+    for node in (3, 4, 5, 6):
+        numbers, gradients = rows.of(node)
+        np.testing.assert_array_equal(numbers, np.flatnonzero(leaves(bins) == node))
+        np.testing.assert_array_equal(gradients, numbers)
     assert rows.totals(np.array([3], np.int32))[0, 0] == np.flatnonzero(leaves(bins) == 3).sum()
+
+
+@pytest.mark.usefixtures("every_thread")
+def test_areas_of_a_large_table_keep_their_rows_in_order() -> None:
+    """More rows than one area takes, and more than one for each thread; the same nodes and scores as by selection."""
+    draw = np.random.default_rng(5)
+    bins = np.stack([draw.integers(0, 9, 150_001), draw.integers(0, 6, 150_001)]).astype(np.uint8)
+    rows = SortedRows(bins, np.zeros((1, 150_001)))
+    for _ in range(2):
+        rows.start_tree()
+        rows.gradients[:] = np.arange(150_001)
+        for splits in levels():
+            rows.divide(splits)
+        for node in (3, 4, 5, 6):
+            numbers, gradients = rows.of(node)
+            np.testing.assert_array_equal(numbers, np.flatnonzero(leaves(bins) == node))
+            np.testing.assert_array_equal(gradients, numbers)
+        rows.finish_tree(tree_of(levels(), np.array([0, 0, 0, 1.0, 2.0, 4.0, 8.0]), AXES), 0)
+    np.testing.assert_array_equal(rows.scores[0], 2 * np.array([0, 0, 0, 1.0, 2.0, 4.0, 8.0])[leaves(bins)])
+
+
+@pytest.mark.parametrize("bin_bytes", [1, 2])
+@pytest.mark.parametrize("n_threads", [1, 2, 3, 16])
+@pytest.mark.parametrize("n_rows", [0, 1, 511, 1024, 65_536, 65_537, 1_000_003])
+def test_areas_cover_the_table_and_are_as_many_for_each_thread(n_rows: int, n_threads: int, bin_bytes: int) -> None:
+    areas = _areas(n_rows, bin_bytes, n_threads)
+    sizes = np.diff(areas)
+    assert (areas[0], areas[-1]) == (0, n_rows)
+    assert sizes.max() * bin_bytes <= 65_536
+    assert sizes.max() - sizes.min() <= 1
+    assert len(sizes) % n_threads == 0 or n_rows // len(sizes) < 1024
 
 
 def test_scores_are_those_of_the_leaves(bins: np.ndarray) -> None:
@@ -65,8 +96,19 @@ def test_a_copy_is_divided_on_its_own(bins: np.ndarray) -> None:
     rows.start_tree()
     twin = rows.copied(np.ones((1, 400)))
     rows.divide(levels()[0])
-    rows.of(np.array([1]))
-    assert twin.numbers.tolist() == list(range(400))
+    assert len(rows.of(1)[0]) < 400
+    assert twin.of(0)[0].tolist() == list(range(400))
+
+
+def test_threads_that_there_was_no_room_for_take_none(bins: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = SortedRows(bins, np.zeros((1, 400)))
+    monkeypatch.setattr("opboost.trees.rows.n_threads", lambda: 7)
+    rows.start_tree()
+    rows.gradients[:] = np.arange(400)
+    for splits in levels():
+        rows.divide(splits)
+    for node in (3, 4, 5, 6):
+        np.testing.assert_array_equal(rows.of(node)[0], np.flatnonzero(leaves(bins) == node))
 
 
 def random_tree(draw: np.random.Generator, n_splits: int) -> Tree:

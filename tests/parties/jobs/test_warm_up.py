@@ -44,7 +44,7 @@ def test_whether_loops_were_compiled_before_is_seen_in_their_cache(
 ) -> None:
     warm_up.warm_training(Logistic())
     assert warm_up.compiled_before()
-    monkeypatch.setattr(warm_up, "divide_rows", SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path))))
+    monkeypatch.setattr(warm_up, "divide_nodes", SimpleNamespace(stats=SimpleNamespace(cache_path=str(tmp_path))))
     assert not warm_up.compiled_before()
-    (tmp_path / "division.divide_rows-36.py311.nbi").touch()
+    (tmp_path / "division.divide_nodes-36.py311.nbi").touch()
     assert warm_up.compiled_before()

@@ -50,7 +50,9 @@ class Rows:
         bins = rng.integers(0, N_VALUE_BINS[:, None] + 1, (3, n_rows)).astype(np.uint8)
         grads, hessians = rng.integers(-MAX_GRAD, MAX_GRAD + 1, n_rows), rng.integers(0, MAX_HESS + 1, n_rows)
         ends = np.cumsum(sizes)
-        return cls(bins, rng.permutation(n_rows).astype(np.uint32), grads, hessians, ends - sizes, ends)
+        return cls(
+            bins, rng.permutation(n_rows).astype(np.uint32), grads, hessians, (ends - sizes)[:, None], ends[:, None]
+        )
 
     @property
     def gradients(self) -> np.ndarray:
@@ -63,7 +65,7 @@ class Rows:
 
     def expected_histograms(self, bins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
         out = np.zeros((len(self.begins), 2, offsets[-1]), np.int64)
-        for node, (begin, end) in enumerate(zip(self.begins, self.ends, strict=True)):
+        for node, (begin, end) in enumerate(zip(self.begins[:, 0], self.ends[:, 0], strict=True)):
             for place in range(begin, end):
                 for column in range(len(bins)):
                     bin_ = offsets[column] + bins[column, self.rows[place]]
@@ -105,8 +107,8 @@ def test_rows_around_whole_blocks_are_all_summed(n_blocks: int, extra: int) -> N
             np.zeros((1, n_rows), np.uint8),
             np.arange(n_rows, dtype=np.uint32),
             words,
-            np.array([0]),
-            np.array([n_rows]),
+            np.array([[0]]),
+            np.array([[n_rows]]),
             np.array([0, 2]),
             n_threads(),
             out,
@@ -133,7 +135,7 @@ def test_gradients_of_any_size_are_summed_as_far_as_they_fit(weight: int, small:
     hessians = weight * np.concatenate([others, np.full(2 * BLOCK, MAX_HESS), others, np.full(2 * BLOCK, 1), others])
     words, n_rows, out = pack(grads, hessians), len(grads), np.zeros((1, 2, 2), np.int64)
     rows, bins = np.arange(n_rows, dtype=np.uint32), np.zeros((1, n_rows), np.uint8)
-    build_histograms(bins, rows, words, np.array([0]), np.array([n_rows]), np.array([0, 2]), n_threads(), out)
+    build_histograms(bins, rows, words, np.array([[0]]), np.array([[n_rows]]), np.array([0, 2]), n_threads(), out)
     assert out.tolist() == [[[grads.sum(), 0], [hessians.sum(), 0]]]
     # One packed sum of them all overflows.
     assert (grad_of(words.sum()), hess_of(words.sum())) != (grads.sum(), hessians.sum())
@@ -143,7 +145,7 @@ def test_gradients_of_any_size_are_summed_as_far_as_they_fit(weight: int, small:
 def test_many_rows_on_every_thread_are_summed_as_by_counting() -> None:
     case = Rows.random([3 * BLOCK + 17, 0, 5, 2 * BLOCK], seed=0)
     out = case.histograms(case.bins, OFFSETS)
-    for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
+    for node, (begin, end) in enumerate(zip(case.begins[:, 0], case.ends[:, 0], strict=True)):
         for column in range(3):
             bins = case.bins[column, case.rows[begin:end]]
             for part, numbers in ((0, case.grads), (1, case.hessians)):
@@ -152,28 +154,23 @@ def test_many_rows_on_every_thread_are_summed_as_by_counting() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(SIZES, SEEDS, st.integers(0, 6))
-def test_pieces_hold_every_row_once_and_follow_one_another_through_the_table(
-    sizes: list[int], seed: int, near_bits: int
+@given(SIZES, SEEDS, st.integers(1, 4), st.integers(1, 3))
+def test_pieces_hold_every_row_of_a_part_once_and_follow_one_another_through_the_areas(
+    sizes: list[int], seed: int, n_areas: int, n_parts: int
 ) -> None:
-    case = Rows.random(sizes, seed)
-    pieces = _pieces(case.rows, case.gradients, case.begins, case.ends, np.uint32(near_bits))
-    nodes, begins, ends, grads, hessians = pieces.T
-    areas = (case.rows[begins] >> near_bits).tolist()
-    assert areas == sorted(areas)
-    assert areas == (case.rows[ends - 1] >> near_bits).tolist()
-    for node, (begin, end) in enumerate(zip(case.begins, case.ends, strict=True)):
-        held = [np.arange(b, e) for b, e in zip(begins[nodes == node], ends[nodes == node], strict=True)]
-        assert sorted(np.concatenate([np.empty(0, int), *held]).tolist()) == list(range(begin, end))
-    held = [slice(begin, end) for begin, end in zip(begins, ends, strict=True)]
-    assert grads.tolist() == [np.abs(case.grads[here]).sum() for here in held]
-    assert hessians.tolist() == [case.hessians[here].sum() for here in held]
-
-
-def test_rows_in_the_order_of_the_table_are_one_piece() -> None:
-    begins, ends = np.array([0, 5, 5]), np.array([5, 5, 900])
-    found = _pieces(IN_ORDER, pack(np.full(900, -2), np.full(900, 3)), begins, ends, np.uint32(3))
-    assert found.tolist() == [[0, 0, 5, 10, 15], [2, 5, 900, 1790, 2685]]
+    case = Rows.random(sizes * n_areas, seed)
+    # Area by area, the rows of all nodes.
+    begins, ends = (of.reshape(n_areas, len(sizes)).T.copy() for of in (case.begins, case.ends))
+    counts, held = (ends - begins).sum(axis=1), []
+    for part in range(n_parts):
+        pieces = _pieces(case.gradients, begins, ends, counts * part // n_parts, counts * (part + 1) // n_parts)
+        assert pieces[:, 1].tolist() == sorted(pieces[:, 1])
+        for node, begin, end, grad, hess in pieces:
+            assert any(begins[node, area] <= begin < end <= ends[node, area] for area in range(n_areas))
+            assert grad == np.abs(case.grads[begin:end]).sum()
+            assert hess == case.hessians[begin:end].sum()
+            held.extend(range(begin, end))
+    assert sorted(held) == list(range(len(case.rows)))
 
 
 @settings(max_examples=40, deadline=None)
@@ -183,7 +180,7 @@ def test_a_piece_fits_a_packed_sum_and_the_next_rows_do_not(n_large: int, n_smal
     grads = rng.permutation(np.concatenate([np.full(n_large, -MAX_GRAD), np.full(n_small, 1)]))
     hessians = rng.permutation(np.concatenate([np.full(n_large, MAX_HESS), np.full(n_small, 0)]))
     n = len(grads)
-    pieces = _pieces(IN_ORDER, pack(grads, hessians), np.array([0]), np.array([n]), np.uint32(3))
+    pieces = _pieces(pack(grads, hessians), np.array([[0]]), np.array([[n]]), np.array([0]), np.array([n]))
     assert (pieces[:, 3] <= LARGEST_GRAD_SUM).all()
     assert (pieces[:, 4] <= LARGEST_HESS_SUM).all()
     assert pieces[1:, 1].tolist() == pieces[:-1, 2].tolist()
@@ -198,17 +195,21 @@ def test_a_piece_fits_a_packed_sum_and_the_next_rows_do_not(n_large: int, n_smal
 def test_nodes_whose_rows_lie_all_over_a_large_table_are_summed_as_by_counting(n_rows: int, n_bins: int) -> None:
     rng = np.random.default_rng(0)
     bins = rng.integers(0, n_bins, (2, n_rows)).astype(np.uint16 if n_bins > 256 else np.uint8)
-    order = np.argsort(rng.integers(0, 3, n_rows), kind="stable").astype(np.uint32)
+    order = np.argsort(rng.integers(0, 3, n_rows) + 3 * (np.arange(n_rows) > n_rows // 2), kind="stable")
+    order = order.astype(np.uint32)
     grads, hessians = rng.integers(-MAX_GRAD, MAX_GRAD + 1, n_rows), rng.integers(0, MAX_HESS + 1, n_rows)
-    begins, ends = np.array([0, 10, n_rows // 2]), np.array([10, n_rows // 2, n_rows])
+    middle = n_rows // 2 + 1
+    begins = np.array([[0, middle], [10, middle], [middle // 2, middle + 500]])
+    ends = np.array([[10, middle], [middle // 2, middle + 500], [middle, n_rows]])
     out = np.full((3, 2, 2 * n_bins), 77, np.int64)
     offsets = np.array([0, n_bins, 2 * n_bins])
     build_histograms(bins, order, pack(grads, hessians), begins, ends, offsets, n_threads(), out)
-    for node, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+    for node in range(3):
+        places = np.concatenate([np.arange(begins[node, area], ends[node, area]) for area in range(2)])
         for column in range(2):
-            here = bins[column, order[begin:end]]
+            here = bins[column, order[places]]
             for part, numbers in ((0, grads), (1, hessians)):
-                expected = np.bincount(here, numbers[begin:end].astype(np.float64), n_bins)
+                expected = np.bincount(here, numbers[places].astype(np.float64), n_bins)
                 assert (out[node, part, offsets[column] : offsets[column + 1]] == expected).all()
 
 
@@ -219,7 +220,7 @@ def test_rows_that_follow_one_another_have_the_sums_of_the_same_rows_by_number(
 ) -> None:
     """Their bins are read eight bytes at a time, from any byte on; what is left over, one by one."""
     case = Rows.random([n_before + n_rows + 1], seed)
-    bins, begins, ends = case.bins.astype(kind), np.array([n_before]), np.array([n_before + n_rows])
+    bins, begins, ends = case.bins.astype(kind), np.array([[n_before]]), np.array([[n_before + n_rows]])
     numbered = np.arange(len(case.rows), dtype=np.uint32)
     found, expected = (np.full((1, 2, OFFSETS[-1]), 77, np.int64) for _ in range(2))
     build_histograms(bins, IN_ORDER, case.gradients, begins, ends, OFFSETS, n_threads(), found)
@@ -233,7 +234,14 @@ def test_the_widest_bins_are_summed() -> None:
     out = np.zeros((1, 2, 65536), np.int64)
     words = pack(np.array([1, 2, 3, 4]), np.array([5, 6, 7, 8]))
     build_histograms(
-        bins, np.arange(4, dtype=np.uint32), words, np.array([0]), np.array([4]), np.array([0, 65536]), n_threads(), out
+        bins,
+        np.arange(4, dtype=np.uint32),
+        words,
+        np.array([[0]]),
+        np.array([[4]]),
+        np.array([0, 65536]),
+        n_threads(),
+        out,
     )
     assert out[0][:, [0, 65534, 65535]].tolist() == [[2, 3, 5], [6, 7, 13]]
     assert out.sum() == 10 + 26
@@ -247,12 +255,12 @@ def test_node_sums_are_the_sums_of_the_nodes_gradients(sizes: list[int], seed: i
     sum_nodes(case.gradients, case.begins, case.ends, out)
     expected = [
         [int(case.grads[begin:end].sum()), int(case.hessians[begin:end].sum())]
-        for begin, end in zip(case.begins, case.ends, strict=True)
+        for begin, end in zip(case.begins[:, 0], case.ends[:, 0], strict=True)
     ]
     assert out.tolist() == expected
 
 
 def test_sums_beyond_thirty_two_bits_are_exact() -> None:
     n_rows, out = 20_000, np.empty((1, 2), np.int64)
-    sum_nodes(pack(np.full(n_rows, -MAX_GRAD), np.full(n_rows, MAX_HESS)), np.array([0]), np.array([n_rows]), out)
+    sum_nodes(pack(np.full(n_rows, -MAX_GRAD), np.full(n_rows, MAX_HESS)), np.array([[0]]), np.array([[n_rows]]), out)
     assert out.tolist() == [[-n_rows * MAX_GRAD, n_rows * MAX_HESS]]
