@@ -12,16 +12,18 @@ from opboost.trees.kernels.packing import (
     OPTIONS,
     PARALLEL,
     cell_bits,
+    fetch,
     grad_of,
     hess_of,
     word_at,
 )
+from opboost.trees.kernels.pieces import node_sizes, pieces_of
 
 # Stands for the numbers of rows that are in the order of the table.
 IN_ORDER = np.empty(0, dtype=np.uint32)
 
-# Rows that are added to a piece at a time. As many fit a packed sum, whatever their gradients and weights as counts.
-_STRIDE = 1 << 7
+# Rows that are summed before the next bins are fetched, and bytes of a line of the cache.
+_ROWS_BETWEEN, _LINE = 64, 64
 
 # Threads share a node of at least so many rows for each bin of a column: adding up their sums takes less time then.
 _SHARED_ROWS = 8
@@ -47,7 +49,7 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     """
     n_together = max(1, min(len(begins), _BESIDE // (2 * out.shape[2] * max(n_threads - 1, 1))))
     beside = np.empty((n_threads - 1, n_together, 2, out.shape[2]), dtype=np.int64)
-    least, sizes = _SHARED_ROWS * offsets[-1] // len(bins), _sizes(begins, ends)
+    least, sizes = _SHARED_ROWS * offsets[-1] // len(bins), node_sizes(begins, ends)
     for low in range(0, len(begins), n_together):
         some, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
         for thread in prange(n_threads):
@@ -65,7 +67,7 @@ def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_thre
     n_nodes, width = len(out), np.max(offsets[1:] - offsets[:-1])
     n_together = max(min(_PACKED_SUMS // width, n_nodes), 1)
     packed, is_own = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.bool_)
-    sizes = _sizes(begins, ends)
+    sizes = node_sizes(begins, ends)
     for low in range(0, n_nodes, n_together):
         some = out[low : low + n_together]
         others = beside[max(thread - 1, 0), low : low + n_together] if n_threads > 1 else some
@@ -78,68 +80,9 @@ def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_thre
             else:
                 is_own[node] = (low + node) % n_threads == thread
                 firsts[node], lasts[node] = 0, size if is_own[node] else 0
-        pieces = _pieces(gradients, begins[low:], ends[low:], firsts, lasts)
+        pieces = pieces_of(rows, gradients, begins[low:], ends[low:], firsts, lasts)
         for column in range(0, len(bins), 4):
             _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, others, some)
-
-
-@njit(**OPTIONS)
-def _sizes(begins, ends):
-    """How many rows every node has."""
-    sizes = np.zeros(len(begins), dtype=np.int64)
-    for node in range(len(begins)):
-        for area in range(begins.shape[1]):
-            sizes[node] += ends[node, area] - begins[node, area]
-    return sizes
-
-
-@njit(**OPTIONS)
-def _pieces(gradients, begins, ends, firsts, lasts):
-    """Cut nodes' rows, from each node's `firsts` to its `lasts`, into pieces within an area that fit a packed sum.
-
-    Returns one line per piece, area by area: node, begin, end, sums of abs(g) and of h.
-    """
-    n_pieces, met = 0, np.zeros(len(firsts), dtype=np.int64)
-    pieces = np.empty((len(firsts) * begins.shape[1], 5), dtype=np.int64)
-    for area in range(begins.shape[1]):
-        for node in range(len(firsts)):
-            size = ends[node, area] - begins[node, area]
-            begin = begins[node, area] + max(firsts[node] - met[node], 0)
-            last = begins[node, area] + min(lasts[node] - met[node], size)
-            met[node] += size
-            while begin < last:
-                if n_pieces == len(pieces):
-                    pieces = np.concatenate((pieces, pieces))
-                end, grad, hess = _end_of_piece(gradients, begin, last)
-                piece = pieces[n_pieces]
-                piece[0], piece[1], piece[2], piece[3], piece[4] = node, begin, end, grad, hess
-                begin = end
-                n_pieces += 1
-    return pieces[:n_pieces]
-
-
-@njit(**OPTIONS)
-def _end_of_piece(gradients, begin, last):
-    """Where the rows from `begin` on fit a packed sum no more; with their sums of abs(g) and of h."""
-    end, grad, hess = begin, np.int64(0), np.int64(0)
-    while end < last:
-        there = min(end + _STRIDE, last)
-        more_grad, more_hess = _magnitudes(gradients[end:there])
-        is_full = grad + more_grad > LARGEST_GRAD_SUM or hess + more_hess > LARGEST_HESS_SUM
-        if is_full and end > begin:
-            break
-        end, grad, hess = there, grad + more_grad, hess + more_hess
-    return end, grad, hess
-
-
-@njit(**OPTIONS)
-def _magnitudes(gradients):
-    """Sums of abs(g) and of h."""
-    grad, hess = np.int64(0), np.int64(0)
-    for i in range(len(gradients)):
-        grad += abs(grad_of(gradients[i]))
-        hess += hess_of(gradients[i])
-    return grad, hess
 
 
 @njit(**OPTIONS)
@@ -165,7 +108,7 @@ def _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own,
         if len(bins) - column <= 2:
             _add_pair(columns, rows[here] if len(rows) else rows, piece[1], gradients[here], packed[node])
         elif len(rows):
-            _add_block(columns, rows[here], gradients[here], packed[node])
+            _add_block(columns, rows[here], gradients[here], packed[node], piece[5], piece[6])
         else:
             _add_run(columns, here, gradients[here], packed[node])
     for node in range(len(out)):
@@ -201,15 +144,25 @@ def _add_run(columns, here, gradients, packed):
 
 
 @njit(**OPTIONS)
-def _add_block(columns, rows, gradients, packed):
+def _add_block(columns, rows, gradients, packed, ahead, last_ahead):
+    """Add the gradients of rows to the sums of their bins, and meanwhile fetch the bins of rows of the next area."""
     column0, column1, column2, column3 = columns
     sums0, sums1, sums2, sums3 = packed[0], packed[1], packed[2], packed[3]
-    for i in range(len(rows)):
-        row, gradient = rows[i], gradients[i]
-        sums0[column0[row]] += gradient
-        sums1[column1[row]] += gradient
-        sums2[column2[row]] += gradient
-        sums3[column3[row]] += gradient
+    step = _ROWS_BETWEEN * (last_ahead - ahead) // max(len(rows), 1)
+    for first in range(0, len(rows), _ROWS_BETWEEN):
+        for place in range(ahead, min(ahead + step, last_ahead), _LINE // column0.itemsize):
+            fetch(column0, place)
+            fetch(column1, place)
+            fetch(column2, place)
+            fetch(column3, place)
+        ahead += step
+        some, theirs = rows[first : first + _ROWS_BETWEEN], gradients[first : first + _ROWS_BETWEEN]
+        for i in range(len(some)):
+            row, gradient = some[i], theirs[i]
+            sums0[column0[row]] += gradient
+            sums1[column1[row]] += gradient
+            sums2[column2[row]] += gradient
+            sums3[column3[row]] += gradient
 
 
 @njit(**OPTIONS)

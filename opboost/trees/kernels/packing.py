@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.core.cpu_options import ParallelOptions
 from numba.extending import intrinsic
 
@@ -92,6 +93,25 @@ def word_at(typing_context, cells, first):
         return word
 
     return types.uint64(cells, types.int64), generate
+
+
+@intrinsic
+def fetch(typing_context, cells, place):
+    """Have a cell of a contiguous array brought near, to the second level of the cache, while other work goes on."""
+    if cells.layout != "C":
+        return None
+
+    def generate(context, builder, signature, arguments):
+        array = context.make_array(signature.args[0])(context, builder, arguments[0])
+        at = builder.bitcast(builder.gep(array.data, [arguments[1]]), ir.IntType(8).as_pointer())
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [at.type, number, number, number])
+        prefetch = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        # To read, to the second level, as data.
+        builder.call(prefetch, [at, number(0), number(2), number(1)])
+        return context.get_dummy_value()
+
+    return types.none(cells, types.int64), generate
 
 
 @intrinsic

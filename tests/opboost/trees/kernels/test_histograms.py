@@ -9,16 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opboost.trees.kernels.histograms import _STRIDE, IN_ORDER, _pieces, build_histograms, sum_nodes
-from opboost.trees.kernels.packing import (
-    BLOCK,
-    GRAD_BITS,
-    HESS_BITS,
-    LARGEST_GRAD_SUM,
-    LARGEST_HESS_SUM,
-    grad_of,
-    hess_of,
-)
+from opboost.trees.kernels.histograms import IN_ORDER, build_histograms, sum_nodes
+from opboost.trees.kernels.packing import BLOCK, GRAD_BITS, HESS_BITS, grad_of, hess_of
 from opboost.trees.kernels.threads import n_threads
 
 N_VALUE_BINS = np.array([1, 2, 5])
@@ -151,43 +143,6 @@ def test_many_rows_on_every_thread_are_summed_as_by_counting() -> None:
             for part, numbers in ((0, case.grads), (1, case.hessians)):
                 expected = [int(numbers[begin:end][bins == b].sum()) for b in range(N_VALUE_BINS[column] + 1)]
                 assert out[node, part, OFFSETS[column] : OFFSETS[column + 1]].tolist() == expected
-
-
-@settings(max_examples=30, deadline=None)
-@given(SIZES, SEEDS, st.integers(1, 4), st.integers(1, 3))
-def test_pieces_hold_every_row_of_a_part_once_and_follow_one_another_through_the_areas(
-    sizes: list[int], seed: int, n_areas: int, n_parts: int
-) -> None:
-    case = Rows.random(sizes * n_areas, seed)
-    # Area by area, the rows of all nodes.
-    begins, ends = (of.reshape(n_areas, len(sizes)).T.copy() for of in (case.begins, case.ends))
-    counts, held = (ends - begins).sum(axis=1), []
-    for part in range(n_parts):
-        pieces = _pieces(case.gradients, begins, ends, counts * part // n_parts, counts * (part + 1) // n_parts)
-        assert pieces[:, 1].tolist() == sorted(pieces[:, 1])
-        for node, begin, end, grad, hess in pieces:
-            assert any(begins[node, area] <= begin < end <= ends[node, area] for area in range(n_areas))
-            assert grad == np.abs(case.grads[begin:end]).sum()
-            assert hess == case.hessians[begin:end].sum()
-            held.extend(range(begin, end))
-    assert sorted(held) == list(range(len(case.rows)))
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 5000), st.integers(0, 5000), SEEDS)
-def test_a_piece_fits_a_packed_sum_and_the_next_rows_do_not(n_large: int, n_small: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    grads = rng.permutation(np.concatenate([np.full(n_large, -MAX_GRAD), np.full(n_small, 1)]))
-    hessians = rng.permutation(np.concatenate([np.full(n_large, MAX_HESS), np.full(n_small, 0)]))
-    n = len(grads)
-    pieces = _pieces(pack(grads, hessians), np.array([[0]]), np.array([[n]]), np.array([0]), np.array([n]))
-    assert (pieces[:, 3] <= LARGEST_GRAD_SUM).all()
-    assert (pieces[:, 4] <= LARGEST_HESS_SUM).all()
-    assert pieces[1:, 1].tolist() == pieces[:-1, 2].tolist()
-    for end in pieces[:-1, 2]:
-        begin, there = pieces[pieces[:, 2] == end][0, 1], min(end + _STRIDE, n)
-        together = np.abs(grads[begin:there]).sum(), hessians[begin:there].sum()
-        assert together[0] > LARGEST_GRAD_SUM or together[1] > LARGEST_HESS_SUM
 
 
 @pytest.mark.usefixtures("every_thread")
