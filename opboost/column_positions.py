@@ -1,16 +1,20 @@
-"""Column references by position or by name, and bounds in either form."""
+"""Column references by position or by name, bounds in either form, and data frames' labels that are no names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from opboost.errors import OpBoostError, ParameterError, is_integer, nearest, shown
+from opboost.errors import DataError, OpBoostError, ParameterError, is_integer, nearest, shown
 from opboost.trees.constraints import ColumnConstraints
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ColumnKey = int | str
 Bounds = Mapping[ColumnKey, tuple[float, float]] | tuple[ArrayLike, ArrayLike] | None
@@ -23,9 +27,12 @@ class ColumnPositions:
     Attributes
     ----------
     names : tuple of str
+    takes_numbers : bool
+        Whether a column may be given by its position. It may not where labels of a data frame are other numbers.
     """
 
     names: tuple[str, ...]
+    takes_numbers: bool = True
 
     def of(self, column: ColumnKey) -> int:
         """The position of a column that is given by position, from the end if negative, or by name.
@@ -34,6 +41,7 @@ class ColumnPositions:
         ``scaled__age``, if it is only one.
         """
         if is_integer(column):
+            self._check_only_a_position(column)
             if -len(self.names) <= column < len(self.names):
                 return int(column) % len(self.names)
         elif column in self.names:
@@ -47,6 +55,16 @@ class ColumnPositions:
             if self.names == numbered(len(self.names)):
                 cure = "; an array has no names: a pipeline keeps them with set_output(transform='pandas')"
         raise ParameterError(f"column {column!r} does not exist; there are {', '.join(self.names)}{cure}")
+
+    def _check_only_a_position(self, number: int) -> None:
+        """Refuse a number that may be a column's label as well, and then means another column."""
+        label = str(number)
+        if not self.takes_numbers or (label in self.names and self.names.index(label) != number):
+            raise ParameterError(
+                f"column {label} may be a position or a label, since columns are labelled with numbers that are not "
+                "their positions. Give them labels that are texts, as X.columns = X.columns.map(str) does, and name "
+                f"them by these, as {label!r}. Nothing was released"
+            )
 
     def name_of(self, column: ColumnKey) -> str:
         """The name of a column that is given by position or by name."""
@@ -73,7 +91,7 @@ class ColumnPositions:
         try:
             if isinstance(bounds, Mapping):
                 return {self.of(column): (float(low), float(up)) for column, (low, up) in bounds.items()}
-            lower, upper = (np.broadcast_to(np.asarray(b, np.float64), n_columns) for b in bounds)
+            lower, upper = (np.broadcast_to(_doubles(b), n_columns) for b in bounds)
         except OpBoostError:
             raise
         except (TypeError, ValueError):
@@ -92,11 +110,18 @@ class ColumnPositions:
                     f"monotone_constraints as a sequence need one number for each of {len(self.names)} columns; got "
                     f"{len(monotone)}"
                 )
-            monotone = dict(enumerate(monotone))
+            monotone = dict(zip(self.names, monotone, strict=True))
         return ColumnConstraints(
             {self.name_of(column): direction for column, direction in (monotone or {}).items()},
             [[self.name_of(column) for column in group] for group in groups or ()],
         )
+
+
+def _doubles(bounds: ArrayLike) -> NDArray[np.float64]:
+    given = np.asarray(bounds)
+    if given.dtype.kind in "mM" or any(isinstance(one, np.datetime64 | np.timedelta64) for one in given.flat):
+        raise TypeError("of dates and durations, NumPy makes numbers of whatever unit they are in")
+    return given.astype(np.float64)
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:
@@ -109,3 +134,39 @@ def column_names(estimator: Any) -> tuple[str, ...]:
 def numbered(n_columns: int) -> tuple[str, ...]:
     """The names of columns that have none."""
     return tuple(f"x{i}" for i in range(n_columns))
+
+
+def labels_of(table: Any) -> pd.Index | None:
+    """The labels of a data frame's columns if none is a text; None for other tables, which have names or no labels."""
+    # Run files need no data frames, and commands start without them.
+    import pandas as pd
+
+    if not isinstance(table, pd.DataFrame) or any(isinstance(label, str) for label in table.columns):
+        return None
+    return table.columns
+
+
+def are_positions(labels: pd.Index | None) -> bool:
+    """Whether a number that names a column can only be its position: no label is a number, or all are positions."""
+    if labels is None or not any(isinstance(label, Real) for label in labels):
+        return True
+    return list(labels) == list(range(len(labels)))
+
+
+def check_labels(table: Any, trained: pd.Index | None) -> None:
+    """Refuse a data frame whose columns are labelled otherwise than those that were trained on.
+
+    scikit-learn compares texts alone. Other numbers of columns are left to it.
+
+    Raises
+    ------
+    DataError
+    """
+    found = labels_of(table)
+    if found is None or trained is None or len(found) != len(trained) or found.equals(trained):
+        return
+    place = next(i for i in range(len(found)) if not found[i : i + 1].equals(trained[i : i + 1]))
+    raise DataError(
+        f"the column at position {place} is labelled {found[place]}, and was {trained[place]} in the table that was "
+        "trained on; give the same columns in the same order. Nothing was released"
+    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import Protocol
 
@@ -148,9 +149,10 @@ def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
     digits it is stored with. A time at midnight is its day, whatever times stand beside it. A text stays as it is.
     """
     kind = column.dtype.categories.dtype if isinstance(column.dtype, pd.CategoricalDtype) else column.dtype
-    if kind.kind == "M":
-        column = column.astype(object).map(lambda time: str(time).removesuffix(" 00:00:00"), na_action="ignore")
-    if pd.api.types.is_object_dtype(kind) and pd.api.types.infer_dtype(column, skipna=True) == "decimal":
+    held = pd.api.types.infer_dtype(column, skipna=True) if pd.api.types.is_object_dtype(kind) else ""
+    if kind.kind == "M" or held in ("datetime", "datetime64"):
+        column = column.astype(object).map(_time_text, na_action="ignore")
+    if held == "decimal":
         column = column.astype(object).map(lambda number: _decimal_text(number, categories), na_action="ignore")
     texts = column.astype("string")
     if any(category.endswith(".0") for category in categories):
@@ -160,6 +162,11 @@ def category_texts(column: pd.Series, categories: Collection[str]) -> pd.Series:
     if pd.api.types.is_object_dtype(kind) and (is_double := [isinstance(cell, float | np.floating) for cell in column]):
         return texts.mask(np.array(is_double), texts.str.removesuffix(".0"))
     return texts
+
+
+def _time_text(time: datetime | np.datetime64) -> str:
+    moment = pd.Timestamp(time) if isinstance(time, np.datetime64) else time
+    return str(moment).removesuffix(" 00:00:00")
 
 
 def _decimal_text(number: Decimal, categories: Collection[str]) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.column_positions import ColumnPositions, numbered
+from opboost.column_positions import ColumnPositions, are_positions, check_labels, labels_of, numbered
 from opboost.errors import DataError, ParameterError
 from opboost.preprocess import category_texts
 from opboost.schema import Kind
@@ -60,11 +60,14 @@ class FrameEncoder:
     kinds : mapping of str to str
         By column that has cells and no categories, what they are: ``numbers``, ``dates`` or ``durations``. Cells of
         another kind are refused.
+    labels : Index, optional
+        Of the columns of the training table, if they are no texts. Others are refused.
     """
 
     categories: Mapping[str, tuple[str, ...]]
     public: Mapping[str, PublicCategories]
     kinds: Mapping[str, str] = field(default_factory=dict)
+    labels: pd.Index | None = field(default=None, compare=False)
 
     @classmethod
     def learn(
@@ -86,7 +89,8 @@ class FrameEncoder:
         if frame is None and any(map(PublicCategories.of, given.values())):
             raise ParameterError("`bounds` list categories, which need a data frame. Nothing was released")
         columns = {} if frame is None else dict(_columns_of(frame))
-        names = ColumnPositions(tuple(columns))
+        labels = labels_of(frame)
+        names = ColumnPositions(tuple(columns), are_positions(labels))
         named = {} if frame is None else {names.name_of(column): pair for column, pair in given.items()}
         found = {name: _public_list(columns[name], pair) for name, pair in named.items()}
         public = {name: listed for name, listed in found.items() if listed is not None}
@@ -97,7 +101,7 @@ class FrameEncoder:
                 categories[name] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
         others = columns.keys() - categories.keys()
         found_kinds = {name: kind_of(columns[name]) for name in others if columns[name].notna().any()}
-        return cls(categories, public, found_kinds | dict(kinds or {}))
+        return cls(categories, public, found_kinds | dict(kinds or {}), labels)
 
     def decode(self, X: Values, names: Sequence[str]) -> pd.DataFrame:
         """Rows as the passive party holds them: columns by name, with categories that are public as texts.
@@ -128,7 +132,7 @@ class FrameEncoder:
             As `encode`; and for dates and durations in an array, whose columns have no kinds.
         """
         frame = as_frame(table)
-        if frame is None and (times := _with_times(table)):
+        if frame is None and (times := with_times(table)):
             raise DataError(
                 f"these columns of an array hold dates or durations: {', '.join(times)}. Pass a data frame, where they "
                 "count days, or numbers. Nothing was released"
@@ -142,8 +146,10 @@ class FrameEncoder:
         ------
         DataError
             If a cell of a column with public categories holds another, or one of a column of numbers none; if a
-            column is of another kind than in training; or if several columns have one name.
+            column is of another kind than in training; if several columns have one name; or if labels that are no
+            texts are others than in training.
         """
+        check_labels(frame, self.labels)
         numbers = (self._numbers(name, column) for name, column in _columns_of(frame))
         return pd.DataFrame(dict(enumerate(numbers)), frame.index).set_axis(frame.columns, axis=1)
 
@@ -160,6 +166,11 @@ class FrameEncoder:
                 )
             return np.where(is_new, float(len(positions)), numbers)
         kind = kind_of(column)
+        if kind == "periods":
+            raise DataError(
+                f"column {name!r} holds periods, which count in the unit of their frequency; give dates, as "
+                "`dt.to_timestamp()` makes of them. Nothing was released"
+            )
         if kind != (trained := self.kinds.get(name, kind)) and column.notna().any():
             found = "texts" if _is_text(column) else kind
             raise DataError(
@@ -209,29 +220,15 @@ def refuse_all_but_numbers(table: Any) -> None:
             "0 to K - 1 in a public list of K, name the columns as `categorical_features` where the estimator has it, "
             "and let their bounds be (0, K - 1). Nothing was released"
         )
-    if times := _with_times(table if frame is None else frame):
+    if times := with_times(table if frame is None else frame):
         raise DataError(
             f"these columns hold dates or durations, and numbers are needed: {', '.join(times)}. "
             "Give days since a date that is public, or the like. Nothing was released"
         )
 
 
-def refuse_times_as_labels(labels: ArrayLike) -> None:
-    """Refuse dates and durations as labels of a regressor.
-
-    Raises
-    ------
-    DataError
-    """
-    if _with_times(labels):
-        raise DataError(
-            "the labels hold dates or durations, and numbers are needed. Give durations in days, or the like, and days "
-            "since a date that is public for dates. Nothing was released"
-        )
-
-
-def _with_times(table: Any) -> list[str]:
-    """Columns of a table, or of labels, with dates or durations."""
+def with_times(table: Any) -> list[str]:
+    """Columns of a table, or of labels, with dates, durations or periods."""
     frame = as_frame(table)
     columns = _columns_of_array(table) if frame is None else _columns_of(frame)
     return [name for name, cells in columns if has_times(cells)]
@@ -277,7 +274,7 @@ def _names(kind: pd.CategoricalDtype) -> tuple[str, ...]:
 
 def _public_list(column: pd.Series, bounds: Any) -> PublicCategories | None:
     """The public categories of a column with bounds: those listed, or both of truth values, which have no distance."""
-    if kind_of(column) == "dates":
+    if kind_of(column) in ("dates", "periods"):
         return None
     if pd.api.types.infer_dtype(column, skipna=True) == "boolean" and not PublicCategories.of(bounds):
         return PublicCategories(_TRUTH_VALUES, Kind.UNORDERED)

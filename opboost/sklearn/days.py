@@ -15,22 +15,24 @@ from opboost.errors import ParameterError
 # In seconds: differences in nanoseconds end in the year 2262, before the dates that stand for "never".
 _EPOCH, _DAY = pd.Timestamp(0, tz="UTC").as_unit("s"), pd.Timedelta(days=1)
 
-_TIMES = (date, timedelta, np.datetime64, np.timedelta64)
+_TIMES = (date, timedelta, np.datetime64, np.timedelta64, pd.Period)
 # By pandas' names of what is in a column. Dates may be objects of Python's, as those of Arrow and polars become.
-_KINDS = {name: "dates" for name in ("date", "datetime", "datetime64")} | {
-    name: "durations" for name in ("timedelta", "timedelta64")
-}
+_KINDS = (
+    {name: "dates" for name in ("date", "datetime", "datetime64")}
+    | {name: "durations" for name in ("timedelta", "timedelta64")}
+    | {"period": "periods"}
+)
 
 
 def has_times(cells: pd.Series | NDArray[Any]) -> bool:
-    """Whether any cell is a date or a duration, which NumPy makes a number of whatever unit it is in."""
+    """Whether any cell is a date, a duration or a period, which NumPy makes a number of whatever unit it is in."""
     if cells.dtype.kind != "O":
         return cells.dtype.kind in "mM"
     return any(issubclass(kind, _TIMES) for kind in set(map(type, np.asarray(cells).flat)))
 
 
 def kind_of(column: pd.Series) -> str:
-    """What a column is read as, if not as categories: all of its cells as dates, or as durations, or as numbers."""
+    """What a column is read as, if not as categories: all of its cells as dates, durations, periods or numbers."""
     return _KINDS.get(pd.api.types.infer_dtype(column, skipna=True), "numbers")
 
 

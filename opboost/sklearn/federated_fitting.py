@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
-from opboost.column_positions import ColumnKey, ColumnPositions
+from opboost.column_positions import ColumnKey
 from opboost.errors import ParameterError, check_integer, check_not_negative, check_positive
 from opboost.horizontal.federated.local_noise import LocallyNoisedRows, label_distance
 from opboost.horizontal.federated.training import Choices, Refining, SplitMethod, Trained, train, trees_per_batch
@@ -209,8 +209,8 @@ class FederatedFitting(NamedMethods, DividedRows):
     def _columns(self, task: PublicTask, X: Values) -> PublicGrid:
         bounds, n = task.grid.bounds, self.n_candidates
         if self.split_candidates == "log":
-            positions = ColumnPositions(task.names)
-            is_mirrored = np.isin(np.arange(len(task.names)), [positions.of(column) for column in self.mirrored])
+            mirrored = [self._positions.of(column) for column in self.mirrored]
+            is_mirrored = np.isin(np.arange(len(task.names)), mirrored)
             return log_candidates(bounds, n, mirrored=is_mirrored)
         if self.split_candidates != "quantile":
             return uniform_candidates(bounds, n)

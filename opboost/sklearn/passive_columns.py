@@ -48,6 +48,8 @@ def passive_schemas(
     if isinstance(bounds, Mapping):
         named = {positions.name_of(column): pair for column, pair in bounds.items()}
         bounds = {name: bounds_in_days(pair) for name, pair in named.items() if name not in encoder.public}
+    else:
+        bounds = bounds_in_days(bounds)
     numbers = {positions.names[i]: pair for i, pair in positions.bounds(bounds).items()}
     passive = positions.named("passive_columns", passive_columns)
     if passive_columns is None:

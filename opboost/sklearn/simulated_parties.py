@@ -15,7 +15,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from opboost.arrays import Values, python_numbers
-from opboost.column_positions import ColumnPositions, column_names
+from opboost.column_positions import ColumnPositions, are_positions, check_labels, column_names
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice, check_integer
 from opboost.fitting.recipe import LEFT_OPEN
@@ -27,7 +27,7 @@ from opboost.sklearn.data_frames import FrameEncoder, as_frame
 from opboost.sklearn.fit_rows import FitRows
 from opboost.sklearn.passive_columns import passive_mechanisms, passive_schemas, warn_of_clipped
 from opboost.sklearn.random_states import bit_source, seed_of
-from opboost.sklearn.starting_scores import margins_of, named_margins, with_groups
+from opboost.sklearn.starting_scores import margins_of, named_margins, refuse_times, with_groups
 from opboost.sklearn.vertical_parameters import VerticalParameters
 from opboost.sklearn.whole_fits import whole
 from opboost.trees.boosting import BoostingParameters, OnRound
@@ -76,9 +76,10 @@ class SimulatedParties(VerticalParameters):
         scores of every round, or of every so many, and of the last one.
         """
         after_round = self._watch(verbose)
-        earlier = self._earlier()
+        frame, earlier = as_frame(X), self._earlier()
         known, kinds = ({}, {}) if earlier is None else (earlier.categories, self.continue_from._encoder.kinds)
-        self._encoder = FrameEncoder.learn(as_frame(X), self.bounds, known, kinds=kinds)
+        check_labels(frame, None if earlier is None else self.continue_from._encoder.labels)
+        self._encoder = FrameEncoder.learn(frame, self.bounds, known, kinds=kinds)
         matrix, targets = validate_data(
             self,
             self._encoder.in_numbers(X),
@@ -88,6 +89,7 @@ class SimulatedParties(VerticalParameters):
             y_numeric=is_regressor(self),
             multi_output=is_regressor(self),
         )
+        refuse_times("the sample weights", sample_weight)
         weights = _check_sample_weight(sample_weight, matrix, dtype=np.float64, ensure_non_negative=True)
         loss, labels = self._learn_labels(targets)
         trained = FitRows(matrix, labels, weights, margins_of(base_margin, len(matrix), loss)).weighing()
@@ -140,7 +142,7 @@ class SimulatedParties(VerticalParameters):
         check_choice("missing", self.missing, "refuse", "category")
         check_choice("engine", self.engine, "native", "xgboost")
         rows = FitRows.joined([trained, *scored])
-        self._positions = ColumnPositions(column_names(self))
+        self._positions = ColumnPositions(column_names(self), are_positions(self._encoder.labels))
         self._names = self._positions.names
         self._mechanisms = self._plan(rows.features)
         is_added, seed = np.arange(len(rows.labels)) >= len(trained.labels), seed_of(self.random_state)

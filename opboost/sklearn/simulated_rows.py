@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
@@ -16,14 +17,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from opboost import rng
 from opboost.arrays import Values
-from opboost.column_positions import Bounds, ColumnPositions, column_names
+from opboost.column_positions import Bounds, ColumnPositions, are_positions, check_labels, column_names, labels_of
 from opboost.covers import with_covers
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice, is_number
 from opboost.horizontal.public_task import PublicTask as PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
-from opboost.sklearn.data_frames import refuse_all_but_numbers, refuse_times_as_labels
+from opboost.sklearn.data_frames import refuse_all_but_numbers
 from opboost.sklearn.random_states import bit_source, seed_of
+from opboost.sklearn.starting_scores import refuse_times
 from opboost.sklearn.whole_fits import whole
 from opboost.trees.tree import Ensemble
 
@@ -53,6 +55,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
     models_: tuple[Ensemble, ...] = field(init=False)
     model_: Ensemble = field(init=False)
     _task: PublicTask = field(init=False)
+    _labels: pd.Index | None = field(init=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -88,13 +91,13 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         """Public description of the training; bounds come from the data only where there is no certified guarantee."""
         check_choice("mode", self.mode, *self._modes)
         epsilon = self._budget()
-        names = column_names(self)
         from_data = isinstance(self.bounds, str)
         if from_data and self.bounds != FROM_DATA:
             raise ParameterError(f"bounds must be numbers or the word {FROM_DATA!r}; got {self.bounds!r}")
         is_classification, label_bounds = self._is_classification, getattr(self, "label_bounds", None)
         is_private = math.isfinite(epsilon)
-        positions = ColumnPositions(names)
+        positions = self._positions
+        names = positions.names
         given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
         listed = positions.named("categorical_features", getattr(self, "categorical_features", None))
         categorical = sorted(map(positions.of, listed))
@@ -121,6 +124,11 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             not without,
             is_classification,
         )
+
+    @property
+    def _positions(self) -> ColumnPositions:
+        """The columns of the training table, as parameters name them."""
+        return ColumnPositions(column_names(self), are_positions(self._labels))
 
     def _n_cells(self) -> int:
         """Cells of the public grid per column."""
@@ -161,8 +169,11 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     def _check_rows(self, X: ArrayLike, y: ArrayLike, *, reset: bool) -> tuple[Values, NDArray[Any]]:
         refuse_all_but_numbers(X)
+        if reset:
+            self._labels = labels_of(X)
+        check_labels(X, self._labels)
         if not self._is_classification:
-            refuse_times_as_labels(y)
+            refuse_times("the labels", y)
         return validate_data(
             self,
             X,
@@ -195,6 +206,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
     def _rows(self, X: ArrayLike) -> Values:
         check_is_fitted(self, "models_")
         refuse_all_but_numbers(X)
+        check_labels(X, self._labels)
         return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
 

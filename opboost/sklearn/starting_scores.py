@@ -1,4 +1,4 @@
-"""What is given with rows: base margins, where their scores start, and the groups in which they are ranked."""
+"""What is given with rows: no dates for numbers, base margins, where their scores start, and groups to be ranked in."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ from numpy.typing import ArrayLike
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError
-from opboost.sklearn.data_frames import refuse_times_as_labels
+from opboost.sklearn.data_frames import with_times
 from opboost.trees.losses import LambdaRank, Loss, PairwiseRank
 from opboost.trees.losses.ranking import group_numbers
+
+
+def refuse_times(what: str, numbers: ArrayLike | None) -> None:
+    """Refuse dates, durations and periods among labels of a regressor, weights or base margins.
+
+    Raises
+    ------
+    DataError
+    """
+    if with_times(numbers):
+        raise DataError(
+            f"{what} hold dates or durations, and numbers are needed. Give durations in days, or the like, and days "
+            "since a date that is public for dates. Nothing was released"
+        )
 
 
 def margins_of(given: ArrayLike | None, n_rows: int, loss: Loss) -> Values:
     """Base margins of rows, shape ``(n_rows, n_outputs)``, or ``(n_rows, 0)`` without any."""
     if given is None:
         return np.empty((n_rows, 0))
+    refuse_times("the base margins", given)
     margins = np.asarray(given, np.float64)
     margins = margins[:, None] if margins.ndim == 1 else margins
     if margins.shape != (n_rows, loss.n_outputs) or not np.isfinite(margins).all():
@@ -36,7 +51,7 @@ def with_groups(
     Labels that are numbers may be no dates or durations.
     """
     if are_numbers:
-        refuse_times_as_labels(labels)
+        refuse_times("the labels", labels)
     if qid is None:
         return labels
     if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):

@@ -166,7 +166,7 @@ def test_categories_that_are_numbers_are_told_apart_from_texts_in_one_column():
         encode(pd.Series([10.0, "10.0"], dtype=object), schema, domain=DOMAIN)
 
 
-@pytest.mark.parametrize("dtype", ["datetime64[us]", "category"])
+@pytest.mark.parametrize("dtype", ["datetime64[us]", "category", "object"])
 def test_days_are_the_same_categories_beside_times_of_day(dtype):
     """A day was written with its midnight as soon as one cell of its column had a time of day."""
     described = {"kind": Kind.UNORDERED, "missing": Missing.CATEGORY}
@@ -174,6 +174,12 @@ def test_days_are_the_same_categories_beside_times_of_day(dtype):
     cells = pd.Series(pd.to_datetime(["2024-05-31 00:00", "2024-06-01 07:30", None])).astype(dtype)
     for part in (cells, cells[:1]):
         assert encode(part, schema, domain=DOMAIN).codes[:2].tolist() == [0, 1][: len(part)]
+
+
+def test_dates_of_numpy_are_the_categories_that_those_of_pandas_are():
+    schema = ColumnSchema(name="day", kind=Kind.UNORDERED, categories=("2024-05-31", "2024-06-01 07:30:00"))
+    cells = pd.Series([np.datetime64("2024-05-31"), np.datetime64("2024-06-01T07:30")], dtype=object)
+    assert encode(cells, schema, domain=DOMAIN).codes.tolist() == [0, 1]
 
 
 def test_decimals_are_the_categories_that_other_numbers_are():

@@ -22,7 +22,7 @@ from opboost import (
     SGBDTRegressor,
 )
 from opboost.errors import DataError
-from opboost.sklearn.data_frames import FrameEncoder
+from opboost.sklearn.data_frames import FrameEncoder, with_times
 from opboost.sklearn.days import days_of, has_times, kind_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -45,6 +45,8 @@ LABELS: dict[str, Any] = {
     "arrow in pandas": SINCE.astype("timestamp[ms][pyarrow]"),
     "arrow": pyarrow.array(SPANS),
     "data frame": SPANS.to_frame("span"),
+    "periods": SINCE.dt.to_period("D"),
+    "objects of periods": list(SINCE.dt.to_period("D")),
     "one among numbers": [*DAYS[1:].astype(object), np.timedelta64(1, "D")],
 }
 CELLS: dict[str, Callable[[int], Any]] = {
@@ -76,6 +78,38 @@ def test_later_records_and_scored_rows_have_labels_of_numbers_too() -> None:
         OpBoostRegressor(n_estimators=2).fit(TABLE, DAYS, eval_set=[(TABLE, SPANS)])
     with pytest.raises(DataError, match="labels hold dates or durations"):
         OpBoostRegressor(objective="rank:ndcg").fit(TABLE, SPANS.to_numpy(), qid=DAYS)
+
+
+@pytest.mark.parametrize("form", LABELS)
+def test_weights_and_base_margins_are_no_dates_and_durations(form: str) -> None:
+    """They were read as nanoseconds, so that one row outweighed all others."""
+    model = OpBoostRegressor(n_estimators=2)
+    with pytest.raises(DataError, match=r"^the sample weights hold dates or durations, .* Nothing was released"):
+        model.fit(TABLE, DAYS, sample_weight=LABELS[form])
+    with pytest.raises(DataError, match=r"^the base margins hold dates or durations, .* Nothing was released"):
+        model.fit(TABLE, DAYS, base_margin=LABELS[form])
+    started = model.fit(TABLE, DAYS, base_margin=DAYS)
+    with pytest.raises(DataError, match=r"^the base margins hold dates or durations"):
+        started.predict(TABLE, base_margin=LABELS[form])
+    with pytest.raises(DataError, match=r"^the base margins hold dates or durations"):
+        model.fit(TABLE, DAYS, base_margin=DAYS, eval_set=[(TABLE, DAYS)], base_margin_eval_set=[LABELS[form]])
+
+
+@pytest.mark.parametrize("form", ["periods", "objects"])
+@pytest.mark.parametrize("bounds", [None, {"time": (0, 90)}, {"time": ["2020-01", "2020-02"]}])
+def test_periods_are_refused(form: str, bounds: Any) -> None:
+    """They count in the unit of their frequency: the same dates were other numbers in a table of another one."""
+    frame = SINCE.dt.to_period("D").astype(object if form == "objects" else "period[D]").to_frame("time")
+    with pytest.raises(DataError, match=r"column 'time' holds periods, which .* give dates, .* Nothing was released"):
+        OpBoostRegressor(n_estimators=2, bounds=bounds).fit(frame.assign(size=TABLE[:, 0]), DAYS)
+    for trained in (SINCE, pd.Series(DAYS)):
+        with pytest.raises(DataError, match="column 'time' holds periods"):
+            OpBoostRegressor(n_estimators=2).fit(trained.to_frame("time"), DAYS).predict(frame)
+    with pytest.raises(DataError, match="Pass a data frame"):
+        OpBoostRegressor(n_estimators=2).fit(frame.to_numpy().tolist(), DAYS)
+    for table in (frame, frame.to_numpy(), frame.to_numpy().tolist()):
+        with pytest.raises(DataError, match=r"hold dates or durations, and numbers are needed: (time|x0)"):
+            DPBoostingClassifier(epsilon=1.0, bounds=(0, 90)).fit(table, DAYS % 2)
 
 
 def test_dates_may_name_classes() -> None:
@@ -110,6 +144,14 @@ def test_arrays_and_lists_hold_no_dates_and_durations(cells: str, form: str) -> 
 
 def has_durations(cells: str) -> bool:
     return isinstance(CELLS[cells](1), timedelta | np.timedelta64)
+
+
+@pytest.mark.parametrize("cell", [date(2020, 1, 1), np.timedelta64(1, "D"), pd.Period("2020-01", "M")])
+def test_columns_with_dates_durations_and_periods_are_found_in_every_table(cell: Any) -> None:
+    assert with_times([[1.0, cell]]) == ["x1"]
+    assert with_times(pd.DataFrame({"a": [1.0], "b": [cell]})) == ["b"]
+    assert with_times([cell]) == ["x0"]
+    assert with_times(None) == with_times([[1.0], [1.0, cell]]) == []
 
 
 def test_a_date_among_the_numbers_of_a_frames_column_is_refused_by_estimators_of_rows() -> None:
@@ -180,6 +222,7 @@ def test_kinds_of_cells() -> None:
     days = pd.Series([np.datetime64("1970-01-03"), np.datetime64("1970-01-02T12", "h")], dtype=object)
     assert kind_of(days) == "dates"
     np.testing.assert_array_equal(days_of(days), [2, 1.5])
+    assert kind_of(pd.Series([pd.Period("2020"), None], dtype=object)) == "periods"
     assert kind_of(pd.Series([1.0, None])) == kind_of(pd.Series(["a"], dtype="category")) == "numbers"
     assert has_times(np.array([1.0, np.datetime64("NaT")], dtype=object))
     assert not has_times(np.array(["2020-01-01", 1.0, None], dtype=object))

@@ -42,6 +42,18 @@ def test_what_is_not_public_is_never_taken_from_the_data(bounds: Any, passive: A
         schemas(bounds, passive)
 
 
+@pytest.mark.parametrize("unit", ["D", "s", "ms", "ns"])
+def test_a_pair_of_dates_is_read_as_one_by_column_is(unit: Any) -> None:
+    """It was taken in whatever unit it had, and nanoseconds left one code for all days."""
+    pair = np.datetime64("2024-01-01", unit), np.datetime64("2025-01-01", unit)
+    for bounds in (pair, list(pair), ("2024-01-01", "2025-01-01"), {"age": pair}):
+        (found,) = schemas(bounds, ["age"])
+        assert found.bounds == (19723, 20089)
+    for arrays in ([[one] * 3 for one in pair], np.array(pair), [[one, 0.0, 1.0] for one in pair]):
+        with pytest.raises(ParameterError, match="be a pair of numbers or arrays"):
+            schemas(arrays, ["age"])
+
+
 def test_a_column_has_the_budget_of_all_or_its_own() -> None:
     both = schemas({"age": (0, 99), "debt": (0, 9)})
     found = passive_mechanisms(both, {"epsilon": 0.1}, {"debt": {"epsilon": 0.5}})
