@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opboost.errors import shown
 from parties.commands.console import Format, FormatOption, RunFile, print_result, terminal_of_command
 from parties.errors import ConfigError
+
+if TYPE_CHECKING:
+    from parties.config.vertical import PassiveRun
+    from parties.runs.run_folder import RunFolder
 
 EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
 REASONS_FILE = "reasons.csv"
@@ -41,10 +46,11 @@ def explain(
 
             active = read_run(run_file, ActiveRun)
             active.check_free(out, run_file)
-            found = dependences(RunFolder(active.run_folder).load_joint_model().ensemble)
+            model = RunFolder(active.run_folder).load_joint_model()
+            found = dependences(model.ensemble)
             target = out or active.run_folder / EXPLANATION_FILE
-            columns = [one.to_dict() for one in found]
-            write_json(target, {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "columns": columns})
+            of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "trainings": model.trainings}
+            write_json(target, {**of_run, "columns": [one.to_dict() for one in found]})
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
             print_result(form, share_of_gain=shares, explanation=str(target))
@@ -59,7 +65,7 @@ def explain(
             raise ConfigError(f"{run_file} is of role {role}: explanations are an active party's, or --of one")
 
 
-def _in_own_words(run: Any, of: Path, target: Path) -> None:
+def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:
     """Write an explanation, or a table of reasons, with the passive party's own names."""
     import pandas as pd
 
@@ -68,7 +74,8 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
     from parties.storage.csv_cells import as_text, without_mark
     from parties.vertical.reasons import OwnWords
 
-    words = OwnWords(run.party, RunFolder(run.run_folder).load_router(), run.opaque_names)
+    folder = RunFolder(run.run_folder)
+    words = OwnWords(run.party, folder.load_router(), run.opaque_names)
     try:
         if (kind := odd_kind(of)) is not None:
             raise ConfigError(f"{of} is {kind}, where a file is needed. Nothing was written")
@@ -80,7 +87,27 @@ def _in_own_words(run: Any, of: Path, target: Path) -> None:
             write_text(target, own.to_csv(index=False))
             return
         document = json.loads(of.read_text())
+        _check_same_training(document, of, run, folder)
         columns = [words.dependence(column) for column in document["columns"]]
         write_json(target, {**document, "columns": columns})
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ConfigError(f"{of} is no explanation or table: {type(error).__name__}. Nothing was written") from None
+
+
+def _check_same_training(document: dict[str, Any], of: Path, run: PassiveRun, folder: RunFolder) -> None:
+    """Refuse an explanation of another run, or of another training of this one: its tests are numbered otherwise.
+
+    Explanations and run folders of earlier versions may lack the digest of the training.
+
+    Raises
+    ------
+    ConfigError
+    """
+    if (its_run := document["run_id"]) != run.run_id:
+        raise ConfigError(f"{of} is of run {shown(its_run)}, this party's is {run.run_id!r}. Nothing was written")
+    its, own = document.get("trainings", {}).get(run.party), folder.load_trainings().get(run.active.name)
+    if None not in (its, own) and its != own:
+        raise ConfigError(
+            f"{of} is of another training of run {run.run_id!r} (digest {shown(its)}) than {run.run_folder} (digest "
+            f"{shown(own)}); bring the run folders of one training back, or explain again. Nothing was written"
+        )

@@ -58,6 +58,7 @@ def schema(
             columns=len(draft.columns),
             left_out=_listed(draft.ignore, form),
             bounds_to_write=_listed(draft.open_bounds, form),
+            **({"marks_to_write": _listed(draft.open_marks, form)} if draft.open_marks else {}),
         )
 
 
@@ -100,7 +101,7 @@ def init(
         send: dict[str, object] = {}
         if project or peer is None or address is None:
             made = make_project(data[0], data[1], folder, hints, other.model)
-            is_open = any(one.open_bounds for one in made.values())
+            is_open = any(one.open_bounds or one.open_marks for one in made.values())
             commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
             runs = (folder / party / "run.yaml" for party in made)
             then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
@@ -120,6 +121,8 @@ def init(
                 f"{one.files[0]}: {', '.join(one.open_bounds)}" for one in made.values() if one.open_bounds
             ],
         }
+        if marks := [f"{one.files[0]}: {', '.join(one.open_marks)}" for one in made.values() if one.open_marks]:
+            found["marks_to_write"] = marks
         lists = {key: _listed(names, form) for key, names in found.items()}
         print_result(form, made=_listed(files, form), **send, **lists, next=then)
 

@@ -58,7 +58,9 @@ class ReaderSection(Section):
     sep: Annotated[str, AfterValidator(_one_character)] = Field(",", description="Separator of a CSV file, or `tab`.")
     encoding: Annotated[str, AfterValidator(_known_encoding)] = Field("utf-8", description="Encoding of a CSV file.")
     decimal: Literal[".", ","] = Field(".", description="Decimal mark.")
-    thousands: Literal["", ",", ".", " ", "'"] = Field("", description="Mark between groups of three digits.")
+    thousands: Literal["", ",", ".", " ", "'"] = Field(
+        "", description="Mark between groups of three digits, of which the first does not begin with 0."
+    )
     currency: Texts = Field((), description="Symbols beside numbers that are passed over.")
     na_values: Texts = Field(
         (),
@@ -120,18 +122,27 @@ def is_open(value: object) -> bool:
     return isinstance(value, str) and value.startswith(TODO)
 
 
-def check_complete(columns: Mapping[object, Mapping[str, Any]]) -> None:
-    """Refuse a schema that is still a draft.
+def open_keys(described: Mapping[str, object]) -> list[str]:
+    """The keys of a description whose values are still to be written down."""
+    return [str(key) for key, value in described.items() if is_open(value)]
+
+
+def check_complete(columns: Mapping[object, Mapping[str, Any]], reader: object = None) -> None:
+    """Refuse a schema that is still a draft, by its `columns` and its `reader` section.
 
     Raises
     ------
     SchemaError
     """
-    still = [str(name) for name, column in columns.items() if any(map(is_open, column.values()))]
+    still = [str(name) for name, column in columns.items() if open_keys(column)]
     if still:
         raise SchemaError(
             f"columns {', '.join(still)} have a {TODO} where a public bound or a format belongs: write down what is "
             "generally known, never the data's own lowest and highest value"
+        )
+    if isinstance(reader, Mapping) and (marks := open_keys(reader)):
+        raise SchemaError(
+            f"`reader` has a {TODO} under {', '.join(marks)}: write down the marks that the numbers of the file have"
         )
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from opboost.table_format import TableFormat
 from parties.errors import TableError
 from parties.onboarding.date_formats import are_times
-from parties.tables.cells import number_pattern
+from parties.tables.cells import holds_texts, number_pattern, number_reader
 from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
 from parties.tables.data_files import is_stored, reporting_faults
 from parties.tables.misfits import masked
@@ -23,8 +23,7 @@ from parties.tables.parquet_files import read_stored
 # Lines that decide on a separator.
 LOOKED_AT = 100
 
-# Decimal marks and marks of thousands; the first that reads most columns is taken. Files with semicolons come from
-# places where decimals have commas.
+# Decimal marks and marks of thousands; the first that reads most columns is taken.
 _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
 
 _SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "zł", "%", "°C", "°F")
@@ -38,10 +37,22 @@ _EMPTY = {"?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null
 
 @dataclass(frozen=True, slots=True)
 class RawTable:
-    """A file's columns, whose cells are texts as far as its type allows, and the format that reads most of them."""
+    """A file's columns, whose cells are texts as far as its type allows, and the format that reads most of them.
+
+    Attributes
+    ----------
+    frame : DataFrame
+    format : TableFormat
+    rival : TableFormat or None
+        A format with another decimal mark that reads as many columns, some of them as other numbers.
+    doubtful : frozenset of str
+        These columns: nothing in the file tells which of the two formats is meant.
+    """
 
     frame: pd.DataFrame
     format: TableFormat
+    rival: TableFormat | None = None
+    doubtful: frozenset[str] = frozenset()
 
 
 def read_raw(path: Path) -> RawTable:
@@ -56,7 +67,7 @@ def read_raw(path: Path) -> RawTable:
         raise TableError(f"{path} is no table of text: save it as CSV or Parquet. Nothing was made")
     if is_stored(path):
         frame = read_stored(path)
-        return RawTable(frame, with_marks(frame, TableFormat()))
+        return _with_marks(frame, TableFormat())
     with reporting_faults(path):
         encoding = _encoding(file_content(path))
         lines = text_of(path, encoding).decode().removeprefix("\ufeff").splitlines()[:LOOKED_AT]
@@ -64,13 +75,13 @@ def read_raw(path: Path) -> RawTable:
         frame = read_csv(path, _header(path, lines, found.sep), found)
     if frame.empty:
         raise TableError(f"{path} has no rows")
-    form = with_marks(frame, found)
+    raw = _with_marks(frame, found)
     texts = {str(name): column.dropna().astype("string").unique() for name, column in frame.items()}
-    numbers = [name for name, unique in texts.items() if reads_numbers(unique, form)]
+    numbers = [name for name, unique in texts.items() if reads_numbers(unique, raw.format)]
     # Columns may be named after years.
-    if reads_numbers(numbers, form) and not all(re.fullmatch(r"(19|20)\d\d", name) for name in numbers):
+    if reads_numbers(numbers, raw.format) and not all(re.fullmatch(r"(19|20)\d\d", name) for name in numbers):
         raise TableError(f"{path}: the first line seems to be a record: write names above it. Nothing was made")
-    return RawTable(frame, form)
+    return raw
 
 
 def _header(path: Path, lines: Iterable[str], sep: str) -> list[str]:
@@ -110,20 +121,46 @@ def separator(lines: Iterable[str]) -> str:
     return max(SEPARATORS, key=evenness)
 
 
-def with_marks(frame: pd.DataFrame, found: TableFormat) -> TableFormat:
-    """The format with the marks in numbers, the symbols of currencies and the words for empty cells that are found."""
+def _with_marks(frame: pd.DataFrame, found: TableFormat) -> RawTable:
+    """The table with the marks in numbers, the symbols of currencies and the words for empty cells that are found."""
     texts = {
         str(name): [str(text).strip() for text in column.dropna().astype("string").unique()]
         for name, column in frame.items()
     }
-    present = ([text for text in unique if text.casefold() not in _EMPTY] for unique in texts.values())
-    numbers = [unique for unique in present if unique and all(map(_has_digits, unique))]
-    symbols = tuple(s for s in _SYMBOLS if any(s in text for unique in numbers for text in unique))
-    marks = sorted(_MARKS, key=lambda pair: pair[1] == ",") if found.sep == ";" else _MARKS
-    forms = [replace(found, decimal=decimal, thousands=mark, currency=symbols) for decimal, mark in marks]
-    best = max(forms, key=lambda form: sum(reads_numbers(unique, form) for unique in numbers))
-    empty = {text for unique in texts.values() for text in unique if text.casefold() in _EMPTY}
-    return replace(best, na_values=tuple(sorted(empty)))
+    present = {name: [text for text in unique if text.casefold() not in _EMPTY] for name, unique in texts.items()}
+    numbers = {name: unique for name, unique in present.items() if unique and all(map(_has_digits, unique))}
+    symbols = tuple(s for s in _SYMBOLS if any(s in text for unique in numbers.values() for text in unique))
+    empty = tuple(sorted({text for unique in texts.values() for text in unique if text.casefold() in _EMPTY}))
+    found = replace(found, currency=symbols, na_values=empty)
+    forms = [replace(found, decimal=decimal, thousands=mark) for decimal, mark in _MARKS]
+    read = [{name for name, unique in numbers.items() if reads_numbers(unique, form)} for form in forms]
+    most = max(map(len, read))
+    (best, own), *others = ((form, names) for form, names in zip(forms, read, strict=True) if len(names) == most)
+    of_texts = {str(name) for name, column in frame.items() if holds_texts(column)}
+    for rival, its in others:
+        unlike = {name: numbers[name] for name in own & its & of_texts if _reads_unlike(numbers[name], best, rival)}
+        if unlike and not any(_shows_thousands(unique, best) for unique in unlike.values()):
+            return RawTable(frame, best, rival, frozenset(unlike))
+    return RawTable(frame, best)
+
+
+def _reads_unlike(numbers: Iterable[str], form: TableFormat, other: TableFormat) -> bool:
+    """Whether two formats read one of these as different numbers, such as 1,234."""
+    read, read_by_other = number_reader(form), number_reader(other)
+    return any(read(text) != read_by_other(text) for text in numbers if re.search("[,.]", text))
+
+
+def _shows_thousands(numbers: Iterable[str], form: TableFormat) -> bool:
+    """Whether 7 beside 1,234 shows that commas are marks of thousands.
+
+    As decimals, all would have three digits behind the comma, as 7,000, or some fewer than three, as 1,5. Files with
+    semicolons come from places where decimals have commas: there nothing is shown.
+    """
+    pattern = number_pattern(form)
+    digits = [found["digits"] for text in numbers if (found := pattern.fullmatch(text))]
+    whole = [one for one in digits if one.isdigit()]
+    is_short = any(map(int, whole)) and max(map(len, whole)) <= 3
+    return form.sep != ";" and form.thousands == "," and is_short
 
 
 def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:

@@ -62,12 +62,14 @@ class Part:
 class Made:
     """What was made: files, columns whose public bounds are to be written down, and columns that stay out.
 
-    With `has_repeats`, the data file repeats ids.
+    `open_marks` are keys of the reader, of which it is open which marks numbers have. With `has_repeats`, the data file
+    repeats ids.
     """
 
     files: tuple[Path, ...]
     to_send: Path
     open_bounds: tuple[str, ...]
+    open_marks: tuple[str, ...]
     ignored: tuple[str, ...]
     has_repeats: bool
 
@@ -216,7 +218,14 @@ def _make(
         # A run reads the first row of an id that is repeated, and no other.
         is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
         files += _write_ids(ids[is_labelled], folder, held_out)
-    return Made(tuple(files), public, tuple(draft.open_bounds), tuple(draft.ignore), ids.has_duplicates)
+    return Made(
+        files=tuple(files),
+        to_send=public,
+        open_bounds=tuple(draft.open_bounds),
+        open_marks=tuple(draft.open_marks),
+        ignored=tuple(draft.ignore),
+        has_repeats=ids.has_duplicates,
+    )
 
 
 def _seen_from(folder: Path, file: Path) -> str:

@@ -92,10 +92,22 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
     _check_bounds(draft, hints)
     if not draft.columns:
         raise ConfigError(f"{path} has no column that may serve beside {draft.id!r}. Nothing was made")
-    form = replace(raw.format, strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
+    form = replace(_with_doubts(draft, raw), strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
     if reader := _reader(form):
         draft.keys["reader"] = reader
     return draft
+
+
+def _with_doubts(draft: Draft, raw: RawTable) -> TableFormat:
+    """The format, with a TODO for marks by which the draft's numbers would be others and none is known to be meant."""
+    numbers = {name for name, column in draft.columns.items() if column["kind"] == "numeric"}
+    if draft.label is not None and "positive" not in draft.keys:
+        numbers.add(draft.label)
+    if raw.rival is None or not raw.doubtful & numbers:
+        return raw.format
+    pairs = ((raw.format.decimal, raw.rival.decimal), (raw.format.thousands, raw.rival.thousands))
+    decimal, thousands = (f"{TODO}: {one or 'none'} or {other or 'none'}" for one, other in pairs)
+    return replace(raw.format, decimal=decimal, thousands=thousands)
 
 
 def _check_bounds(draft: Draft, hints: Hints) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from parties.config.reader_section import is_open
+from parties.config.reader_section import open_keys
 
 WHY = (
     "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
@@ -19,6 +19,10 @@ WHY = (
 LISTED = (
     "# Categories were found in the file, each at least 10 times: strike those that the public may not know of, which\n"
     "# `other: true` then takes in.\n"
+)
+MARKS = (
+    "# Numbers such as 1,234 can be read in two ways, one of which is a thousand times the other. For the two TODO of\n"
+    "# the reader, write what is meant: the first mark of each, or the second; for `none`, leave the key out.\n"
 )
 
 
@@ -52,7 +56,12 @@ class Draft:
     @property
     def open_bounds(self) -> list[str]:
         """Columns with a TODO."""
-        return [name for name, column in self.columns.items() if any(map(is_open, column.values()))]
+        return [name for name, column in self.columns.items() if open_keys(column)]
+
+    @property
+    def open_marks(self) -> list[str]:
+        """Keys of the reader with a TODO."""
+        return open_keys(self.keys.get("reader", {}))
 
     def text(self) -> str:
         """The schema file."""
@@ -60,7 +69,7 @@ class Draft:
 
     def _lines(self) -> Iterator[str]:
         has_lists = any("categories" in column for column in self.columns.values())
-        yield WHY + (LISTED if has_lists else "") + f"id: {flow(self.id)}"
+        yield WHY + (LISTED if has_lists else "") + (MARKS if self.open_marks else "") + f"id: {flow(self.id)}"
         if self.label is not None:
             yield f"label: {flow(self.label)}"
         for key, value in self.keys.items():

@@ -90,7 +90,8 @@ def without_empty(column: pd.Series, form: TableFormat) -> pd.Series:
     return column.astype(object).mask(is_empty) if is_empty.any() else column
 
 
-def _holds_texts(column: pd.Series) -> bool:
+def holds_texts(column: pd.Series) -> bool:
+    """Whether cells are texts or objects, so that the marks of a table format count in them."""
     return column.dtype.kind == "O" or isinstance(column.dtype, (pd.StringDtype, pd.CategoricalDtype))
 
 
@@ -110,29 +111,37 @@ _MARKS = {" ": r"[ \u00a0\u202f]", "'": r"['\u2019]"}
 
 
 def number_pattern(form: TableFormat) -> re.Pattern[str]:
-    """What a number looks like in a table: groups ``sign`` and ``digits``."""
+    """What a number looks like in a table: groups ``sign`` and ``digits``.
+
+    A number with marks of thousands does not begin with 0: 0,582 has a decimal comma.
+    """
     symbols = "|".join(re.escape(stripped) for symbol in form.currency if (stripped := symbol.strip())) or "(?!)"
     mark = _MARKS.get(form.thousands, re.escape(form.thousands))
-    whole = rf"[0-9]{{1,3}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
+    whole = rf"[1-9][0-9]{{0,2}}(?:{mark}[0-9]{{3}})+|[0-9]+" if form.thousands else "[0-9]+"
     digits = rf"(?:{whole})?(?:{re.escape(form.decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?"
     # Possessive: a cell of thousands of spaces would be divided among them in every way.
     gap = rf"\s*+(?:{symbols})?\s*+"
     return re.compile(rf"(?:{symbols})?\s*+(?P<sign>[+-]?){gap}(?P<digits>{digits})\s*+(?:{symbols})?")
 
 
+def number_reader(form: TableFormat) -> Callable[[str], float | str]:
+    """What reads a text as a number, or as `UNREADABLE`."""
+    return partial(_number, pattern=number_pattern(form), form=form)
+
+
 def empty_numbers(form: TableFormat) -> set[float]:
     """Numbers that mean an empty cell, by value: how 99.0 is written depends on the other cells of its file."""
-    read = partial(_number, pattern=number_pattern(form), form=form)
+    read = number_reader(form)
     infinite = {float(text) for text in form.na_values if re.fullmatch(r"\s*[+-]?inf(inity)?\s*", text, re.IGNORECASE)}
     return infinite | {value for text in form.na_values if isinstance(value := read(text), float)}
 
 
 def _numbers(column: pd.Series, form: TableFormat) -> pd.Series:
-    read, empty = partial(_number, pattern=number_pattern(form), form=form), empty_numbers(form)
+    read, empty = number_reader(form), empty_numbers(form)
     if pd.api.types.infer_dtype(column, skipna=True) in _NUMBERS_AS_OBJECTS:
         # Of truth values, too, a column with and one without a missing cell are of one type.
         column = pd.to_numeric(column).astype(np.float64)
-    if not _holds_texts(column):
+    if not holds_texts(column):
         return column.mask(column.isin(empty)) if empty and column.dtype.kind in "iuf" else column
     return _by_text(column, form, lambda text: None if (value := read(text)) in empty else value)
 

@@ -31,17 +31,28 @@ SHOWN_CHARACTERS = 24
 
 LABEL_CURE = "a word? `positive:` in the schema names the label that means 1"
 
-# Masked texts of cells that are no numbers, and what may be meant by them.
+# Masked texts of cells that are no numbers, and what may be meant by them. A zero in front stays: 0,999 has a decimal
+# comma, and 9,999 may have one.
 _CURES = (
+    (
+        r"\D*9{1,3},999\D*",
+        "thousands separators, or a decimal comma? `reader: {thousands: ','}` or `reader: {decimal: ','}` reads them",
+    ),
+    (
+        r"\D*9{1,3}\.999\D*",
+        "thousands separators, or a decimal point? `reader: {thousands: '.', decimal: ','}` or "
+        "`reader: {decimal: '.'}` reads them",
+    ),
     (r"\D*9{1,3}(,999)+(\.9+)?\D*", "thousands separators? `reader: {thousands: ','}` in the schema reads them"),
     (r"\D*9{1,3}(\.999)+(,9+)?\D*", "thousands separators? `reader: {thousands: '.', decimal: ','}` reads them"),
     (r"\D*9{1,3}(['\u2019]999)+(\.9+)?\D*", 'thousands separators? `reader: {thousands: "\'"}` reads them'),
     (r"\D*9{1,3}([ ?]999)+([.,]9+)?\D*", "thousands separators? `reader: {thousands: ' '}` reads them"),
-    (r"\D*9+,9+\D*", "a decimal comma? `reader: {decimal: ','}` reads it"),
-    (r"9{1,4}[-./]9{1,2}[-./]9{1,4}.*", "a date? `kind: date`, with a `format` if it is not as 2024-05-31"),
-    (r"[^\d\s.,+-]{1,3}\s*[-+]?[9.,' ]+", "a currency? `reader: {currency: ...}` passes over it"),
-    (r"[-+]?[9.,' ]+[^\d\s.,+-]{1,3}", "a currency or a unit? `reader: {currency: ...}` passes over it"),
-    (r"[^9]*", "a word for an empty cell? `reader: {na_values: [...]}` names such words"),
+    (r"\D*[09]9*,9+\D*", "a decimal comma? `reader: {decimal: ','}` reads it"),
+    (r"[+-]?[09]9*\.9+", "a decimal point? `reader: {decimal: '.'}` reads it"),
+    (r"[09]9{0,3}[-./]9{1,2}[-./]9{1,4}.*", "a date? `kind: date`, with a `format` if it is not as 2024-05-31"),
+    (r"[^\d\s.,+-]{1,3}\s*[-+]?[09.,' ]+", "a currency? `reader: {currency: ...}` passes over it"),
+    (r"[-+]?[09.,' ]+[^\d\s.,+-]{1,3}", "a currency or a unit? `reader: {currency: ...}` passes over it"),
+    (r"[^09]*", "a word for an empty cell? `reader: {na_values: [...]}` names such words"),
 )
 
 
@@ -119,6 +130,8 @@ def _cure(text: str, column: ColumnSchema, schema: TableSchema) -> str:
         if column.name in schema.format.columns:
             return "not written as its `format` says, which is 2024-05-31 if there is none"
         shape = masked(text.strip())
+        if re.match(r"\D*0", text.strip()):
+            shape = shape.replace("9", "0", 1)
         return next((cure for pattern, cure in _CURES if re.fullmatch(pattern, shape)), "not a number")
     if schema.format.of(column.name).is_boolean:
         return "neither true nor false; `true_values` and `false_values` of the reader list words"

@@ -19,11 +19,8 @@ def _explain(*words: object) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
-def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
-    sites: Any, outcomes: Callable[..., dict[str, Any]], tmp_path: Path
-) -> None:
-    # Every column is in some of so many trees.
-    sites.bank.run["correct_noise"] = True
+def _train(sites: Any, outcomes: Callable[..., dict[str, Any]]) -> tuple[Path, Path]:
+    """Train a run at both sites; returns their run files."""
     bank, shop = sites.bank.write(), sites.shop.write()
     parties = {"bank": (train_active, bank), "shop": (train_passive, shop)}
     calls = {
@@ -31,6 +28,15 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
         for name, (call, path) in parties.items()
     }
     outcomes(calls)
+    return bank, shop
+
+
+def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    # Every column is in some of so many trees.
+    sites.bank.run["correct_noise"] = True
+    bank, shop = _train(sites, outcomes)
     code, out, err = _explain(bank)
     assert code == 0, err
     shares = json.loads(out)["share_of_gain"]
@@ -61,14 +67,45 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
         assert (code, err.count("Nothing was written")) == (1, 1), err
     assert before[0].read_bytes() == before[1]
     # The other party chose the name of its file, and most of what is in it.
-    (tmp_path / "model.json").write_text('{"columns": [], "tests": []}')
+    (tmp_path / "model.json").write_text('{"run_id": "spring", "columns": [], "tests": []}')
     kept = (sites.shop.run_folder / "model.json").read_text()
     assert _explain(shop, "--of", tmp_path / "model.json")[0] == 0
     assert (sites.shop.run_folder / "model.json").read_text() == kept
-    for name, text in {"bad": "[1]", "deep": "[" * 200_000, "nan": '{"columns": [], "a": NaN}'}.items():
+    of_run = '"run_id": "spring", "columns": []'
+    texts = {"bad": "[1]", "deep": "[" * 200_000, "nan": f'{{{of_run}, "a": NaN}}', "no_run": '{"columns": []}'}
+    for name, text in {**texts, "odd": f'{{{of_run}, "trainings": []}}'}.items():
         (tmp_path / f"{name}.json").write_text(text)
-    files = ("none.csv", "bad.json", "deep.json", "nan.json")
+    files = ("none.csv", "bad.json", "deep.json", "nan.json", "no_run.json", "odd.json")
     for words in ((shop,), *((shop, "--of", tmp_path / name) for name in files)):
         code, _, err = _explain(*words)
         assert code == 1
         assert "explanation" in err
+
+
+def test_an_explanation_of_another_run_is_refused_with_both_named(
+    sites: Any, outcomes: Callable[..., dict[str, Any]], tmp_path: Path
+) -> None:
+    """The numbers of its tests are places in another list of tests: thresholds of the wrong ones were written."""
+    bank, shop = _train(sites, outcomes)
+    told, own = tmp_path / "told.json", tmp_path / "own.json"
+    assert _explain(bank, "--out", told)[0] == 0
+    document = json.loads(told.read_text())
+    digest = document["trainings"]["shop"]
+    for changed, words in (
+        ({"run_id": "autumn"}, ("is of run 'autumn'", "this party's is 'spring'")),
+        ({"run_id": ["x" * 1000]}, ("is of run ['", "this party's is 'spring'")),
+        ({"trainings": {"shop": "0" * 64}}, ("00000000", digest[:8])),
+    ):
+        told.write_text(json.dumps(document | changed))
+        code, _, err = _explain(shop, "--of", told, "--out", own)
+        assert code == 1
+        assert all(one in err for one in words), err
+        assert err.count("Nothing was written") == 1
+        assert len(err) < 600
+        assert not own.exists()
+    # Explanations of earlier versions have no digests, and runs of earlier versions kept none.
+    told.write_text(json.dumps({key: value for key, value in document.items() if key != "trainings"}))
+    assert _explain(shop, "--of", told, "--out", own)[0] == 0
+    told.write_text(json.dumps(document))
+    (sites.shop.run_folder / "trainings.json").unlink()
+    assert _explain(shop, "--of", told, "--out", own)[0] == 0

@@ -37,6 +37,25 @@ def test_a_schema_names_the_bounds_that_are_to_be_written(table: Path, tmp_path:
     assert str(target) in error
 
 
+def test_marks_in_numbers_that_are_to_be_written_are_named(table: Path, tmp_path: Path) -> None:
+    lines = table.read_text().splitlines()
+    table.write_text("\n".join([f"{lines[0]},kg", *(f'{line},"1,{row:03}"' for row, line in enumerate(lines[1:]))]))
+    bounds = [word for name in ("age", "debt", "kg") for word in ("--bounds", f"{name}=0:120")]
+    code, out, _ = run("schema", table, "--out", tmp_path / "schema.yaml", *bounds, "--format", "json")
+    found = json.loads(out)
+    assert (code, found["bounds_to_write"], found["marks_to_write"]) == (0, [], ["decimal", "thousands"])
+    bank = tmp_path / "bank.csv"
+    bank.write_text(table.read_text().replace("debt", "loss"))
+    words = ("--label", "loss", "--positive", "3", *bounds, "--folder", tmp_path / "made", "--format", "json")
+    code, out, error = run("init", "--project", bank, table, *words)
+    found = json.loads(out)
+    assert code == 0, error
+    assert found["marks_to_write"] == [
+        f"{tmp_path / 'made' / party / 'schema.yaml'}: decimal, thousands" for party in ("bank", "shop")
+    ]
+    assert [one.split()[1] for one in found["next"].split(" & ")] == ["doctor"] * 2
+
+
 @pytest.mark.parametrize("bounds", ["age=low:high", "age", "age=1:", "age=2020-13-01:2021-01-01"])
 def test_bounds_that_are_none_are_refused(table: Path, tmp_path: Path, bounds: str) -> None:
     code, _, error = run("schema", table, "--out", tmp_path / "schema.yaml", "--bounds", bounds)

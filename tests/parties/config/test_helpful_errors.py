@@ -196,6 +196,7 @@ SCHEMA: dict[str, Any] = {
         (("reader",), {"seperator": ";"}, "reader.seperator: is no key here"),
         (("reader",), {"sep": "ab"}, "must be one character"),
         (("reader",), {"decimal": ",", "thousands": ","}, "`decimal` and `thousands` must differ"),
+        (("reader",), {"decimal": "TODO: . or ,"}, "`reader` has a TODO under decimal: write down the marks"),
         (("reader",), {"encoding": "klingon"}, "must be an encoding of text"),
         (("reader",), {"na_values": [False]}, "put words like yes, no and null in quotes"),
         (("reader",), ["sep"], "reader: must hold keys and values"),

@@ -103,3 +103,6 @@ def test_a_draft_is_no_schema() -> None:
     check_complete({"age": {"lower": 0}})
     with pytest.raises(SchemaError, match=f"columns age have a {TODO}"):
         check_complete({"age": {"lower": f"{TODO}"}, "town": {"kind": "unordered"}})
+    check_complete({"age": {"lower": 0}}, {"decimal": ","})
+    with pytest.raises(SchemaError, match=f"`reader` has a {TODO} under decimal, thousands"):
+        check_complete({"age": {"lower": 0}}, {"decimal": f"{TODO}: . or ,", "sep": ";", "thousands": TODO})

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -134,14 +135,88 @@ def test_separator_and_encoding_are_found(tmp_path: Path, sep: str, encoding: st
         (["1.234,00 €", "7,00 €"], ";", [1234, 7]),
         (["1'234.5", "7"], ";", [1234.5, 7]),
         (["0.5", "7"], ",", [0.5, 7]),
+        (["0,582", "1,234"], "\t", [0.582, 1.234]),
+        (["0,582", "1,234"], ",", [0.582, 1.234]),
+        (["-0,582", "1,234"], "|", [-0.582, 1.234]),
+        (["0.582", "1.234"], ";", [0.582, 1.234]),
+        (["1,234", "950"], "\t", [1234, 950]),
+        (["1,234", "1,234,567"], ",", [1234, 1234567]),
+        (["1.234", "1.234.567"], ";", [1234, 1234567]),
+        (["1,234", "1234,5"], "\t", [1.234, 1234.5]),
     ],
 )
 def test_the_way_numbers_are_written_is_found(tmp_path: Path, cells: list[str], sep: str, values: list[float]) -> None:
     path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
     table(amount=cycle(*cells)).to_csv(path, index=False, sep=sep)
-    write_schema(path, target, Hints(bounds={"amount": (-10, 10_000)}))
+    write_schema(path, target, Hints(bounds={"amount": (-10, 10_000_000)}))
     schema, ignore = read_schema(target)
     assert read_table(path, schema, ignore=ignore, needs_label=False).frame["amount"].tolist() == cycle(*values)
+
+
+COMMA = {"decimal": "TODO: . or ,", "thousands": "TODO: , or none"}
+POINT = {"decimal": "TODO: . or ,", "thousands": "TODO: none or ."}
+
+
+@pytest.mark.parametrize(
+    ("cells", "sep", "marks"),
+    [
+        (["1,234", "2,500"], "\t", COMMA),
+        (["1,234", "-2,500"], ",", COMMA),
+        (["1,234", "2,500"], ";", COMMA),
+        (["€ 1,234", "2,500 €"], "|", COMMA),
+        # Zero may stand for a missing number; whole numbers of four digits have no mark of thousands.
+        (["1,234", "0"], "\t", COMMA),
+        (["1,234", "950", "1500"], "\t", COMMA),
+        (["1,234", "950"], ";", COMMA),
+        (["1.234", "2.500"], ",", POINT),
+        (["1.234", "950"], ";", POINT),
+    ],
+)
+@pytest.mark.parametrize("is_label", [False, True])
+def test_marks_that_may_mean_a_thousand_times_as_much_are_left_to_the_owner(
+    tmp_path: Path, cells: list[str], sep: str, marks: dict[str, str], is_label: bool
+) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(amount=cycle(*cells), town=cycle("a", "b")).to_csv(path, index=False, sep=sep)
+    hints = Hints(label="amount") if is_label else Hints(bounds={"amount": (-10_000, 10_000)})
+    draft = write_schema(path, target, hints)
+    assert {key: draft.keys["reader"][key] for key in draft.open_marks} == marks
+    with pytest.raises(ConfigError, match="`reader` has a TODO under decimal, thousands"):
+        read_schema(target)
+
+
+@pytest.mark.parametrize(
+    ("cell", "decimal", "thousands", "value"),
+    [("1,234", ".", ",", 1234), ("1,234", ",", "", 1.234), ("1.234", ".", "", 1.234), ("1.234", ",", ".", 1234)],
+)
+def test_a_draft_reads_numbers_by_the_marks_that_its_owner_writes(
+    tmp_path: Path, cell: str, decimal: str, thousands: str, value: float
+) -> None:
+    path, target = tmp_path / "data.csv", tmp_path / "schema.yaml"
+    table(amount=cycle(cell, "2" + cell[1:])).to_csv(path, index=False)
+    write_schema(path, target, Hints(bounds={"amount": (0, 10_000)}))
+    document = yaml.safe_load(target.read_text())
+    for key, mark in (("decimal", decimal), ("thousands", thousands)):
+        assert (mark or "none") in document["reader"][key].split()
+        document["reader"][key] = mark
+    target.write_text(yaml.safe_dump(document))
+    schema, ignore = read_schema(target)
+    assert read_table(path, schema, ignore=ignore, needs_label=False).frame["amount"].iloc[0] == value
+
+
+def test_marks_of_ids_and_of_other_columns_leave_nothing_open(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    keys = [f"{1 + row // 100},{row:03}" for row in range(N_ROWS)]
+    for frame in (
+        pd.DataFrame({"id": keys, "spend": cycle("7", "9")}),
+        table(weight=cycle("1,234", "2,500"), share=cycle("0,5", "7")),
+        table(revenue=cycle("1,234", "2,500"), price=cycle("1,999", "950")),
+    ):
+        frame.to_csv(path, index=False, sep="\t")
+        assert draft_schema(read_raw(path), path, Hints(id="id")).open_marks == []
+    table(weight=[1.125 + row % 2 for row in range(N_ROWS)]).to_parquet(tmp_path / "data.parquet")
+    draft = draft_schema(read_raw(tmp_path / "data.parquet"), tmp_path / "data.parquet", Hints())
+    assert "reader" not in draft.keys
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from parties.config.reader_section import TODO
-from parties.onboarding.schema_text import LISTED, Draft, flow
+from parties.onboarding.schema_text import LISTED, MARKS, Draft, flow
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,14 @@ def test_the_file_says_what_the_draft_does_and_remarks_are_comments() -> None:
         assert line in text
     assert draft.open_bounds == ["spend"]
     assert LISTED not in text
+
+
+def test_marks_that_are_open_come_with_an_explanation() -> None:
+    draft = Draft("id", None, keys={"reader": {"sep": ";"}}, columns={"age": {"lower": 0, "upper": 120}})
+    assert (draft.open_marks, MARKS in draft.text()) == ([], False)
+    draft.keys["reader"] |= {"decimal": f"{TODO}: . or ,", "thousands": f"{TODO}: , or none"}
+    assert (draft.open_marks, MARKS in draft.text()) == (["decimal", "thousands"], True)
+    assert yaml.safe_load(draft.text())["reader"] == draft.keys["reader"]
 
 
 def test_found_categories_come_with_a_warning() -> None:

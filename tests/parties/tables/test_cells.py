@@ -61,6 +61,8 @@ NUMBER = {"lower": -1e9, "upper": 1e9, "missing": "category"}
         (["€ 5", "5 €", "-€5", "€-5", "5"], {"currency": "€"}, [5, 5, -5, -5, 5]),
         (["$1,000", "2 USD"], {"currency": ["$", "USD"], "thousands": ","}, [1000, 2]),
         (["1e3", ".5", "5."], {"thousands": ","}, [1000, 0.5, 5]),
+        (["0", "0.125", "007", "10,000"], {"thousands": ","}, [0, 0.125, 7, 10_000]),
+        (["0,125", "-0,5", "1.000"], {"decimal": ",", "thousands": "."}, [0.125, -0.5, 1000]),
         (["?", "n/a", "1", ""], {"na_values": ["?", "n/a"]}, [np.nan, np.nan, 1, np.nan]),
         (["-999", "2"], {"na_values": -999}, [np.nan, 2]),
         (["-999", "2.5"], {"na_values": -999}, [np.nan, 2.5]),
@@ -84,6 +86,15 @@ def test_numbers_are_read_as_they_are_written(
         ("1,23", {"thousands": ","}),
         ("1,2345", {"thousands": ","}),
         ("12,34,567", {"thousands": ","}),
+        ("0,582", {"thousands": ","}),
+        ("-0.500", {"decimal": ",", "thousands": "."}),
+        ("0'125", {"thousands": "'"}),
+        ("0\u00a0125", {"decimal": ",", "thousands": " "}),
+        ("00,125", {"thousands": ","}),
+        ("012,345", {"thousands": ","}),
+        ("0,000,001", {"thousands": ","}),
+        ("0,125e3", {"thousands": ","}),
+        ("$0,125", {"thousands": ",", "currency": "$"}),
         ("1.5.5", {"thousands": ","}),
         ("€", {"currency": "€"}),
         ("$5", {"currency": "€"}),
@@ -98,6 +109,15 @@ def test_what_is_not_written_so_is_no_number(tmp_path: Path, cell: str, reader: 
     """A number that is read as another one would be worse than none."""
     with pytest.raises(DataError, match="1 cells are not numbers"):
         values(tmp_path, ["7", cell], NUMBER, **reader)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_a_decimal_comma_is_no_mark_of_thousands_in_parquet(tmp_path: Path, by_column: bool) -> None:
+    """0,582 was read as 582."""
+    cells = ["1,234", "0,582"]
+    assert stored_values(tmp_path, cells, NUMBER, by_column=by_column, decimal=",") == [1.234, 0.582]
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        stored_values(tmp_path, cells, NUMBER, by_column=by_column, thousands=",")
 
 
 @given(
@@ -498,6 +518,12 @@ def test_a_parquet_file_is_read_by_the_same_format(tmp_path: Path, by_column: bo
         (["1", "12\u2019345.60"], NUMBER, 3, "99\u2019999.99", 'thousands: "\'"'),
         (["1", "12\u202f345,60"], NUMBER, 3, "99?999,99", "thousands: ' '"),
         (["1,5", "2"], NUMBER, 2, "9,9", "decimal: ','"),
+        (["1", "0,582"], NUMBER, 3, "9,999", ": a decimal comma?"),
+        (["1", "-0,582"], NUMBER, 3, "-9,999", ": a decimal comma?"),
+        (["1", "1,234"], NUMBER, 3, "9,999", "thousands separators, or a decimal comma?"),
+        (["1", "01.12.2024"], NUMBER, 3, "99.99.9999", "kind: date"),
+        (["1", "0.5 kg"], NUMBER, 3, "9.9 aa", "a unit?"),
+        (["1", "€0"], NUMBER, 3, "€9", "currency"),
         (["1", "€5"], NUMBER, 3, "€9", "currency"),
         (["1", "31.12.2024"], NUMBER, 3, "99.99.9999", "kind: date"),
         (["1", "n/a"], NUMBER, 3, "a/a", "na_values"),
@@ -525,6 +551,20 @@ def test_the_owner_is_shown_where_a_cell_does_not_fit(
     # What may leave is the sentence, which tells neither line nor shape.
     assert shape.strip() not in str(caught.value)
     assert "line" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("cell", "cure"),
+    [
+        ("0.500", "a decimal point?"),
+        ("1.5", "a decimal point?"),
+        ("1.234", "thousands separators, or a decimal point?"),
+    ],
+)
+def test_a_decimal_point_beside_decimal_commas_is_shown_as_such(tmp_path: Path, cell: str, cure: str) -> None:
+    with pytest.raises(DataError) as caught:
+        values(tmp_path, ["7,5", cell], NUMBER, decimal=",")
+    assert f": {cure}" in notes_on(caught.value)[0]
 
 
 def test_a_label_of_words_is_shown_with_its_cure(tmp_path: Path) -> None:
