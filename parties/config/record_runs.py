@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -93,12 +94,19 @@ def _continued(
     return recipe.going_on(stream.training(folder))
 
 
-def terms_of(run: RecordRun, schema: TableSchema, recipe: RecordRecipe) -> dict[str, JsonValue]:
-    """The terms that all must have agreed on, as they travel; with the model from which a run goes on."""
+def terms_of(
+    run: RecordRun, schema: TableSchema, *, recipe: RecordRecipe, lasting_keys: Mapping[str, bytes]
+) -> dict[str, JsonValue]:
+    """The terms that all must have agreed on, as they travel; with the model from which a run goes on.
+
+    So are `lasting_keys`, the public keys of workers that know each other's: with a wrong one masks of secure
+    aggregation do not cancel, and every sum is a random number. They are told as they stand in key files.
+    """
     if isinstance(run, OwnerRun):
         return run.training.terms(schema)
     earlier = earlier_of(recipe)
-    return {**run.terms(schema), **({"continues": earlier.digest} if earlier else {})}
+    keys = {f"public key of {name}": key.hex() for name, key in lasting_keys.items()}
+    return {**run.terms(schema), **keys, **({"continues": earlier.digest} if earlier else {})}
 
 
 def earlier_of(recipe: RecordRecipe) -> EarlierTraining | None:

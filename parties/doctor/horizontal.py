@@ -33,6 +33,7 @@ from parties.ledger.model_ledger import check_charge, ledger_position, worker_le
 from parties.reports.account_statement import budget_left
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
+from parties.session.lasting_keys import lasting_keys
 from parties.storage.sqlite import check_place
 
 
@@ -62,10 +63,12 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
         if not isinstance(run, CoordinatorRun):
             _check_rows(run, schema, ignore, checks)
             _check_ledger(run, recipe, checks)
-        terms = terms_of(run, schema, recipe)
         if are_usable:
+            terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run, keys))
             compare_terms(run, terms, keys, checks, wait_s=wait_s)
-        _note_terms(terms, recipe, checks)
+            _note_terms(terms, recipe, checks)
+        else:
+            checks.add("peer", Status.SKIPPED, "not asked: what is wrong here comes first")
     return checks.findings
 
 
@@ -129,6 +132,6 @@ def _note_terms(terms: Mapping[str, JsonValue], recipe: RecordRecipe, checks: Ch
     checks.add(
         "terms",
         Status.SKIPPED,
-        f"all agree on `training` ({what}) and columns whose doctor shows {digest}. The run itself compares the terms "
-        "of all before anything is asked, and names every difference",
+        f"all agree on `training` ({what}), columns and public keys of workers, if any, whose doctor shows {digest}. "
+        "The run itself compares the terms of all before anything is asked, and names every difference",
     )

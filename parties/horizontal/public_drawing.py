@@ -35,7 +35,7 @@ class PublicDrawing:
     threshold : int
         How many workers draw the bits at least.
     known : collection of str
-        Other workers whose lasting public keys it has.
+        Workers whose lasting public keys it has.
     before : bytes
         Digest of the drawing for which an earlier process of this worker revealed its bytes; empty if there is none.
     note : callable

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from parties.horizontal.worker_connections import Connections
 from protocols.errors import TooFewWorkers
-from protocols.secure_aggregation.epochs import Epoch
+from protocols.secure_aggregation.epochs import ByteRows, Epoch, Flags
 from protocols.secure_aggregation.sum import SumRound
 
 
@@ -84,3 +84,28 @@ class ShareFaults:
 
 def _denial(author: str, reader: str) -> str:
     return f"{author}'s confirmation to {reader} is wrong, as {reader} says"
+
+
+class ConfirmationFaults:
+    """Wrong confirmations to a worker in a run so far, whose senders its own log names, each once.
+
+    Parameters
+    ----------
+    note : callable
+        Takes a short name and a sentence for the log.
+    """
+
+    def __init__(self, *, note: Callable[[str, str], None]) -> None:
+        self._note = note
+        self._known: set[str] = set()
+
+    def judge(self, epoch: Epoch, survivors: Collection[str], confirmations: ByteRows, confirmed: Flags) -> None:
+        """Name who sent a wrong confirmation; a row of zeros is of a worker that sent none."""
+        for name, row, is_right in zip(epoch.names, confirmations, confirmed, strict=True):
+            if name in survivors and row.any() and not is_right and name not in self._known:
+                self._known.add(name)
+                self._note(
+                    "wrong confirmation",
+                    f"{name}'s confirmation to this worker is wrong: one of the two, or the coordinator, does not keep "
+                    "to the protocol; sums with both may be wrong",
+                )

@@ -17,6 +17,7 @@ from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.public_drawing import PublicDrawing
 from parties.horizontal.public_randomness import after_looks, commitment, needed, term_differences
+from parties.horizontal.share_faults import ConfirmationFaults
 from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
 from parties.runs.row_stream import terms_digest
@@ -78,7 +79,9 @@ class WorkerJob:
         Called with it, before bytes are revealed.
     identity : KeyPair, optional
     lasting_keys : mapping of str to bytes, optional
-        The other workers' public keys, with `identity`.
+        All workers' public keys, with `identity`.
+    note : callable
+        Takes a short name and a sentence for the log.
     """
 
     party: str
@@ -96,6 +99,7 @@ class WorkerJob:
     note_drawing: Callable[[bytes], None] = lambda drawing: None
     identity: KeyPair | None = None
     lasting_keys: Mapping[str, bytes] = field(default_factory=dict)
+    note: Callable[[str, str], None] = lambda event, sentence: None
 
     def public_bytes(self, number: int) -> bytes:
         """Random bytes of this worker for the drawing of public bits with this number, from 0."""
@@ -187,6 +191,7 @@ class WorkerSession:
         self._is_summed = False
         self._epoch: Epoch | None = None
         self._survivors: tuple[str, ...] = ()
+        self._faults = ConfirmationFaults(note=job.note)
 
     def handle(self, message: Message) -> None:
         """Process a message, and answer it where an answer is due."""
@@ -239,6 +244,7 @@ class WorkerSession:
                 answered = self._rows.asked.opened_over(self._survivors)
                 rows, confirmed = self._summed.unmask(message.round, message.sealed, message.confirmations)
                 assert self._epoch is not None
+                self._faults.judge(self._epoch, self._survivors, message.confirmations, confirmed)
                 if rows.any() or confirmed.sum() >= self._epoch.threshold:
                     self._note(answered)
                 self._channel.send(Shares(epoch=message.epoch, round=message.round, rows=rows, confirmed=confirmed))

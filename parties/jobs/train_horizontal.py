@@ -34,7 +34,8 @@ from parties.runs.journal import FOLDER
 from parties.runs.row_stream import TREES_FILE, RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import open_connections, own_keys, peer_key
+from parties.session.connections import open_connections, own_keys
+from parties.session.lasting_keys import lasting_keys
 from parties.session.reconnection import with_restarts
 from protocols.errors import PeerRestarted, ProtocolError
 from protocols.messages.vertical import Done
@@ -54,6 +55,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
     with open_connections(run, insecure) as open_channels, life.logged(resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
+        keys = lasting_keys(run, own_keys(run, insecure))
         channels, journals = list(open_channels(log).values()), life.folder.path / FOLDER
 
         def work() -> tuple[SharedModel, int]:
@@ -61,7 +63,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
                 workers = WorkerGroup(
                     channels=channels,
                     run_id=run.run_id,
-                    terms=terms_of(run, schema, recipe),
+                    terms=terms_of(run, schema, recipe=recipe, lasting_keys=keys),
                     threshold=run.training.threshold,
                     wait_s=run.wait,
                     patience_s=run.patience,
@@ -107,6 +109,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         log.step("guarantee", str(promise))
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
+        identity = own_keys(run, False) if run.peers else None
+        keys = lasting_keys(run, identity)
         channels: list[Channel] = []
 
         def work() -> tuple[int, dict[str, Any]]:
@@ -126,7 +130,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                     job = WorkerJob(
                         party=run.party,
                         run_id=run.run_id,
-                        terms=terms_of(run, schema, recipe),
+                        terms=terms_of(run, schema, recipe=recipe, lasting_keys={} if insecure else keys),
                         threshold=run.training.threshold,
                         recipe=recipe,
                         make_rows=rows.answering,
@@ -136,8 +140,9 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                         save=save,
                         **checkpoint.drawings(),
                         note_drawing=checkpoint.note_drawing,
-                        identity=own_keys(run, False) if run.peers else None,
-                        lasting_keys=_keys_of(run),
+                        identity=identity,
+                        lasting_keys=keys,
+                        note=log.step,
                     )
                     run_worker(job, channels[0], progress=log.progress)
                 checkpoint.conclude()
@@ -194,8 +199,3 @@ def _say_done(channel: Channel, log: RunLog) -> None:
         raise
     except ProtocolError as error:
         log.step("unconfirmed", f"the model is saved, but {channel.peer} was not told that it is: {error}")
-
-
-def _keys_of(run: WorkerRun) -> dict[str, bytes]:
-    """Public keys of the other workers, as far as they are known."""
-    return {peer.name: key for peer in run.peers if (key := peer_key(peer.public_key, peer.name, False))}

@@ -35,10 +35,10 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
   another one's masks. A MAC is of a run, drawing, terms, epoch, round, sender and receiver too.
 - Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
   that know each other's lasting public keys (`identity`) exclude that, the others trust it.
-- No worker can be stopped from adding a wrong vector; nor is it noticed.
-- Wrong shares are noticed, and do no harm as long as `threshold` right ones came and a set of these is found
-  (`MAX_TRIES`). Whose they were is told together with who dealt them, since either of the two may have made them wrong.
-  So are wrong MACs, together with who says so; they stop a round only in which fewer than t workers are honest.
+- A worker can always make a sum wrong by what it sends, unnoticed. Under a wrong lasting key masks do not cancel.
+- Wrong shares stop no sum as long as `threshold` right ones came and a set of these is found (`MAX_TRIES`). Whose they
+  were is told together with who dealt them, since either of the two may have made them wrong. So are wrong MACs,
+  together with who says so; they stop a round only in which fewer than t workers are honest.
 """
 
 from __future__ import annotations

@@ -107,14 +107,19 @@ class Clinics:
     def start(self, name: str, *options: str) -> Command:
         return Command("coordinator" if name == "hub" else "worker", str(self.write(name)), *options)
 
-    def in_thread(self, name: str) -> queue.SimpleQueue[Any]:
+    def outdate(self, name: str, other: str) -> None:
+        """Give somebody an earlier public key of another one, who has a new one since."""
+        _, earlier = generate(self.root / "earlier keys", other)
+        (self.root / name / "keys" / f"{other}.public").write_text(earlier.read_text())
+
+    def in_thread(self, name: str, *, insecure: bool = False) -> queue.SimpleQueue[Any]:
         """The same without a process; what it returns or raises can be had from the queue."""
         call, path = train_coordinator if name == "hub" else train_worker, self.write(name)
         found: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
         def run() -> None:
             try:
-                found.put(call(path, insecure=False, terminal=Terminal()))
+                found.put(call(path, insecure=insecure, terminal=Terminal()))
             except BaseException as error:
                 found.put(error)
 

@@ -11,7 +11,7 @@ from opboost.schema import ColumnSchema, TableSchema
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_schema
-from parties.config.record_runs import charge_of, peers_of, read_record_run, recipe_of
+from parties.config.record_runs import charge_of, peers_of, read_record_run, recipe_of, terms_of
 from parties.errors import ConfigError
 from tests.support.clinics import Clinics
 from tests.support.sites import Sites
@@ -42,6 +42,16 @@ def test_a_charge_is_the_guarantee_or_infinite_with_a_seed(tmp_path: Path, has_s
     assert charge.epsilon == (math.inf if has_seed else recipe.guarantee(is_secure=True).epsilon)
     assert (charge.run, charge.coordinator) == ("spring", "hub")
     assert charge.delta == recipe.guarantee(is_secure=True).delta
+
+
+def test_public_keys_of_workers_are_terms_of_their_run(tmp_path: Path) -> None:
+    run = read_record_run(Clinics(tmp_path).write("w0"))
+    schema, _ = read_schema(run.table_schema)
+    recipe = recipe_of(run, schema, tmp_path)
+    without = terms_of(run, schema, recipe=recipe, lasting_keys={})
+    assert without["known_workers"] is True
+    found = terms_of(run, schema, recipe=recipe, lasting_keys={"w1": bytes(range(32))})
+    assert found == {**without, "public key of w1": bytes(range(32)).hex()}
 
 
 def test_owners_of_a_chain_are_charged_under_their_order() -> None:

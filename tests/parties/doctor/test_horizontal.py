@@ -29,6 +29,20 @@ def test_all_who_agree_see_one_digest(clinics: Clinics) -> None:
     assert examined(clinics, "w0")["terms"].sentence not in digests
 
 
+def test_workers_of_other_public_keys_see_another_digest(clinics: Clinics) -> None:
+    clinics.outdate("w0", "w1")
+    digests = {name: examined(clinics, name)["terms"].sentence for name in ("hub", "w0", "w1", "w2")}
+    assert digests["hub"] == digests["w1"] == digests["w2"] != digests["w0"]
+
+
+def test_without_usable_keys_nobody_is_asked(clinics: Clinics) -> None:
+    (clinics.root / "w0" / "keys" / "w1.public").unlink()
+    found = examined(clinics, "w0")
+    assert found["keys"].status is Status.PROBLEM
+    assert found["peer"].status is Status.SKIPPED
+    assert "terms" not in found
+
+
 def test_nobody_listens_yet_and_nothing_is_charged(clinics: Clinics) -> None:
     found = examined(clinics, "w0")
     assert is_sound(list(found.values())), found

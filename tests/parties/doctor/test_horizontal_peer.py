@@ -17,6 +17,7 @@ from parties.session.handshake import MAX_LOOKS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import TakeTurns
+from protocols.transport.keys import read_public
 from protocols.transport.memory import memory_pair
 from tests.support.clinics import Clinics
 
@@ -44,6 +45,21 @@ def test_doctors_of_both_sides_find_what_differs(tmp_path: Path) -> None:
     assert [one.status for one in differs[1][0]] == [Status.PROBLEM]
     assert "epsilon: hub has 2.0, this party 1.5" in differs[1][0][0].sentence
     assert sorted(one.status for one in of_hub[0]) == sorted([Status.OK, Status.PROBLEM, Status.SKIPPED])
+
+
+def test_doctors_of_both_sides_name_whose_public_key_differs(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.outdate("w0", "w1")
+    hub = clinics.write("hub")
+    thread, of_hub = beside(lambda: peers(hub, wait_s=2.0))
+    other, of_worker = beside(lambda: peers(clinics.write("w0")))
+    for one in (thread, other):
+        one.join(30)
+    (found,) = of_worker[0]
+    assert found.status is Status.PROBLEM
+    right, earlier = (read_public(tmp_path / name / "keys" / "w1.public").hex() for name in ("hub", "w0"))
+    assert f"do not agree: public key of w1: hub has {right}, this party {earlier}" in found.sentence
+    assert f"public key of w1: w0 has {earlier}, this party {right}" in of_hub[0][0].sentence
 
 
 def test_runs_that_wait_answer_doctors_of_the_other_side_and_go_on(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from parties.horizontal.share_faults import ShareFaults
+from parties.horizontal.share_faults import ConfirmationFaults, ShareFaults
 
 NAMES = ("w0", "w1", "w2", "w3", "w4")
 EPOCH: Any = SimpleNamespace(names=NAMES, threshold=3)
@@ -73,3 +74,15 @@ def test_as_many_as_the_threshold_cannot_all_have_confirmed_wrongly(n_wrong: int
     assert ("w0's confirmation to w4 is wrong, as w4 says" in words) is not is_expelled
     assert ("may have given shares of it over others" in words) is is_expelled
     assert words.endswith("Nothing more was released")
+
+
+def test_a_worker_names_once_whose_confirmation_to_it_is_wrong() -> None:
+    """Who sent none, or did not survive, sent no wrong one."""
+    notes = list[tuple[str, str]]()
+    faults = ConfirmationFaults(note=lambda event, sentence: notes.append((event, sentence)))
+    rows = np.ones((5, 32), np.uint8)
+    rows[2] = 0
+    for confirmed in ([True, True, False, False, False], [True, False, False, False, False]):
+        faults.judge(EPOCH, NAMES[:4], rows, np.array(confirmed))
+    assert [event for event, _ in notes] == ["wrong confirmation"] * 2
+    assert [sentence.split("'")[0] for _, sentence in notes] == ["w3", "w1"]

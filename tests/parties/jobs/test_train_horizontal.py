@@ -272,6 +272,31 @@ def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path
     assert not (clinics.folder("w0") / "answers.json").exists()
 
 
+def test_an_outdated_public_key_of_another_worker_is_named_and_nothing_is_answered(tmp_path: Path) -> None:
+    """Masks of the two would not cancel: every sum would be a random number, and the model noise."""
+    clinics = Clinics(tmp_path)
+    clinics.outdate("w0", "w1")
+    for name in ("w1", "w2"):
+        clinics.runs[name]["wait"] = 2  # the coordinator may have ended before they look for it
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
+    assert "w0 and this party do not agree: public key of w1: w0 has " in ends["hub"]
+    assert "hub and this party do not agree: public key of w1: hub has " in ends["w0"]
+    assert ends["w0"].endswith("Nothing was released")
+    assert not any((clinics.folder(name) / "answers.json").exists() for name in NAMES)
+
+
+def test_in_plain_text_keys_are_not_compared_and_logs_of_workers_name_wrong_confirmations(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.outdate("w0", "w1")
+    found = {name: clinics.in_thread(name, insecure=True) for name in ("hub", *NAMES)}
+    for end in found.values():
+        assert isinstance(one := end.get(timeout=60), RunFolder), one
+    for name, denied in {"w0": ["w1"], "w1": ["w0"], "w2": []}.items():
+        told = [line for line in (clinics.folder(name) / "log.txt").read_text().splitlines() if "is wrong" in line]
+        assert [line.split("'s confirmation to this worker is wrong")[0].split()[-1] for line in told] == denied
+
+
 def test_noise_that_can_be_drawn_again_costs_without_end_and_no_budget_has_room_for_it(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     of = clinics.recipe()

@@ -1,0 +1,50 @@
+"""Lasting keys of workers: the same at coordinator and workers, where these know each other and keys are used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parties.config.record_runs import read_record_run
+from parties.session.connections import own_keys
+from parties.session.lasting_keys import lasting_keys
+from protocols.errors import KeyFileError
+from protocols.transport.keys import read_public
+from tests.support import chained_clinics
+from tests.support.clinics import NAMES, Clinics
+
+
+def found(path: Path, *, insecure: bool = False) -> dict[str, bytes]:
+    run = read_record_run(path)
+    return lasting_keys(run, own_keys(run, insecure))
+
+
+def test_coordinator_and_workers_have_every_workers_key(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    keys = {name: read_public(tmp_path / name / "keys" / f"{name}.public") for name in NAMES}
+    for name in ("hub", *NAMES):
+        assert found(clinics.write(name)) == keys
+    clinics.outdate("w2", "w0")
+    assert found(clinics.write("w2")) != keys
+
+
+def test_a_run_in_plain_text_has_none(tmp_path: Path) -> None:
+    assert found(Clinics(tmp_path).write("hub"), insecure=True) == {}
+
+
+def test_workers_that_do_not_know_each_other_have_none(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, known_workers=False)
+    del clinics.runs["w0"]["peers"]
+    assert [found(clinics.write(name)) for name in ("hub", "w0")] == [{}, {}]
+
+
+def test_owners_in_a_chain_are_connected_under_their_keys_and_compare_none(tmp_path: Path) -> None:
+    assert found(chained_clinics.Clinics(tmp_path).write("w0")) == {}
+
+
+def test_a_worker_without_a_key_file_is_named(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    del clinics.runs["hub"]["workers"][1]["public_key"]
+    with pytest.raises(KeyFileError, match=r"no public_key for w1\. Nothing was sent"):
+        found(clinics.write("hub"))
