@@ -10,9 +10,6 @@ from pydantic import AfterValidator
 
 MAX_PORT = 65535
 
-# What a system call takes as the path of a socket.
-MAX_IPC_BYTES = 107
-
 _PLACE = re.compile(r"(?P<host>\*|[A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 
 
@@ -21,11 +18,10 @@ def _address(*schemes: str, any_host: bool = False) -> Callable[[str], str]:
 
     def check(address: str) -> str:
         scheme, _, rest = address.partition("://")
-        if scheme in schemes and (_is_path(rest) if scheme == "ipc" else _is_place(rest, any_host=any_host)):
+        if scheme in schemes and _is_place(rest, any_host=any_host):
             return address
-        allowed = " or ".join(f"{one}://host:port" for one in schemes if one != "ipc")
-        path = f", or ipc://path of at most {MAX_IPC_BYTES} bytes" if "ipc" in schemes else ""
-        raise ValueError(f"must be {allowed}, with a port from 1 to {MAX_PORT}{path}")
+        allowed = " or ".join(f"{one}://host:port" for one in schemes)
+        raise ValueError(f"must be {allowed}, with a port from 1 to {MAX_PORT}")
 
     return check
 
@@ -33,10 +29,6 @@ def _address(*schemes: str, any_host: bool = False) -> Callable[[str], str]:
 def _is_place(text: str, *, any_host: bool) -> bool:
     found = _PLACE.fullmatch(text)
     return found is not None and 1 <= int(found["port"]) <= MAX_PORT and (any_host or found["host"] != "*")
-
-
-def _is_path(text: str) -> bool:
-    return 0 < len(text.encode()) <= MAX_IPC_BYTES and text.isprintable()
 
 
 def host_and_port(place: str) -> tuple[str, int]:
@@ -52,6 +44,6 @@ def _check_place(text: str) -> str:
 
 
 HostAndPort = Annotated[str, AfterValidator(_check_place)]
-ListenAddress = Annotated[str, AfterValidator(_address("tcp", "ipc", any_host=True))]
-ConnectAddress = Annotated[str, AfterValidator(_address("tcp", "ipc"))]
+ListenAddress = Annotated[str, AfterValidator(_address("tcp", any_host=True))]
+ConnectAddress = Annotated[str, AfterValidator(_address("tcp"))]
 SchedulerAddress = Annotated[str, AfterValidator(_address("tcp", "tls"))]

@@ -158,9 +158,11 @@ def _number(text: str, pattern: re.Pattern[str], form: TableFormat) -> float | s
 
 
 def times_by(texts: pd.Series, pattern: str) -> pd.Series:
-    """Times in UTC by a pattern; NaT where a text is none."""
+    """Times in UTC by a pattern; NaT where a text is none, or one before the year 1."""
     # By any pattern, pandas takes these two words for the time at which they are read.
-    return pd.to_datetime(texts.mask(texts.isin(("now", "today"))), format=pattern, errors="coerce", utc=True)
+    times = pd.to_datetime(texts.mask(texts.isin(("now", "today"))), format=pattern, errors="coerce", utc=True)
+    # As ISO 8601, pandas takes -999 for a year, too: such a text is a mark of an empty cell, or a mistake.
+    return times.where(times.dt.year >= 1)
 
 
 def empty_times(own: ColumnFormat, form: TableFormat) -> list[pd.Timestamp]:

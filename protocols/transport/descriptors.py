@@ -96,7 +96,8 @@ def _counted(descriptor: int, place: struct.Struct) -> int:
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, descriptor)
+    # The system is asked for the family: an IPv6 address, read as one of IPv4, would end in whatever lay in memory.
+    connection = socket.socket(type=socket.SOCK_STREAM, proto=0, fileno=descriptor)
     try:
         yield connection
     finally:

@@ -84,7 +84,7 @@ class Attempt:
         self.failure = ""
         self._deadline = time.monotonic() + timing.timeout_s
         self._descriptor, self._quotas = -1, ReceiveQuotas(MAX_AHEAD_BYTES, beat_s=timing.beat_s)
-        self.socket = open_socket(context, zmq.DEALER, timing)
+        self.socket = open_socket(context, zmq.DEALER, address, timing)
         self.socket.reconnect_ivl, self.socket.reconnect_ivl_max = _NEVER_MS, 0
         self.socket.routing_id = name
         if keys is not None:

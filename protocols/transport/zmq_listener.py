@@ -83,7 +83,7 @@ class Listener:
         self._looked = self._tended = 0.0
         self._allowlist = Allowlist(filter(None, peers.values()))
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
-        self._socket = open_router(self._context, keys, timing)
+        self._socket = open_router(self._context, address, keys, timing)
         outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
         quotas = ReceiveQuotas(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
         self._connections = WatchedConnections(self._socket, quotas)

@@ -34,8 +34,8 @@ POLL_S = 0.05
 TEND_S = 0.005
 
 
-def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timing) -> zmq.Socket[bytes]:
-    """A socket with bounded messages, a bounded queue of outgoing ones, and transport heartbeats.
+def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, address: str, timing: Timing) -> zmq.Socket[bytes]:
+    """A socket for this address with bounded messages, a bounded queue of outgoing ones, and transport heartbeats.
 
     libzmq stops to read from a connection when the queue of incoming messages is full, and ends the process (assertion
     of `out_event`) when it beats over such a connection after its peer has reset it. So that queue has no bound of its
@@ -48,6 +48,8 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     """
     socket = context.socket(kind)
     timeout_ms = int(timing.timeout_s * 1000)
+    # For addresses in brackets alone: of a name, ZeroMQ would look up those of IPv6 in place of those of IPv4.
+    socket.ipv6 = "[" in address
     socket.linger = timeout_ms
     socket.sndhwm = HIGH_WATER_MARK
     socket.rcvhwm = 0 if counts_bytes() else MAX_UNREAD
@@ -59,9 +61,11 @@ def open_socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, timing: Timi
     return socket
 
 
-def open_router(context: zmq.Context[zmq.Socket[bytes]], keys: KeyPair | None, timing: Timing) -> zmq.Socket[bytes]:
+def open_router(
+    context: zmq.Context[zmq.Socket[bytes]], address: str, keys: KeyPair | None, timing: Timing
+) -> zmq.Socket[bytes]:
     """The socket of a party that listens."""
-    socket = open_socket(context, zmq.ROUTER, timing)
+    socket = open_socket(context, zmq.ROUTER, address, timing)
     socket.router_mandatory = True
     socket.backlog = BACKLOG
     if keys is not None:

@@ -47,9 +47,11 @@ class Network:
         self.events: list[str] = []
         self._leave: dict[int, Callable[[], None]] = {}
 
-    def listen(self, *peers: str, encrypted: bool = True, timing: Timing = PATIENT) -> Listener:
+    def listen(
+        self, *peers: str, encrypted: bool = True, timing: Timing = PATIENT, host: str = "127.0.0.1"
+    ) -> Listener:
         listener = Listener(
-            "tcp://127.0.0.1:*",
+            f"tcp://{host}:*",
             {name: self.keys[name].public if encrypted else None for name in peers},
             keys=self.keys["a"] if encrypted else None,
             timing=timing,

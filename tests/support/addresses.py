@@ -10,6 +10,15 @@ import socket
 _FIRST, _LAST = 12_000, 32_000
 
 
+def has_ipv6() -> bool:
+    """Whether somebody could listen on loopback by IPv6."""
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
 def free_addresses(count: int) -> list[str]:
     """Addresses at whose ports nobody listens."""
     ports: set[int] = set()

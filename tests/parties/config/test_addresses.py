@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from parties.config.addresses import MAX_IPC_BYTES, MAX_PORT, ConnectAddress, ListenAddress, SchedulerAddress
+from parties.config.addresses import MAX_PORT, ConnectAddress, ListenAddress, SchedulerAddress
 
 LISTEN, CONNECT, SCHEDULER = (TypeAdapter(kind) for kind in (ListenAddress, ConnectAddress, SchedulerAddress))
 
@@ -31,9 +31,7 @@ def test_a_port_is_a_number_that_a_socket_has(port: int) -> None:
         ("tcp://[::1]:5555", "LCS"),
         ("tcp://*:5555", "L"),
         ("tls://host:8786", "S"),
-        ("ipc:///run/opboost.sock", "LC"),
-        ("ipc://", ""),
-        ("ipc://a\nb", ""),
+        ("ipc:///run/opboost.sock", ""),
         ("tcp://host", ""),
         ("tcp://host:0", ""),
         ("tcp://ho st:1", ""),
@@ -48,14 +46,9 @@ def test_each_kind_takes_its_schemes(address: str, kinds: str) -> None:
     assert "".join(name for name, kind in found.items() if is_taken(kind, address)) == kinds
 
 
-def test_a_path_is_as_long_as_a_system_call_takes_in_bytes() -> None:
-    assert is_taken(LISTEN, "ipc://" + "x" * MAX_IPC_BYTES)
-    assert not is_taken(LISTEN, "ipc://" + "x" * (MAX_IPC_BYTES + 1))
-    assert not is_taken(LISTEN, "ipc://" + "é" * (MAX_IPC_BYTES // 2 + 1))
-
-
-def test_the_refusal_says_what_is_allowed() -> None:
-    with pytest.raises(
-        ValidationError, match=r"tcp://host:port, with a port from 1 to 65535, or ipc://path of at most"
-    ):
-        CONNECT.validate_python("tcp://host:70000")
+@pytest.mark.parametrize("kind", [LISTEN, CONNECT], ids=["listen", "connect"])
+@pytest.mark.parametrize("address", ["tcp://host:70000", "ipc:///run/opboost.sock"])
+def test_the_refusal_says_what_is_allowed(kind: TypeAdapter[str], address: str) -> None:
+    """Over a Unix socket no bytes are counted, so that a peer could fill the memory of a listening party."""
+    with pytest.raises(ValidationError, match="must be tcp://host:port, with a port from 1 to 65535"):
+        kind.validate_python(address)

@@ -290,7 +290,7 @@ NO_ADDRESSES = [
     "tcp://a b:1",
     "tcp://h:1/x",
     "ipc://",
-    "ipc:///" + "a" * 107,
+    "ipc:///run/q3",
     "tcp://::1:5555",
     "tcp://h:-1",
     "tcp://h:5 555",
@@ -308,20 +308,12 @@ REFUSED += [(role, "tcp://127.0.0.1:70000") for role in ("coordinator", "worker"
 def test_an_address_without_a_place_is_refused_by_name(tmp_path: Path, role: str, address: str) -> None:
     place = ADDRESSES[role]
     sentence = refusal(tmp_path, role, changed(RUNS[role], place, address))
-    assert f"{place}: must be tcp://host:port, with a port from 1 to 65535, or ipc://path" in sentence
+    assert f"{place}: must be tcp://host:port, with a port from 1 to 65535" in sentence
     assert len(sentence) < 500
 
 
 @pytest.mark.parametrize(
-    "address",
-    [
-        "tcp://127.0.0.1:1",
-        "tcp://bank.example:65535",
-        "tcp://[2001:db8::1]:5555",
-        "tcp://my_host:5",
-        "ipc:///run/q3",
-        "ipc://" + "a" * 107,
-    ],
+    "address", ["tcp://127.0.0.1:1", "tcp://bank.example:65535", "tcp://[2001:db8::1]:5555", "tcp://my_host:5"]
 )
 @pytest.mark.parametrize("role", ROLES)
 def test_addresses_with_a_place_are_taken(tmp_path: Path, role: str, address: str) -> None:

@@ -76,6 +76,9 @@ def test_bounds_of_dates_are_whole_units_since_1970(unit: str, upper: int) -> No
     ("described", "words"),
     [
         ({"kind": "date", "lower": "soon", "upper": "later"}, "must be a date such as 2024-05-31"),
+        ({"kind": "date", "lower": -999, "upper": "2024-01-01"}, "must be a date such as 2024-05-31"),
+        ({"kind": "date", "lower": "-999", "upper": "2024-01-01"}, "must be a date such as 2024-05-31"),
+        ({"kind": "date", "lower": "0000-01-01", "upper": "2024-01-01"}, "must be a date such as 2024-05-31"),
         ({"kind": "date", "unit": "year", "lower": "1970-01-01", "upper": "1971-01-01"}, "unit must be one of"),
         ({"kind": "date", "unit": ["day"], "lower": "1970-01-01", "upper": "1971-01-01"}, "unit must be one of"),
         ({"kind": "date", "format": "dd", "lower": "1970-01-01", "upper": "1971-01-01"}, "format must be a pattern"),

@@ -25,6 +25,7 @@ from parties.onboarding.date_formats import are_times, fits, times_of
         (["2020-01-31", "soon"], {}),
         (["2020-01-31", "now"], {}),
         (["17", "18"], {}),
+        (["2020-01-31T10:30:00", "-999"], {}),
     ],
 )
 def test_a_column_is_of_times_if_patterns_that_cannot_be_mistaken_read_all_of_it(

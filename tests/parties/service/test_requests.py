@@ -170,6 +170,17 @@ def test_a_number_in_json_that_means_an_empty_cell_is_one(tmp_path: Path) -> Non
     np.testing.assert_array_equal(of_file.values["amount"], [np.nan])
 
 
+@pytest.mark.parametrize("cell", ["-1", "-999", "0000"])
+def test_a_text_in_json_before_the_first_year_is_no_date(tmp_path: Path, cell: str) -> None:
+    times = {"kind": "date", "lower": date(1900, 1, 1), "upper": date(2030, 1, 1), "missing": "category"}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"columns": {"since": times}}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    (tmp_path / "data.csv").write_text("id,since\nk1,2024-01-01\n")
+    of_file = OwnRecords.read(tmp_path / "data.csv", schema, (), "refuse")
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        of_file.of(parsed({"id": "k2", "columns": {"since": cell}}))
+
+
 @pytest.mark.parametrize(
     ("record", "sentence"),
     [

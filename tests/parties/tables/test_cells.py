@@ -173,6 +173,32 @@ def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str, patter
         values(tmp_path, ["2024-01-01", cell], described)
 
 
+@pytest.mark.parametrize("pattern", [None, "%Y-%m-%d", "%Y", "%Y%m%d"])
+@pytest.mark.parametrize("cell", ["-1", "-99", "-999", "-20240531", "-2024-05-31", "0000", "00000101", "0000-12-31"])
+def test_a_year_before_the_first_is_no_date(tmp_path: Path, cell: str, pattern: str | None) -> None:
+    """Marks of an empty cell such as -999 were dates before Christ, which were clipped to the lower bound."""
+    described = DATE if pattern is None else {**DATE, "format": [pattern, "%d.%m.%Y"]}
+    with pytest.raises(DataError, match="1 cells are not numbers"):
+        values(tmp_path, ["01.01.2024" if pattern else "2024-01-01", cell], described)
+    empty = values(tmp_path, ["", cell], described, na_values=cell)
+    np.testing.assert_array_equal(empty, [np.nan, np.nan])
+
+
+def test_the_first_year_and_the_last_are_dates(tmp_path: Path) -> None:
+    wide = {**DATE, "lower": "0001-01-01", "upper": "9999-12-31"}
+    cells = ["0001-01-01", "9999-12-31"]
+    found = [(datetime.date.fromisoformat(cell) - datetime.date(1970, 1, 1)).days for cell in cells]
+    assert values(tmp_path, cells, wide) == values(tmp_path, cells, {**wide, "format": "%Y-%m-%d"}) == found
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.float64()])
+def test_a_number_below_zero_in_parquet_is_no_date(tmp_path: Path, kind: pa.DataType, by_column: bool) -> None:
+    cells = pa.array([20240101, -999]).cast(kind)
+    with pytest.raises((DataError, TableError), match="1 cells are not numbers"):
+        stored_values(tmp_path, cells, DATE, by_column=by_column)
+
+
 @pytest.mark.parametrize("by_column", [False, True])
 def test_whole_numbers_are_dates_whether_or_not_a_cell_is_missing(tmp_path: Path, by_column: bool) -> None:
     """One missing cell made all the others unreadable."""

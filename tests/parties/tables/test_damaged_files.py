@@ -41,6 +41,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.tables.parquet_files import read_stored, stored_frames
 from parties.vertical.preparation import prepare_active, prepare_passive
 from protocols.transport.keys import generate
+from tests.support.addresses import free_addresses
 from tests.support.processes import Command, finish
 
 HASTE = 0.05
@@ -547,11 +548,10 @@ def test_data_that_a_run_cannot_use_is_refused_by_the_doctor_too(owner: Owner) -
     assert [one for one in problems if "is one file" in one]
 
 
-def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
+def test_the_doctor_looks_at_an_address_of_this_machine(owner: Owner) -> None:
     (owner.folder / "d.parquet").write_bytes(as_parquet(ROWS_OF_OWNER))
     path = owner.folder / "worker.yaml"
-    address = "ipc://" + os.path.relpath(owner.folder / "line")
-    path.write_text(yaml.safe_dump({**owner.runs["worker"], "data": "d.parquet", "connect": address}))
+    (address,) = free_addresses(1)
     for name in ("w0", "hub"):
         generate(owner.folder / "keys", name)
     keys = {"secret_key": "keys/w0.secret", "coordinator": {"name": "hub", "public_key": "keys/hub.public"}}
@@ -560,9 +560,7 @@ def test_the_doctor_looks_at_a_socket_of_this_machine(owner: Owner) -> None:
     path.write_text(yaml.safe_dump(run))
     nobody = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
     assert (nobody.status, "hub was not asked" in nobody.sentence) == (Status.SKIPPED, True)
-    with socket.socket(socket.AF_UNIX) as there:
-        there.bind(os.path.relpath(owner.folder / "line"))
-        there.listen()
+    with socket.create_server(("127.0.0.1", int(address.rpartition(":")[2]))):
         silent = {one.check: one for one in examine(path, wait_s=HASTE)}["peer"]
     assert (silent.status, "hub was not asked" in silent.sentence) == (Status.SKIPPED, True)
 

@@ -20,15 +20,19 @@ from protocols.transport.descriptors import (
     shut,
     unsent_bytes,
 )
+from tests.support.addresses import has_ipv6
 
 Pair = tuple[socket.socket, socket.socket]
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
+@pytest.fixture(params=["127.0.0.1", "::1"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    if request.param == "::1" and not has_ipv6():
+        pytest.skip("this machine has no IPv6 on loopback")
+    family = socket.AF_INET6 if ":" in request.param else socket.AF_INET
     with (
-        socket.create_server(("127.0.0.1", 0)) as server,
-        socket.create_connection(server.getsockname(), 5) as near,
+        socket.create_server((request.param, 0), family=family) as server,
+        socket.create_connection(server.getsockname()[:2], 5) as near,
         server.accept()[0] as far,
     ):
         near.settimeout(5)

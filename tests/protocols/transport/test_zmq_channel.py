@@ -19,11 +19,14 @@ from protocols.transport.channel import Timing, abort
 from protocols.transport.keys import check_loopback
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
+from tests.support.addresses import has_ipv6
 
 Within = Callable[[float, Callable[[], Any]], Any]
 
 PATIENT = Timing(timeout_s=10, wait_s=10)
 HASTY = Timing(timeout_s=1, wait_s=0.6)
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on loopback")
 
 
 def call_in(channel: ConnectedChannel) -> Message:
@@ -111,6 +114,24 @@ def test_a_passive_party_may_start_before_the_active_one(network: Any, within: W
     finally:
         early.close()
         listener.close()
+
+
+@needs_ipv6
+def test_parties_meet_at_an_address_in_brackets(network: Any, within: Within) -> None:
+    listener = network.listen("b", host="[::1]")
+    client = network.connect(listener.address)
+    client.send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
+    listener.channel("b").send(Done())
+    assert within(5, client.receive) == Done()
+    assert listener.address.startswith("tcp://[::1]:")
+
+
+def test_a_name_means_a_listener_by_ipv4(network: Any, within: Within) -> None:
+    """Of a name that has addresses of both kinds, ZeroMQ would look up those of IPv6 alone."""
+    listener = network.listen("b")
+    network.connect(f"tcp://localhost:{listener.address.rpartition(':')[2]}").send(Done())
+    assert within(5, listener.channel("b").receive) == Done()
 
 
 def test_a_name_that_is_not_in_the_run_is_dropped(network: Any, within: Within) -> None:

@@ -20,7 +20,9 @@ Pair = tuple["zmq.Socket[bytes]", "zmq.Socket[bytes]"]
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     with zmq.Context() as context:
-        near, far = (open_socket(context, zmq.PAIR, Timing(timeout_s=2, wait_s=2)) for _ in range(2))
+        near, far = (
+            open_socket(context, zmq.PAIR, "tcp://127.0.0.1:*", Timing(timeout_s=2, wait_s=2)) for _ in range(2)
+        )
         far.connect(f"tcp://127.0.0.1:{near.bind_to_random_port('tcp://127.0.0.1')}")
         yield near, far
         for socket in (near, far):
@@ -39,7 +41,9 @@ def test_the_largest_array_comes_encrypted_too(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(zmq_socket, "MAX_ARRAY_BYTES", 1 << 16)
     (public, secret), (of_far, secret_of_far) = zmq.curve_keypair(), zmq.curve_keypair()
     with zmq.Context() as context:
-        near, far = (open_socket(context, zmq.PAIR, Timing(timeout_s=2, wait_s=2)) for _ in range(2))
+        near, far = (
+            open_socket(context, zmq.PAIR, "tcp://127.0.0.1:*", Timing(timeout_s=2, wait_s=2)) for _ in range(2)
+        )
         near.curve_server, near.curve_secretkey, near.curve_publickey = True, secret, public
         far.curve_serverkey, far.curve_secretkey, far.curve_publickey = public, secret_of_far, of_far
         far.connect(f"tcp://127.0.0.1:{near.bind_to_random_port('tcp://127.0.0.1')}")
