@@ -14,7 +14,6 @@ import pandas as pd
 
 from opboost.arrays import Values
 from opboost.schema import TableSchema
-from opboost.trees.tree import Ensemble
 from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError
@@ -30,7 +29,6 @@ from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs
-from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import (
     Evaluation,
     FinishedBatches,
@@ -39,8 +37,8 @@ from parties.vertical.prediction_client import (
     predict_locally,
     session,
 )
-from parties.vertical.prediction_output import prediction_table, score, status_word
-from parties.vertical.reasons import check_reasons, predicted_and_explained, reason_table
+from parties.vertical.prediction_output import PredictionFormat, score, status_word
+from parties.vertical.reasons import check_reasons
 from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 
@@ -156,26 +154,26 @@ def _predict_table(
     overwrite = overwrite or (not append and _is_noted(folder, request.note))
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
     target = Destination.of(request.out, default, overwrite=overwrite, append=append, inputs=inputs)
+    form = PredictionFormat(
+        ensemble=model.ensemble, reveal=run.reveal, n_reasons=request.reasons, id_columns=schema.id_columns
+    )
+    if append:
+        target.check_columns(form.sample(table.index))
     with ExitStack() as stack:
         stack.push(partial(_forget, folder.path / _NOTE))
         stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
         log = stack.enter_context(logged(folder, request.terminal, path=request.path, run=run))
         request.note_caveats(log)
-        evaluate: Evaluation = predicted_and_explained if request.reasons else Ensemble.predict
         if request.mode == "local":
-            predictions = predict_locally(model, own, table.frame, evaluate=evaluate)
+            predictions = predict_locally(model, own, table.frame, evaluate=form.evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
-            predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=evaluate)
-        explained = pd.DataFrame(index=range(table.n_rows))
-        if request.reasons:
-            explained = reason_table(model.ensemble, predictions[:, 1:], request.reasons)
-            predictions = predictions[:, 0]
-        written = run.reveal.apply(prediction_table(table.index, predictions, status, loss=model.ensemble.loss))
+            predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=form.evaluate)
+        written = form.table(table.index, predictions, status)
         folder.write_json(_NOTE, request.note)
         try:
-            target.write(with_parts(written.join(explained), schema.id_columns))
+            target.write(written)
         except PartyError:
             # What comes to lie there later is not this request's, and not replaced unasked.
             (folder.path / _NOTE).unlink(missing_ok=True)
@@ -183,7 +181,8 @@ def _predict_table(
         request.note_written(log, len(written), target.name)
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
-            scored(score(folder, log, model, table, predictions, status == RecordStatus.ANSWERED, request.mode))
+            scores = predictions[:, 0] if request.reasons else predictions
+            scored(score(folder, log, model, table, scores, status == RecordStatus.ANSWERED, request.mode))
         _note_unanswered(status, log, target.name)
     return target.place
 

@@ -1,10 +1,10 @@
-"""Column types of a database table that predictions are appended to: which of them keep texts and numbers unchanged."""
+"""Column types of a database table that predictions are appended to: which of them keep cells unchanged."""
 
 from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from parties.errors import TableError
 from parties.tables.remote_tables import readable_uri, scheme_of
@@ -20,10 +20,34 @@ _AFFINITIES = (
     (("real", "floa", "doub"), "REAL"),
 )
 
-# What an error says is allowed for texts and for numbers.
-_ALLOWED = {
-    "sqlite": ("TEXT, VARCHAR or no type", "REAL, DOUBLE or no type"),
-    "postgresql": ("text, varchar or char", "double precision"),
+_Kind = Literal["texts", "numbers", "integers"]
+
+# What cells of predictions are, by the names of their Arrow types.
+_KINDS: dict[str, _Kind] = {
+    "string": "texts",
+    "large_string": "texts",
+    "string_view": "texts",
+    "double": "numbers",
+    "int64": "integers",
+}
+
+# What columns of SQLite keep, by their affinity. NUMERIC makes an integer of 1.0, and 1 / 2 is 0 in SQL.
+_KEPT: dict[str, frozenset[_Kind]] = {
+    "INTEGER": frozenset({"integers"}),
+    "TEXT": frozenset({"texts"}),
+    "BLOB": frozenset({"texts", "numbers", "integers"}),
+    "REAL": frozenset({"numbers"}),
+    "NUMERIC": frozenset({"integers"}),
+}
+
+# What an error says is allowed.
+_ALLOWED: dict[str, dict[_Kind, str]] = {
+    "sqlite": {
+        "texts": "TEXT, VARCHAR or no type",
+        "numbers": "REAL, DOUBLE or no type",
+        "integers": "INTEGER, NUMERIC or no type",
+    },
+    "postgresql": {"texts": "text, varchar or char", "numbers": "double precision", "integers": "bigint"},
 }
 
 
@@ -35,13 +59,12 @@ class _Column:
     ----------
     type : str
         As the database calls it.
-    keeps_texts, keeps_numbers : bool
-        Whether every text, or every double, is read back as it was written.
+    keeps : frozenset of str
+        Kinds of cells that are all read back as they were written: texts, numbers (doubles), integers (of 64 bits).
     """
 
     type: str
-    keeps_texts: bool
-    keeps_numbers: bool
+    keeps: frozenset[_Kind]
 
 
 def affinity(declared: str, *, is_strict: bool) -> str:
@@ -66,17 +89,17 @@ def affinity(declared: str, *, is_strict: bool) -> str:
 
 
 def check_column_types(database: Any, given: pa.Schema, *, place: str, schema: str | None, name: str) -> None:
-    """Refuse a table whose columns would change texts or numbers of the predictions.
+    """Refuse a table that lacks columns of the predictions, or would change their texts, numbers or integers.
 
     SQLite turns '007' into 7 where a column has affinity INTEGER, NUMERIC or REAL. PostgreSQL takes the bytes of a
-    text for a value of another type if they fit.
+    text or an integer for a value of another type if they fit.
 
     Parameters
     ----------
     database : connection
         By ADBC.
     given : Schema
-        Columns of the predictions: texts, doubles, or of type null if all cells are empty.
+        Columns of the predictions: texts, doubles, integers of 64 bits, or of type null if all cells are empty.
     place : str
         The URI of the database.
     schema : str, optional
@@ -93,23 +116,25 @@ def check_column_types(database: Any, given: pa.Schema, *, place: str, schema: s
     found = _sqlite_columns(database, name) if is_sqlite else _postgresql_columns(database, schema, name)
     for own in given:
         column = found.get(_folded(own.name) if is_sqlite else own.name)
-        if column is None or pa.types.is_null(own.type):
+        if column is None:
+            raise TableError(
+                f"no row was added: column {own.name!r} cannot be written, since {readable_uri(place)} has none of "
+                f"that name in {name!r}; name a table with such a column, or let --overwrite make one. Nothing was sent"
+            )
+        if pa.types.is_null(own.type):
             continue
-        is_text = _is_text(own.type)
-        if not (column.keeps_texts if is_text else column.keeps_numbers and pa.types.is_float64(own.type)):
-            allowed = _ALLOWED["sqlite" if is_sqlite else "postgresql"][not is_text]
+        kind = _KINDS[str(own.type)]
+        if kind not in column.keeps:
+            allowed = _ALLOWED["sqlite" if is_sqlite else "postgresql"][kind]
             raise TableError(
                 f"no row was added: column {own.name!r} of {readable_uri(place)} is of type {column.type}, and "
-                f"{'texts' if is_text else 'numbers'} of the predictions need {allowed}; name a table with such "
-                "columns, or let --overwrite make one"
+                f"{kind} of the predictions need {allowed}; name a table with such columns, or let --overwrite make "
+                "one. Nothing was sent"
             )
 
 
 def _sqlite_columns(database: Any, name: str) -> dict[str, _Column]:
-    """Columns of a SQLite table by name in lower case.
-
-    Affinity NUMERIC keeps no numbers: it makes an integer of 1.0, and 1 / 2 is 0 in SQL.
-    """
+    """Columns of a SQLite table by name in lower case."""
     with closing(database.cursor()) as cursor:
         cursor.execute("SELECT strict FROM pragma_table_list(?) WHERE schema = 'main'", (name,))
         is_strict = any(strict for (strict,) in cursor.fetchall())
@@ -117,31 +142,23 @@ def _sqlite_columns(database: Any, name: str) -> dict[str, _Column]:
         declared = cursor.fetchall()
     columns = {}
     for column, of_type in declared:
-        kind = affinity(of_type, is_strict=is_strict)
-        # A column of a STRICT table that is declared as BLOB takes neither.
-        is_any = kind == "BLOB" and not (is_strict and _folded(of_type) == "blob")
-        columns[_folded(column)] = _Column(of_type, is_any or kind == "TEXT", is_any or kind == "REAL")
+        # A column of a STRICT table that is declared as BLOB takes none of them.
+        takes_bytes = is_strict and _folded(of_type) == "blob"
+        keeps: frozenset[_Kind] = frozenset() if takes_bytes else _KEPT[affinity(of_type, is_strict=is_strict)]
+        columns[_folded(column)] = _Column(of_type, keeps)
     return columns
 
 
 def _postgresql_columns(database: Any, schema: str | None, name: str) -> dict[str, _Column]:
     """Columns of a PostgreSQL table by name; its driver reports only columns of texts as strings."""
-    import pyarrow as pa
-
-    return {
-        one.name: _Column(
-            (one.metadata or {}).get(b"POSTGRESQL:type", str(one.type).encode()).decode(),
-            _is_text(one.type),
-            pa.types.is_float64(one.type),
-        )
-        for one in database.adbc_get_table_schema(name, db_schema_filter=schema)
-    }
-
-
-def _is_text(of_type: pa.DataType) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(of_type) or pa.types.is_large_string(of_type) or pa.types.is_string_view(of_type))
+    columns = {}
+    for one in database.adbc_get_table_schema(name, db_schema_filter=schema):
+        declared = (one.metadata or {}).get(b"POSTGRESQL:type", str(one.type).encode()).decode()
+        found = _KINDS.get(str(one.type))
+        # Money is reported as integers of hundredths, and a domain over it under its own name.
+        keeps = () if found is None or (found == "integers" and declared != "int8") else (found,)
+        columns[one.name] = _Column(declared, frozenset(keeps))
+    return columns
 
 
 def _folded(name: str) -> str:

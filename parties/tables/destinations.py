@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -21,7 +21,6 @@ from parties.tables.remote_tables import (
     WRITABLE,
     check_uri,
     connect,
-    has_table,
     reaching,
     readable_uri,
     scheme_of,
@@ -30,6 +29,7 @@ from parties.tables.remote_tables import (
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ENDINGS = (".csv", ".parquet")
 
@@ -139,9 +139,30 @@ class Destination:
         with reaching(self.place, "written"):
             if self._is_table:
                 with closing(connect(self.place, writes=True)) as database:
-                    return has_table(database, *self._table)
+                    return _has_table(database, *self._table)
             store, place = store_at(self.place)
             return bool(store.get_file_info(place).type != fs.FileType.NotFound)
+
+    def check_columns(self, rows: pd.DataFrame) -> None:
+        """Refuse a table to append to that lacks columns of such rows, or would change their cells, if it is there.
+
+        Parameters
+        ----------
+        rows : DataFrame
+            A row at least, with the columns and types of the predictions.
+
+        Raises
+        ------
+        ConfigError, TableError
+        """
+        if self.append and isinstance(self.place, str):
+            with reaching(self.place, "written"), closing(connect(self.place, writes=True)) as database:
+                self._check_types(database, _as_arrow(rows).schema)
+
+    def _check_types(self, database: Any, given: pa.Schema) -> None:
+        schema, name = self._table
+        if self.append and _has_table(database, schema, name):
+            check_column_types(database, given, place=str(self.place), schema=schema, name=name)
 
     def write(self, rows: pd.DataFrame) -> None:
         """Write predictions keyed by id; whole, or not at all.
@@ -179,10 +200,9 @@ class Destination:
             if self._is_table:
                 schema, name = self._table
                 mode = "replace" if self.overwrite else "create_append" if self.append else "create"
-                table = pa.Table.from_pandas(rows, preserve_index=False)
+                table = _as_arrow(rows)
                 with closing(connect(self.place, writes=True)) as database, database.cursor() as cursor:
-                    if self.append and has_table(database, schema, name):
-                        check_column_types(database, table.schema, place=self.place, schema=schema, name=name)
+                    self._check_types(database, table.schema)
                     cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
                     database.commit()
                 return
@@ -202,6 +222,27 @@ def _is_of(place: Path | str, data: object) -> bool:
     # A folder of files is read, or those that a pattern names; what lies there may be a link, which would be replaced.
     found = os.path.realpath(data)
     return any(found in (str(one), str(one.parent)) or one.match(found) for one in real_places(place))
+
+
+def _has_table(database: Any, schema: str | None, name: str) -> bool:
+    """Whether a connected database has a table; changes of its transaction that are not committed are undone if not."""
+    from adbc_driver_manager import AdbcStatusCode, Error
+
+    try:
+        database.adbc_get_table_schema(name, db_schema_filter=schema)
+    except Error as error:
+        if error.status_code == AdbcStatusCode.NOT_FOUND:
+            # PostgreSQL refuses whatever comes after an error in a transaction, and an absent table is an error.
+            database.rollback()
+            return False
+        raise
+    return True
+
+
+def _as_arrow(rows: pd.DataFrame) -> pa.Table:
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(rows, preserve_index=False)
 
 
 def _write_file(rows: pd.DataFrame, path: Path) -> None:

@@ -229,19 +229,6 @@ def store_at(uri: str) -> tuple[Any, str]:
     return fs.FileSystem.from_uri(uri)
 
 
-def has_table(database: Any, schema: str | None, name: str) -> bool:
-    """Whether a connected database has a table."""
-    from adbc_driver_manager import AdbcStatusCode, Error
-
-    try:
-        database.adbc_get_table_schema(name, db_schema_filter=schema)
-    except Error as error:
-        if error.status_code == AdbcStatusCode.NOT_FOUND:
-            return False
-        raise
-    return True
-
-
 @contextmanager
 def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.Table]]:
     """The rows of a query's result in pieces, as `plain_pieces` gives them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,11 +15,15 @@ from opboost.errors import DataError
 from opboost.fit_quality import fit_quality
 from opboost.metrics import default_metric, evaluate
 from opboost.trees.losses import Loss, Quantiles, Several
+from opboost.trees.tree import Ensemble
+from parties.config.score_policy import RevealSection
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.tables.party_table import PartyTable
-from parties.vertical.prediction_client import Statuses
+from parties.tables.record_ids import with_parts
+from parties.vertical.prediction_client import Evaluation, Statuses
+from parties.vertical.reasons import predicted_and_explained, reason_table
 from protocols.messages.prediction import RecordStatus
 
 _WORDS = {RecordStatus.ANSWERED: "ok", RecordStatus.UNKNOWN: "missing_passive_columns"}
@@ -29,6 +35,46 @@ def status_word(status: RecordStatus) -> str:
 
 
 _STATUS_WORDS = np.array([status_word(one) for one in RecordStatus], dtype=object)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionFormat:
+    """Format of the table that predictions are written as: its columns and their types.
+
+    Attributes
+    ----------
+    ensemble : Ensemble
+    reveal : RevealSection
+        The part of the scores that is written.
+    n_reasons : int
+        Reasons of each record, at most; 0 for none.
+    id_columns : sequence of str
+        What ids are made of.
+    """
+
+    ensemble: Ensemble
+    reveal: RevealSection
+    n_reasons: int
+    id_columns: Sequence[str]
+
+    @property
+    def evaluate(self) -> Evaluation:
+        """What is computed of records."""
+        return predicted_and_explained if self.n_reasons else Ensemble.predict
+
+    def table(self, ids: pd.Index, evaluated: Values, statuses: Statuses) -> pd.DataFrame:
+        """The table of records, by what `evaluate` has computed of them."""
+        reasons = pd.DataFrame(index=range(len(ids)))
+        if self.n_reasons:
+            reasons = reason_table(self.ensemble, evaluated[:, 1:], self.n_reasons)
+            evaluated = evaluated[:, 0]
+        revealed = self.reveal.apply(prediction_table(ids, evaluated, statuses, loss=self.ensemble.loss))
+        return with_parts(revealed.join(reasons), self.id_columns)
+
+    def sample(self, ids: pd.Index) -> pd.DataFrame:
+        """The table of the first record with made-up scores and reasons: columns and types, before anybody is asked."""
+        shape = self.evaluate(self.ensemble, np.zeros((1, len(self.ensemble.features)))).shape
+        return self.table(ids[:1], np.ones(shape), np.zeros(1, np.uint8))
 
 
 def prediction_table(

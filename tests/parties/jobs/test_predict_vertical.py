@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import Mock
@@ -16,7 +18,7 @@ import yaml
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import KEPT_SCHEMA, read_schema
-from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError
+from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -176,12 +178,13 @@ def test_a_table_for_local_prediction_has_the_passive_parties_columns_too(sites:
     assert (known.names, known.id, known.label) == (("age", "spend"), schema.id, schema.label)
 
 
-def _with_a_model_of_own_columns(sites: Sites) -> Path:
+def _with_a_model_of_own_columns(sites: Sites, loss: Loss | None = None) -> Path:
     """The bank's run file, whose run folder has a model without trees."""
+    loss = loss or Logistic()
     path = sites.bank.write()
     sites.bank.run_folder.mkdir(parents=True)
     RunFolder(sites.bank.run_folder).save_joint_model(
-        JointModel(ensemble=Ensemble((), np.zeros(1), Logistic(), (Feature("age"),)))
+        JointModel(ensemble=Ensemble((), np.zeros(loss.n_outputs), loss, (Feature("age"),)))
     )
     return path
 
@@ -223,6 +226,50 @@ def test_a_file_of_one_name_in_another_folder_is_not_what_a_stopped_request_wrot
     assert (may / "scores.csv").read_text() == "of May\n"
     monkeypatch.chdir(june)
     assert predict_active(path, **given, terminal=Terminal()) == Path("scores.csv")
+
+
+def test_a_list_of_the_best_records_is_added_to_the_table_that_another_made(sites: Sites, tmp_path: Path) -> None:
+    """Ranks are integers, for which no column of any table was good enough."""
+    pytest.importorskip("adbc_driver_sqlite")
+    sites.bank.run["reveal"] = {"top": 3}
+    path, file = _with_a_model_of_own_columns(sites), tmp_path / "scores.db"
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": f"sqlite://{file}#best", "append": True}
+    for _ in range(2):
+        predict_active(path, **given, insecure=False, terminal=Terminal())
+    with closing(sqlite3.connect(file)) as database:
+        assert database.execute("SELECT rank, prediction, status FROM best").fetchall() == [(1, 0.5, "ok")] * 6
+
+
+@pytest.mark.parametrize(
+    ("columns", "asked", "words"),
+    [
+        ("id TEXT, prediction REAL, status INTEGER", {}, "'status' .* is of type INTEGER, and texts"),
+        ("id TEXT, prediction REAL, status TEXT", {"reveal": {"top": 9}}, "'rank' cannot be written"),
+        ("id TEXT, prediction REAL, rank TEXT, status TEXT", {"reveal": {"top": 9}}, "'rank' .* TEXT, and integers"),
+        ("id TEXT, prediction REAL, status TEXT", {"reveal": {"bins": 4}}, "'prediction' .* REAL, and texts"),
+        ("id TEXT, prediction TEXT, status TEXT", {"reveal": {"round": 2}}, "'prediction' .* TEXT, and numbers"),
+        ("id TEXT, prediction REAL, status TEXT", {"reasons": 1}, "'reason_1' cannot be written"),
+        ("id TEXT, prediction REAL, status TEXT, reason_1 REAL", {"reasons": 1}, "'reason_1' .* REAL, and texts"),
+        ("id TEXT, prediction REAL, status TEXT", {"id": ["id", "branch"]}, r"'id\.id' cannot be written"),
+        ("id TEXT, prediction REAL, status TEXT", {"classes": 3}, "'probability_0' cannot be written"),
+    ],
+)
+def test_where_a_table_cannot_take_the_predictions_nobody_is_asked(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str, asked: dict[str, Any], words: str
+) -> None:
+    """Its columns were looked at when passive parties had answered, and counted that."""
+    pytest.importorskip("adbc_driver_sqlite")
+    sites.bank.run["reveal"] = asked.get("reveal", {})
+    if "id" in asked:
+        sites.bank.schema["id"], sites.bank.table["branch"] = asked["id"], "north"
+    path = _with_a_model_of_own_columns(sites, Softmax(asked["classes"]) if "classes" in asked else Logistic())
+    with closing(sqlite3.connect(tmp_path / "scores.db")) as database, database:
+        database.execute(f"CREATE TABLE scores ({columns})")
+    monkeypatch.setattr(predict_vertical, "open_connections", Mock(side_effect=AssertionError("somebody is asked")))
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "routed", "reasons": asked.get("reasons", 0)}
+    out = f"sqlite://{tmp_path}/scores.db#scores"
+    with pytest.raises(TableError, match=rf"^no row was added: column {words}.*\. Nothing was sent$"):
+        predict_active(path, **given, out=out, append=True, insecure=False, terminal=Terminal())
 
 
 @pytest.mark.parametrize("answers", ["tests", "cells"])

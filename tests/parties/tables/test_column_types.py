@@ -112,13 +112,17 @@ def test_a_type_is_accepted_exactly_where_sqlite_changes_nothing(declared: str, 
             return
         (kept,) = database.execute("SELECT type FROM pragma_table_xinfo('t')").fetchone()
         found = affinity(kept, is_strict=False)
-        database.executemany("INSERT INTO t VALUES (?)", [(one,) for one in ("007", "7", "1e3", 1.0, 0.1 + 0.2)])
+        written = ("007", "7", "1e3", 1.0, 0.1 + 0.2, 7, 2**53 + 1)
+        database.executemany("INSERT INTO t VALUES (?)", [(one,) for one in written])
         cells = [cell for (cell,) in database.execute("SELECT x FROM t ORDER BY rowid")]
     assert ([(cell, type(cell)) for cell in cells[:3]] == [(one, str) for one in ("007", "7", "1e3")]) is (
         found in ("TEXT", "BLOB")
     )
-    assert ([(cell, type(cell)) for cell in cells[3:]] == [(one, float) for one in (1.0, 0.1 + 0.2)]) is (
+    assert ([(cell, type(cell)) for cell in cells[3:5]] == [(one, float) for one in (1.0, 0.1 + 0.2)]) is (
         found in ("REAL", "BLOB")
+    )
+    assert ([(cell, type(cell)) for cell in cells[5:]] == [(one, int) for one in (7, 2**53 + 1)]) is (
+        found in ("INTEGER", "NUMERIC", "BLOB")
     )
 
 
@@ -129,6 +133,63 @@ def test_numbers_that_are_no_doubles_are_added_nowhere(tmp_path: Path) -> None:
         append(file, rows=SCORES.assign(prediction=1))
     append(file, rows=SCORES.assign(prediction=None))
     assert [cell for _, cell, _ in stored(file)] == [None] * len(IDS)
+
+
+RANKED = SCORES.assign(rank=range(1, len(IDS) + 1))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "(id TEXT, prediction REAL, status TEXT, rank INTEGER)",
+        "(id TEXT, prediction REAL, status TEXT, rank bigint)",
+        "(id TEXT, prediction REAL, status TEXT, rank NUMERIC(10))",
+        "(id TEXT, prediction REAL, status TEXT, rank)",
+        "(id TEXT, prediction REAL, status TEXT, rank INT) STRICT",
+        "(id TEXT, prediction REAL, status TEXT, rank ANY) STRICT",
+    ],
+)
+def test_columns_of_sqlite_that_keep_integers_take_ranks(tmp_path: Path, columns: str) -> None:
+    """A list of the best records was added to no table, not even to one that such a list had made."""
+    file = made(tmp_path, columns)
+    append(file, rows=RANKED)
+    with closing(sqlite3.connect(file)) as database:
+        found = [rank for (rank,) in database.execute("SELECT rank FROM scores")]
+    assert [(rank, type(rank)) for rank in found] == [(rank, int) for rank in RANKED["rank"]]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "(id TEXT, prediction REAL, status TEXT, rank REAL)",
+        "(id TEXT, prediction REAL, status TEXT, rank TEXT)",
+        "(id TEXT, prediction REAL, status TEXT, rank BLOB) STRICT",
+    ],
+)
+def test_columns_of_sqlite_that_change_integers_take_no_ranks(tmp_path: Path, columns: str) -> None:
+    file = made(tmp_path, columns)
+    with pytest.raises(TableError, match=r"'rank' .*, and integers of the predictions need INTEGER, NUMERIC or no"):
+        append(file, rows=RANKED)
+    assert stored(file) == []
+
+
+def test_a_table_without_a_column_of_the_predictions_gets_no_row(tmp_path: Path) -> None:
+    """Reasons are asked for of which the table has no columns, or more of them than it has."""
+    file = tmp_path / "scores.db"
+    append(file)
+    words = r"^no row was added: column 'reason_1' cannot be written, .*scores\.db has none of that name in 'scores'; "
+    with pytest.raises(TableError, match=words) as told:
+        append(file, rows=SCORES.assign(reason_1=None))
+    assert "Nothing was sent" not in str(told.value)
+    assert stored(file) == WHOLE
+
+
+def test_a_table_that_a_list_of_the_best_records_made_takes_another(tmp_path: Path) -> None:
+    file = tmp_path / "scores.db"
+    append(file, rows=RANKED)
+    append(file, rows=RANKED.iloc[:0])
+    append(file, rows=RANKED)
+    assert stored(file) == WHOLE * 2
 
 
 def test_a_table_that_predictions_made_takes_more_of_them(tmp_path: Path) -> None:
@@ -194,6 +255,40 @@ def test_columns_of_postgresql_that_hold_texts_take_ids(
     with closing(connect(postgres)) as database, database.cursor() as cursor:
         cursor.execute("SELECT id, prediction FROM own_texts ORDER BY 1")
         assert cursor.fetchall() == [("007", 0.5), ("700", 1.0)]
+
+
+@pytest.mark.parametrize("declared", ["bigint", "bigserial"])
+def test_columns_of_postgresql_that_hold_64_bits_take_ranks(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: str
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    make_table(postgres, "own_ranks", f"id text, rank {declared}")
+    to = Destination.of(f"{postgres}#own_ranks", tmp_path / "predictions.csv", overwrite=False, append=True)
+    to.write(pd.DataFrame({"id": ["007", "700"], "rank": [1, 2**53 + 1]}))
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("SELECT id, rank FROM own_ranks ORDER BY 1")
+        assert cursor.fetchall() == [("007", 1), ("700", 2**53 + 1)]
+
+
+@pytest.mark.parametrize("declared", ["integer", "double precision", "money", "amount", "xid8", "timestamp", "bytea"])
+def test_columns_of_postgresql_that_take_the_bytes_of_an_integer_get_no_rank(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, declared: str
+) -> None:
+    """The driver calls amounts of money, and domains over them, integers: a rank of 1 would be a hundredth."""
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("DROP DOMAIN IF EXISTS amount CASCADE")
+        cursor.execute("CREATE DOMAIN amount AS money")
+        database.commit()
+    make_table(postgres, "no_ranks", f"id text, rank {declared}")
+    to = Destination.of(f"{postgres}#no_ranks", tmp_path / "predictions.csv", overwrite=False, append=True)
+    with pytest.raises(
+        TableError, match=r"^no row was added: column 'rank' .*integers of the predictions need bigint;"
+    ):
+        to.write(pd.DataFrame({"id": ["007"], "rank": [1]}))
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM no_ranks")
+        assert cursor.fetchall() == [(0,)]
 
 
 def test_columns_that_the_predictions_lack_are_of_any_type(tmp_path: Path) -> None:

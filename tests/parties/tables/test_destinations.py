@@ -115,6 +115,18 @@ def test_where_no_table_can_be_written_nobody_is_asked(tmp_path: Path, options: 
         of(f"sqlite://{tmp_path}/none/scores.db#scores", **options)
 
 
+def test_columns_of_a_table_to_add_to_are_checked_before_there_are_predictions(tmp_path: Path) -> None:
+    """Types of its columns were looked at when passive parties had answered."""
+    pytest.importorskip("adbc_driver_sqlite")
+    place = f"sqlite://{tmp_path}/scores.db#scores"
+    of(place, append=True).check_columns(SCORES)
+    of(place, append=True).write(SCORES.assign(status=1.0))
+    with pytest.raises(TableError, match=r"^no row was added: column 'status' .*\. Nothing was sent$"):
+        of(place, append=True).check_columns(SCORES)
+    of(place, overwrite=True).check_columns(SCORES)
+    of(tmp_path / "scores.csv").check_columns(SCORES)
+
+
 def test_a_folder_that_is_gone_at_the_end_is_one_sentence(tmp_path: Path) -> None:
     (where := tmp_path / "out").mkdir()
     target = of(where / "scores.csv")
@@ -248,6 +260,22 @@ def test_scores_become_a_table_of_postgresql(postgres: str, tmp_path: Path, monk
         cursor.execute("CREATE SCHEMA marketing")
         database.commit()
     check_table(f"{postgres}#marketing.scores", tmp_path)
+
+
+@pytest.mark.parametrize("table", ["first_scores", "lists.first_scores"])
+def test_rows_to_add_make_the_table_of_postgresql_that_is_not_there(
+    postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    """To look for an absent table ended the transaction that was to make it, when passive parties had answered."""
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with closing(connect(postgres)) as database, database.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA IF NOT EXISTS lists")
+        database.commit()
+    ranked = SCORES.assign(rank=[1, 2])
+    for n_rows in (2, 4):
+        of(f"{postgres}#{table}", append=True).write(ranked)
+        found = rows_of(f"{postgres}#{table}", tmp_path)
+        assert (len(found), found["rank"].dtype) == (n_rows, np.int64)
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
