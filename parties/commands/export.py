@@ -13,6 +13,7 @@ from parties.commands.console import Format, FormatOption, print_result, termina
 from parties.errors import ConfigError
 
 if TYPE_CHECKING:
+    from opboost.schema import TableSchema
     from opboost.trees.tree import Ensemble
 
 
@@ -34,8 +35,8 @@ def export(
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="With sql: the schema whose categories the table holds by name. Of a model outside its run folder: "
-            "the schema of its training, by which empty cells are filled."
+            help="The schema that says what empty cells are filled with; where it does not, the one beside the model "
+            "does. With sql also: whose categories the table holds by name."
         ),
     ] = None,
     form: FormatOption = Format.TEXT,
@@ -43,7 +44,8 @@ def export(
     """Write a trained model for ONNX runtimes, treelite, a database or XGBoost; B's part becomes named inputs."""
     from opboost.export.imputed import imputed
     from opboost.trees.model_file import load_model
-    from parties.config.reading import KEPT_SCHEMA, fills_of, kept_schema, read_schema
+    from parties.config.reading import kept_schema
+    from parties.runs.model_share import KEPT_SCHEMA, check_shares
     from parties.storage.atomic_files import is_folder, is_taken, odd_kind, replacing
 
     with terminal_of_command() as terminal:
@@ -52,19 +54,18 @@ def export(
         path = model / "model.json" if is_folder(model) else model
         if os.path.exists(path) and (kind := odd_kind(path)) is not None:
             raise ConfigError(f"{path} is {kind}, where a model is needed. No model was exported")
+        check_shares(path.parent)
         ensemble, of_training = load_model(path), kept_schema(path.parent)
-        if of_training is None and schema is not None:
-            of_training = read_schema(schema)[0]
-        if of_training is not None:
-            ensemble = imputed(ensemble, fills_of(of_training))
-        elif not is_folder(model):
+        given = None if schema is None else _given_schema(schema, path.parent, ensemble)
+        if given is None and of_training is None and not is_folder(model):
             terminal.warn(
                 f"no {KEPT_SCHEMA} lies beside {path}, as in its run folder: empty cells that training filled would be "
                 "scored as missing ones. Name the schema of its training with --schema if it fills any"
             )
+        ensemble = imputed(ensemble, _fills(given, of_training))
         try:
             is_sql = to is System.SQL
-            written = _query(path, ensemble, table, keep or [], schema) if is_sql else _exported(ensemble, to)
+            written = _query(ensemble, table, keep or [], given) if is_sql else _exported(ensemble, to)
         except ImportError as error:
             raise ConfigError(str(error)) from None
         with replacing(out) as partial:
@@ -72,19 +73,40 @@ def export(
         print_result(form, model=str(out), inputs=len(ensemble.features))
 
 
-def _query(path: Path, ensemble: Ensemble, table: str, keep: list[str], schema: Path | None) -> bytes:
-    from opboost.export.sql import to_sql
+def _given_schema(path: Path, folder: Path, ensemble: Ensemble) -> TableSchema:
+    """Read the schema of `--schema`, which has to be of the model's own columns, with the numbers of training."""
     from parties.config.reading import check_numbers_of_categories, read_schema
 
-    categories, with_others = {}, []
-    if schema is not None:
-        own = {feature.name for feature in ensemble.features if feature.owner is None}
-        described = read_schema(schema)[0]
-        if own and not own & {*described.names}:
-            raise ConfigError(f"{schema} describes no column of the model's own. No model was exported")
-        check_numbers_of_categories(described, path.parent, own)
-        categories = {one.name: one.categories for one in described.columns if one.categories and one.name in own}
-        with_others = [name for name in categories if described.format.of(name).has_other]
+    described, own = read_schema(path)[0], _own_columns(ensemble)
+    if own and not own & {*described.names}:
+        raise ConfigError(f"{path} describes no column of the model's own. No model was exported")
+    check_numbers_of_categories(described, folder, own)
+    return described
+
+
+def _own_columns(ensemble: Ensemble) -> set[str]:
+    return {feature.name for feature in ensemble.features if feature.owner is None}
+
+
+def _fills(given: TableSchema | None, of_training: TableSchema | None) -> dict[str, float]:
+    """What empty cells are filled with: as `--schema` says, and where it says nothing, as in training."""
+    from opboost.schema import Missing
+    from parties.config.reading import fills_of
+
+    fills = fills_of(of_training) if of_training else {}
+    for column in given.columns if given else ():
+        if column.missing is not Missing.REFUSE:
+            fills.pop(column.name, None)
+    return fills | (fills_of(given) if given else {})
+
+
+def _query(ensemble: Ensemble, table: str, keep: list[str], given: TableSchema | None) -> bytes:
+    from opboost.export.sql import to_sql
+
+    own, categories, with_others = _own_columns(ensemble), {}, []
+    if given is not None:
+        categories = {one.name: one.categories for one in given.columns if one.categories and one.name in own}
+        with_others = [name for name in categories if given.format.of(name).has_other]
     return to_sql(ensemble, table=table, keep=keep, categories=categories, with_others=with_others).encode()
 
 

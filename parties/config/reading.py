@@ -17,13 +17,11 @@ from parties.config.reader_section import ReadingSection, check_complete, check_
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RunFolderError, naming
+from parties.runs.model_share import KEPT_SCHEMA
 from parties.storage.documents import explain, read_yaml
 
 READING_KEYS = frozenset(ReadingSection.model_fields)
 SCHEMA_KEYS = {"id", "label", "weight", "group", "base_margin", "columns", "ignore"} | READING_KEYS
-
-# A run folder's copy of the schema, by which cells were read in training.
-KEPT_SCHEMA = "schema.yaml"
 
 S = TypeVar("S", bound=BaseModel)
 

@@ -91,6 +91,8 @@ def _continued(
             f"run {stream.run!r} in {folder.path} had other noise for the same budget, by another version of opboost: "
             "what its records have spent is not known in this one's units. Nothing was sent"
         )
+    if recipe.noise.has_filter:
+        stream.check_account(folder)
     return recipe.going_on(stream.training(folder))
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from parties.config.party_run import PartyRun
-from parties.config.reading import KEPT_SCHEMA, check_schema_of_run
+from parties.config.reading import check_schema_of_run
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
+from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
 from parties.storage.atomic_files import copy, writing

@@ -31,7 +31,8 @@ from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.journal import FOLDER
-from parties.runs.row_stream import TREES_FILE, RowStream, lasting_digest
+from parties.runs.model_share import TREES_FILE
+from parties.runs.row_stream import RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys

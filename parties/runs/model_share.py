@@ -1,7 +1,8 @@
 """A share of a model in a run folder: files that belong together, and a passive party's router as one of them.
 
-Each file has a digest of its own content. That they are of one training, the note of the run's end says, which has the
-digests of all of them: a file of another run, or an older backup of one, answers or asks for other tests.
+Each model file has a digest of its own content. That files are of one training, the note of the run's end says, which
+has the digests of all of them. A model of another run, or an older backup of one, answers or asks for other tests; by
+another schema cells are read otherwise; by other trees of S-GBDT, what records have paid is counted wrongly.
 """
 
 from __future__ import annotations
@@ -13,36 +14,55 @@ from typing import Any
 from opboost.routing import Router
 from opboost.trees.model_file import document_digest
 from parties.errors import RunFolderError
-from parties.storage.atomic_files import is_there
+from parties.storage.atomic_files import is_there, read_file, read_json
 from parties.storage.serialization import router_from_dict, router_to_dict
 
-SHARE_FILES = ("model.json", "partners.json")
+# A run folder's copy of the schema, by which cells were read in training.
+KEPT_SCHEMA = "schema.yaml"
+TREES_FILE = "trees.json"
+
+# The first ones were noted by earlier versions, too.
+_FIRST_NOTED = ("model.json", "partners.json")
+SHARE_FILES = (*_FIRST_NOTED, KEPT_SCHEMA, TREES_FILE)
 
 ROUTER_FORMAT, ROUTER_VERSION = "opboost-router", 1
 
 
 def share_digests(folder: Path) -> dict[str, str]:
-    """Digests of the files that there are of a share of a model, by name."""
+    """Digests of the files that there are of a share of a model, by name.
+
+    Raises
+    ------
+    RunFolderError
+        If one cannot be read, or is no file.
+    """
     return {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        for name in SHARE_FILES
-        if is_there(folder / name)
+        name: hashlib.sha256(read_file(folder / name)).hexdigest() for name in SHARE_FILES if is_there(folder / name)
     }
 
 
-def check_shares(folder: Path, noted: object) -> None:
-    """Refuse files that are not those with which the run ended; earlier versions noted nothing.
+def noted_shares(folder: Path) -> dict[str, object] | None:
+    """Digests that were noted at the end of the run; None where there is no such note."""
+    meta = folder / "meta.json"
+    noted = read_json(meta).get("shares") if is_there(meta) else None
+    return noted if noted is None or isinstance(noted, dict) else {}
+
+
+def check_shares(folder: Path) -> None:
+    """Refuse files that are not those with which the run ended; earlier versions noted fewer of them, or none.
 
     Raises
     ------
     RunFolderError
     """
-    if noted is not None and noted != (found := share_digests(folder)):
-        kept = noted if isinstance(noted, dict) else {}
-        names = [name for name in SHARE_FILES if found.get(name) != kept.get(name)]
+    found, noted = share_digests(folder), noted_shares(folder)
+    if noted is None:
+        return
+    names = [name for name in SHARE_FILES if name in {*_FIRST_NOTED, *noted} and found.get(name) != noted.get(name)]
+    if names:
         raise RunFolderError(
             f"{' and '.join(names)} in {folder} are not as at the end of the run: of another run, or an older backup. "
-            "Bring the folder back as it was"
+            "Bring the folder back as it was. No model was read"
         )
 
 

@@ -15,9 +15,8 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from opboost.horizontal.rows.stream import Arrival, EarlierTraining
 from opboost.trees.model_file import document_digest, load_model
 from parties.errors import RunFolderError
+from parties.runs.model_share import TREES_FILE, check_shares, noted_shares
 from parties.runs.run_folder import RunFolder
-
-TREES_FILE = "trees.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,13 +85,29 @@ class RowStream:
         """The same as plain values, with their digest."""
         return {**asdict(self), "digest": self.digest}
 
+    def check_account(self, folder: RunFolder) -> None:
+        """Refuse a worker's run whose records go on paying, and of whose trees no digest was noted.
+
+        Raises
+        ------
+        RunFolderError
+        """
+        if self.arrivals and TREES_FILE not in (noted_shares(folder.path) or {}):
+            raise RunFolderError(
+                f"{folder.path} holds a run of an earlier version of opboost, which noted no digest of {TREES_FILE}: "
+                "what its records have spent of their budgets follows from that file, and whether it is this run's is "
+                "not known. Train anew without `continue_from`. Nothing was sent"
+            )
+
     def training(self, folder: RunFolder) -> EarlierTraining:
         """The run's training, of which a worker of S-GBDT has the trees on the scale of training, too.
 
         Raises
         ------
         RunFolderError, ModelFileError
+            Also where a file is not the one with which the run ended.
         """
+        check_shares(folder.path)
         document = folder.read_json("model.json")
         document.pop("digest", None)
         model = load_model(folder.path / "model.json")

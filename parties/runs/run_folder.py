@@ -291,7 +291,7 @@ class RunFolder:
     def _require_model(self) -> None:
         if not self.has_model:
             raise RunFolderError(f"{self.path} holds no trained model; train the run first")
-        check_shares(self.path, self._if_there("meta.json").get("shares"))
+        check_shares(self.path)
 
 
 def _now() -> str:

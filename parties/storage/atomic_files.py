@@ -206,6 +206,21 @@ def write_json(path: Path, document: Any) -> None:
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
+def read_file(path: Path) -> bytes:
+    """Read a file as a whole.
+
+    Raises
+    ------
+    RunFolderError
+        If it cannot be read, or is no regular file: opening a named pipe waits for a writer.
+    """
+    with reading(path):
+        kind = odd_kind(path)
+        if kind is None:
+            return path.read_bytes()
+    raise RunFolderError(f"{path} cannot be read: it is {kind}, where a file is needed")
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON file that holds an object.
 
@@ -214,8 +229,7 @@ def read_json(path: Path) -> dict[str, Any]:
     RunFolderError
     """
     try:
-        with reading(path):
-            document = json.loads(path.read_text())
+        document = json.loads(read_file(path).decode())
     except (ValueError, RecursionError):
         raise RunFolderError(f"{path} is not JSON") from None
     if not isinstance(document, dict):

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from opboost.trees.losses import Logistic
 from opboost.trees.model_file import save_model
 from parties.cli import app
+from parties.runs.run_folder import RunFolder
 from tests.support.exported_models import trained
 
 
@@ -117,6 +118,76 @@ def test_a_model_outside_its_run_folder_is_filled_by_the_schema_that_is_named(fo
             (False, False),
             (True, True),
         ]
+
+
+def test_a_schema_that_is_named_fills_whatever_lies_beside_the_model(folder: Path) -> None:
+    """A schema.yaml of something else made `--schema` mean nothing."""
+    filled, empty = (
+        f"columns:\n  width: {{lower: -5, upper: 5, {of_empty}}}\n"
+        for of_empty in ("missing: impute, fill: 1", "missing: category")
+    )
+    named, beside = folder / "named.yaml", folder / "schema.yaml"
+    for system in ("onnx", "sql", "treelite", "xgboost"):
+        if system in ("onnx", "treelite"):
+            pytest.importorskip(system)
+        written = []
+        for number, (given, lies) in enumerate([(filled, None), (filled, empty), (empty, filled), (empty, None)]):
+            named.write_text(given)
+            beside.unlink(missing_ok=True)
+            if lies is not None:
+                beside.write_text(lies)
+            out = folder / f"{system}{number}"
+            code, _, err = _export(folder / "model.json", "--to", system, "--out", out, "--schema", named)
+            assert (code, err) == (0, "")
+            written.append(out.read_bytes())
+        assert written[0] == written[1] != written[2] == written[3]
+
+
+def test_where_a_schema_that_is_named_says_nothing_of_empty_cells_they_are_as_in_training(folder: Path) -> None:
+    kinds = "kind: unordered, categories: [red, blue, green, grey, black]"
+    (folder / "schema.yaml").write_text(
+        "columns:\n  width: {lower: -5, upper: 5, missing: impute, fill: 1}\n"
+        f"  kind: {{{kinds}, missing: impute, fill: grey}}\n"
+    )
+    (folder / "named.yaml").write_text(f"columns:\n  kind: {{{kinds}}}\n")
+    for name, words in (("all", ()), ("some", ("--schema", folder / "named.yaml"))):
+        code, _, err = _export(folder, "--to", "xgboost", "--out", folder / name, *words)
+        assert (code, err) == (0, "")
+    assert (folder / "all").read_bytes() == (folder / "some").read_bytes()
+
+
+@pytest.mark.parametrize("system", ["onnx", "sql", "treelite", "xgboost"])
+def test_a_schema_of_another_table_is_refused_for_every_system(folder: Path, system: str) -> None:
+    other = folder / "other.yaml"
+    other.write_text("columns:\n  spend: {lower: 0, upper: 1, missing: impute, fill: 1}\n")
+    code, _, err = _export(folder, "--to", system, "--out", folder / "new", "--schema", other)
+    assert (code, err) == (1, f"error: {other} describes no column of the model's own. No model was exported\n")
+    other.write_text("columns:\n  kind: {kind: unordered, categories: [b, a], missing: impute, fill: a}\n")
+    (folder / "schema.yaml").write_text("columns:\n  kind: {kind: unordered, categories: [a, b]}\n")
+    code, _, err = _export(folder, "--to", system, "--out", folder / "new", "--schema", other)
+    assert (code, "another order of them" in err) == (1, True)
+    assert not (folder / "new").exists()
+
+
+@pytest.mark.parametrize("name", ["model.json", "schema.yaml"])
+def test_a_file_of_another_run_in_a_run_folder_is_refused(folder: Path, name: str) -> None:
+    run = RunFolder(folder / "run")
+    run.path.mkdir()
+    (run.path / "model.json").write_bytes((folder / "model.json").read_bytes())
+    (run.path / "schema.yaml").write_text("columns:\n  width: {lower: -5, upper: 5}\n")
+    run.write_json("meta.json", {"party": "bank", "role": "active"})
+    run.finish()
+    assert _export(run.path, "--to", "sql", "--out", folder / "first")[0] == 0
+    if name == "model.json":
+        run.save_ensemble(trained(Logistic(), n_rounds=2)[0])
+    else:
+        (run.path / name).write_text("columns:\n  width: {lower: -5, upper: 5, missing: impute, fill: 1}\n")
+    for model in (run.path, run.path / "model.json"):
+        code, _, err = _export(model, "--to", "sql", "--out", folder / "second")
+        assert code == 6
+        assert err.startswith(f"error: {name} in {run.path} are not as at the end of the run")
+        assert err.endswith("No model was read\n")
+    assert not (folder / "second").exists()
 
 
 def test_a_refusal_is_one_sentence_and_writes_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

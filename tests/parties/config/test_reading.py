@@ -11,18 +11,11 @@ import yaml
 
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature
-from parties.config.reading import (
-    KEPT_SCHEMA,
-    check_schema_of_model,
-    read_any_run,
-    read_role,
-    read_run,
-    read_schema,
-    read_section,
-)
+from parties.config.reading import check_schema_of_model, read_any_run, read_role, read_run, read_schema, read_section
 from parties.config.serve_section import ServeSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
+from parties.runs.model_share import KEPT_SCHEMA
 from tests.support.sites import Sites
 
 

@@ -187,6 +187,8 @@ def test_times_in_another_unit_are_found_by_a_passive_partys_doctor_and_all_that
     date = {"kind": "date", "lower": "2020-01-01", "upper": "2024-01-01"}
     kept = {**shop.schema, "columns": {**shop.schema["columns"], "visits": date}}
     (shop.run_folder / "schema.yaml").write_text(yaml.safe_dump(kept))
+    # As if trained by it.
+    RunFolder(shop.run_folder).finish()
     shop.schema["columns"] = {**shop.schema["columns"], "visits": {**date, "unit": "hour"}}
     shop.table["visits"] = "2021-05-05"
     path, words = shop.write(), "'visits' has another `unit`"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from parties.errors import ConfigError, RunFolderError, TableError
 from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import RunBudget, worker_ledger
+from parties.runs.model_share import TREES_FILE
 from parties.runs.run_folder import RunFolder
 from tests.support.clinics import COLUMNS, NAMES, Clinics
 from tests.support.processes import finish, wait_for_words
@@ -209,6 +211,8 @@ def test_workers_that_go_on_from_another_model_are_turned_away(tmp_path: Path) -
         document["trees"][0]["values"] = [1.5 * value for value in document["trees"][0]["values"]]
         others[name] = document
         (folder / name).write_text(json.dumps(document))
+    # Its run ended with these files, as far as it knows.
+    RunFolder(folder).finish()
     go_on(clinics)
     for name in ("w0", "w1"):
         # Where the hub has ended already, they look for it so long.
@@ -216,3 +220,34 @@ def test_workers_that_go_on_from_another_model_are_turned_away(tmp_path: Path) -
     ends = finish(*(clinics.start(name) for name in EVERYBODY))
     assert all(code != 0 for code, _, _ in ends)
     assert any("continues" in error for _, _, error in ends), ends
+
+
+@pytest.mark.parametrize("training", ["filter", "no filter"])
+def test_trees_of_another_run_are_refused_by_the_worker_and_its_doctor(tmp_path: Path, training: str) -> None:
+    """By other trees records have paid less than they did, and would spend more than their budget."""
+    clinics = Clinics(tmp_path, recipe="sgbdt", **TRAININGS[training])
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+    spring, summer = (RunFolder(tmp_path / "w2" / "runs" / run_id) for run_id in ("spring", "summer"))
+    for run in (summer, spring):
+        for name in EVERYBODY:
+            clinics.runs[name]["run_id"] = run.path.name
+        train(clinics)
+    go_on(clinics)
+    path, ours = clinics.write("w2"), (spring.path / TREES_FILE).read_bytes()
+    shutil.copy(summer.path / TREES_FILE, spring.path / TREES_FILE)
+    words = f"{TREES_FILE} in {spring.path} are not as at the end of the run"
+    assert words in refusal(clinics, "w2")
+    found = {one.check: one for one in examine_rows(path)}["settings"]
+    assert (found.status, words in found.sentence) == (Status.PROBLEM, True)
+    # Earlier versions noted no digest of it.
+    (spring.path / TREES_FILE).write_bytes(ours)
+    meta = spring.read_json("meta.json")
+    del meta["shares"][TREES_FILE]
+    spring.write_json("meta.json", meta)
+    if training == "filter":
+        assert f"noted no digest of {TREES_FILE}" in refusal(clinics, "w2")
+        found = {one.check: one for one in examine_rows(path)}["settings"]
+        assert (found.status, TREES_FILE in found.sentence) == (Status.PROBLEM, True)
+    else:
+        train(clinics)

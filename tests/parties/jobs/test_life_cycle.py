@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from parties.config.reading import KEPT_SCHEMA, read_run
+from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.jobs.life_cycle import Terminal, TrainingRun, logged, reporting_afterwards
+from parties.runs.model_share import KEPT_SCHEMA
 from protocols.errors import PeerLost
 from tests.support.sites import Sites
 

@@ -17,7 +17,7 @@ import yaml
 
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
-from parties.config.reading import KEPT_SCHEMA, read_schema
+from parties.config.reading import read_schema
 from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
@@ -26,6 +26,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.serve_scores import serve_scores
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.runs.joint_model import JointModel
+from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
 from protocols.messages.prediction import RecordStatus

@@ -13,7 +13,8 @@ from opboost.horizontal.rows.stream import Arrival
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from parties.errors import RunFolderError
-from parties.runs.row_stream import TREES_FILE, RowStream, lasting_digest, terms_digest
+from parties.runs.model_share import TREES_FILE
+from parties.runs.row_stream import RowStream, lasting_digest, terms_digest
 from parties.runs.run_folder import RunFolder
 
 STREAM = RowStream(run="spring", terms="ab", noise=(1.5, 0.1), rows="cd", arrivals=(Arrival(80, 0), Arrival(90, 1)))
@@ -97,6 +98,27 @@ def test_other_trees_than_the_models_are_refused(tmp_path: Path) -> None:
     folder.save_ensemble(ensemble(0.5), TREES_FILE)
     with pytest.raises(RunFolderError, match="has other trees than the model"):
         STREAM.training(folder)
+
+
+@pytest.mark.parametrize("name", ["model.json", TREES_FILE])
+def test_a_file_with_which_the_run_did_not_end_is_refused(tmp_path: Path, name: str) -> None:
+    """As many trees, of another run: records would have paid less than they did."""
+    folder = folder_with(tmp_path, stream=STREAM.facts)
+    folder.finish()
+    STREAM.check_account(folder)
+    assert len(STREAM.training(folder).trees) == 2
+    folder.save_ensemble(ensemble(0.25, 0.5), name)
+    with pytest.raises(RunFolderError, match=f"^{name} in .* not as at the end of the run"):
+        STREAM.training(folder)
+
+
+@pytest.mark.parametrize("shares", [{}, {"shares": {"model.json": "ab"}}, {"shares": 3}])
+def test_an_account_by_trees_of_which_no_digest_was_noted_is_refused(tmp_path: Path, shares: dict[str, Any]) -> None:
+    folder = folder_with(tmp_path, stream=STREAM.facts, **shares)
+    with pytest.raises(RunFolderError, match=f"noted no digest of {TREES_FILE}: .* Nothing was sent"):
+        STREAM.check_account(folder)
+    # A coordinator has no records, and no such file.
+    RowStream(run="spring", terms="ab", noise=(1.5, 0.1)).check_account(folder)
 
 
 def test_terms_have_one_digest_in_any_order() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -248,6 +249,14 @@ def test_an_absent_or_broken_file_is_named(folder: RunFolder) -> None:
     (folder.path / "metrics.json").write_text("{")
     with pytest.raises(RunFolderError, match=r"metrics\.json is not JSON"):
         folder.read_json("metrics.json")
+
+
+def test_a_file_that_is_a_pipe_or_a_folder_is_told_and_never_waited_for(folder: RunFolder) -> None:
+    os.mkfifo(folder.path / "metrics.json")
+    (folder.path / "fit.json").mkdir()
+    for name, kind in (("metrics.json", "a named pipe"), ("fit.json", "a folder")):
+        with pytest.raises(RunFolderError, match=f"{name} cannot be read: it is {kind}, where a file is needed"):
+            folder.read_json(name)
 
 
 def test_no_file_of_a_share_is_executable_code(folder: RunFolder) -> None:
