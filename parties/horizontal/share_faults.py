@@ -26,22 +26,32 @@ class ShareFaults:
         self._known: set[tuple[str, str]] = set()
         self._denied: set[tuple[str, str]] = set()
 
-    def doubted(self, epoch: Epoch) -> frozenset[int]:
-        """Positions of workers whose shares were wrong before."""
-        holders = {holder for holder, _ in self._known}
-        return frozenset(place for place, name in enumerate(epoch.names) if name in holders)
-
     def judge(self, of: SumRound) -> None:
-        """Expel a worker that must have sent wrong ones; name both workers where the other one may be at fault.
+        """Expel a worker that must be at fault; name both workers where the other one may be.
 
-        Fewer workers than the threshold may be dishonest, so that as many as it cannot all have dealt a wrong share,
-        sent a wrong confirmation, or call a right one wrong.
+        Two honest workers have no wrong share and no wrong confirmation between them: the share is the one that its
+        dealer sent a digest of, and the confirmation is of what its reader was told. So an honest worker has wrong ones
+        with dishonest workers alone, whatever these send and whichever side it is on. While fewer workers than the
+        threshold of the epoch are dishonest, who has some with as many others is therefore dishonest itself, and nobody
+        else is expelled. As many as the threshold could have honest ones expelled; they could also read their vectors.
         """
-        for holder, dealer in self._blamed(of, of.wrong_shares, self._known, "shares of"):
+        shares = self._disputed(
+            of,
+            of.wrong_shares,
+            self._known,
+            sent="its shares of {} are wrong",
+            told="it sent digests that the shares of {} contradict, of which some must be right",
+        )
+        for holder, dealer in shares:
             self._note_pair("wrong share", f"{holder}'s share of {dealer}'s secret is wrong or lacking")
-        liars = self._liars(of)
-        denied = frozenset(pair for pair in of.wrong_confirmations if pair[1] not in liars)
-        for author, reader in self._blamed(of, denied, self._denied, "confirmations to"):
+        confirmations = self._disputed(
+            of,
+            of.wrong_confirmations,
+            self._denied,
+            sent="its confirmations to {} are wrong",
+            told="it calls the confirmations of {} wrong, of which some must be right",
+        )
+        for author, reader in confirmations:
             self._note_pair("wrong confirmation", _denial(author, reader))
 
     def no_sum(self) -> TooFewWorkers:
@@ -52,29 +62,24 @@ class ShareFaults:
             f"{found or 'some of them may have given shares of it over others'}. Nothing more was released"
         )
 
-    def _liars(self, of: SumRound) -> list[int]:
-        """Workers that call as many confirmations wrong as cannot all be; they are expelled."""
-        names, readers = of.epoch.names, [reader for _, reader in of.wrong_confirmations]
-        liars = [reader for reader in sorted(set(readers)) if readers.count(reader) >= of.epoch.threshold]
-        for reader in liars:
-            others = ", ".join(names[author] for author, other in sorted(of.wrong_confirmations) if other == reader)
-            why = f"it calls the confirmations of {others} wrong, of which some must be right"
-            self._connections.expel(self._connections.all[names[reader]], why)
-        return liars
-
-    def _blamed(
-        self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], what: str
+    def _disputed(
+        self, of: SumRound, wrong: frozenset[tuple[int, int]], known: set[tuple[str, str]], *, sent: str, told: str
     ) -> list[tuple[str, str]]:
-        """New pairs of workers of which either may be at fault; a worker that must be is expelled."""
-        names, found = of.epoch.names, dict[str, list[str]]()
-        for sender, other in sorted(wrong):
-            found.setdefault(names[sender], []).append(names[other])
-        new: list[tuple[str, str]] = []
-        for name, others in found.items():
-            if name in others or len(others) >= of.epoch.threshold:
-                self._connections.expel(self._connections.all[name], f"its {what} {', '.join(others)} are wrong")
-                continue
-            new += [(name, other) for other in others if (name, other) not in known]
+        """New pairs of sender and other worker of which either may be at fault; a worker that must be is expelled.
+
+        `sent` and `told` say why, of a sender and of the other worker, with a place for the names on the other side.
+        """
+        names = of.epoch.names
+        pairs = [(names[sender], names[other]) for sender, other in sorted(wrong)]
+        for side, why in ((1, told), (0, sent)):
+            found = dict[str, list[str]]()
+            for pair in pairs:
+                found.setdefault(pair[side], []).append(pair[1 - side])
+            for name, others in found.items():
+                if len(others) >= of.epoch.threshold or (side == 0 and name in others):
+                    self._connections.expel(self._connections.all[name], why.format(", ".join(others)))
+                    pairs = [pair for pair in pairs if name not in pair]
+        new = [pair for pair in pairs if pair not in known]
         known.update(new)
         return new
 

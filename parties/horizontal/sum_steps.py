@@ -63,7 +63,9 @@ class SumSteps:
         self._take(Masked, self._connections.answers(asked, self._patience_s, came), take)
 
     def opened(self, opening: SumOpening) -> NDArray[np.int64] | None:
-        """Unmask the sum of the vectors that came; None if too few workers remained, or others than before.
+        """Unmask the sum of the vectors that came; None if the same questions are to be asked in another round.
+
+        So it is if too few workers remained, others than before, or too few right shares of a drop-out's secret came.
 
         Parameters
         ----------
@@ -73,7 +75,7 @@ class SumSteps:
         Raises
         ------
         SumRefused
-            If too few shares are right. Nothing was learnt then.
+            If too few shares of a survivor's secret are right. Nothing was learnt then.
         """
         epoch = self._of.epoch
         survivors = [epoch.names[place] for place in np.flatnonzero(self._of.survivors)]

@@ -27,7 +27,7 @@ from protocols.messages.horizontal import (
     WantTotals,
 )
 from protocols.messages.message import Message
-from protocols.secure_aggregation.epochs import SEALED_BYTES
+from protocols.secure_aggregation.epochs import DIGESTS_BYTES, SEALED_BYTES
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
 from protocols.secure_aggregation.sharing import SECRET_BYTES
 from protocols.transport.codec import encode, size_bytes
@@ -93,6 +93,7 @@ class _SimulatedWorkers:
     def __init__(self, n_workers: int) -> None:
         self._everybody = np.ones(n_workers, np.bool_)
         self._sealed = np.zeros((n_workers, SEALED_BYTES), np.uint8)
+        self._digests = np.zeros((n_workers, DIGESTS_BYTES), np.uint8)
         self._shares = np.zeros((n_workers, SECRET_BYTES), np.uint8)
         self._confirmations = np.zeros((n_workers, CONFIRMATION_BYTES), np.uint8)
         self._seeds = bytes(n_workers * SEED_BYTES + TAG_BYTES)
@@ -122,6 +123,7 @@ class _SimulatedWorkers:
             sealed=self._sealed,
             seeds=self._seeds,
             mark=bytes(SEED_BYTES),
+            digests=self._digests,
         )
         confirmed = Confirmed(epoch=1, round=number, rows=self._confirmations)
         shares = Shares(epoch=1, round=number, rows=self._shares, confirmed=self._everybody)

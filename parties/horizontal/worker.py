@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from pydantic import JsonValue
@@ -43,7 +44,7 @@ from protocols.messages.horizontal import (
 )
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Done
-from protocols.secure_aggregation.epochs import Epoch
+from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.channel import Channel, aborted
 from protocols.transport.keys import KeyPair
@@ -262,12 +263,8 @@ class WorkerSession:
         )
         self._summed.join(epoch, self._job.lasting_keys)
         self._epoch = epoch
-        parcel = self._summed.prepare(message.round)
-        self._channel.send(
-            ParcelFor(
-                epoch=message.epoch, round=message.round, sealed=parcel.sealed, seeds=parcel.seeds, mark=parcel.mark
-            )
-        )
+        parcel = _fields(self._summed.prepare(message.round))
+        self._channel.send(ParcelFor(epoch=message.epoch, round=message.round, **parcel))
 
     def _send_sum(self, message: AddUp) -> None:
         """Send the masked answers, and the parcel for the next round."""
@@ -279,20 +276,16 @@ class WorkerSession:
         about = self._rows.asked.about(message.n_wanted)
         masked = self._summed.mask(message.round, message.present, vector, about=about)
         self._is_summed = True
-        parcel = self._summed.prepare(message.round + 1)
+        parcel = _fields(self._summed.prepare(message.round + 1))
         self._note(answered)
-        self._channel.send(
-            Masked(
-                epoch=message.epoch,
-                round=message.round,
-                vector=masked,
-                sealed=parcel.sealed,
-                seeds=parcel.seeds,
-                mark=parcel.mark,
-            )
-        )
+        self._channel.send(Masked(epoch=message.epoch, round=message.round, vector=masked, **parcel))
 
     def _note(self, answered: Answered) -> None:
         """Keep what is answered for, before it leaves."""
         self._rows.asked.answered = answered
         self._job.note_answer(answered)
+
+
+def _fields(parcel: Parcel) -> dict[str, Any]:
+    """A parcel as messages carry it."""
+    return {one.name: getattr(parcel, one.name) for one in fields(parcel)}

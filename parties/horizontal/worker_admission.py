@@ -107,11 +107,13 @@ class WorkerAdmission:
         return bits
 
     def _joined(self, wait_s: float) -> dict[str, Join]:
-        """Wait for all workers to join; returns with what each did."""
+        """Wait for all workers to join that were not expelled meanwhile; returns with what each did."""
         joined: dict[str, Join] = {}
-        for worker, message in self._connections.listen(
-            list(self._connections.all), wait_s, until=lambda: len(joined) == len(self._connections.all)
-        ):
+
+        def is_complete() -> bool:
+            return all(worker.name in joined or worker.is_over for worker in self._connections.all.values())
+
+        for worker, message in self._connections.listen(list(self._connections.all), wait_s, until=is_complete):
             if worker.key:
                 # Who is gone, and came again, has none.
                 raise UnexpectedMessage(f"{worker.name} joined twice. Nothing was released")

@@ -198,7 +198,7 @@ class Connections:
 
     def keep_parcel(self, worker: Connection, message: ParcelFor | Masked, epoch: Epoch, number: int) -> None:
         """Keep what a worker sent for a round of an epoch; one whose parcel does not fit is expelled."""
-        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark)
+        parcel = Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark, digests=message.digests)
         try:
             parcel.check(epoch)
         except SumRefused as error:

@@ -146,7 +146,7 @@ class WorkerGroup:
         return total
 
     def _try_round(self, length: int) -> NDArray[np.int64] | None:
-        """One round of secure aggregation; None if it begins anew: a worker was started again, or too few remained."""
+        """One round of secure aggregation; None if it begins anew: a worker was started again, or see `opened`."""
         self._complete()
         epoch, number = self._epoch, self._round
         assert epoch is not None
@@ -157,7 +157,7 @@ class WorkerGroup:
         }
         self._round += 1
         about = self._admission.told.about(self._n_wanted)
-        of = SumRound(epoch, number, length, parcels, doubted=self._faults.doubted(epoch), about=about)
+        of = SumRound(epoch, number, length, parcels, about=about)
         asked = [epoch.names[place] for place in sorted(parcels)]
         for name in asked:
             add_up = AddUp(n_wanted=self._n_wanted, epoch=epoch.number, round=number, present=of.present)
@@ -205,19 +205,21 @@ class WorkerGroup:
         """Readmit returned workers and wait until enough are present and have sent their parcels.
 
         A sum that may have been opened before is opened again over the same workers alone. One that nobody left, and
-        that was not opened, has wrong confirmations: it begins anew when somebody has come.
+        that was not opened, has wrong confirmations: it begins anew when somebody has come. Where too many were
+        expelled for the others ever to be enough, nobody is waited for.
         """
         deadline = time.monotonic() + self.wait_s
         before = self.journal.survivors(self._n_sums)
         needed_here = max(self.threshold, len(before))
+        due = [self._connections.all[name] for name in before or self._connections.all]
         while True:
             self._readmit()
             present = [worker for worker in self._connections.present() if not before or worker.name in before]
             if len(present) < needed_here or self._is_stuck or (self._connections.awaited() and not before):
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or sum(not worker.is_over for worker in due) < needed_here:
+                    self._connections.check_enough(len(present), needed_here, "are there", due=before)
                     if self._is_stuck:
                         raise self._faults.no_sum()
-                    self._connections.check_enough(len(present), needed_here, "are there", due=before)
                 time.sleep(MEMBERSHIP_POLL_S)
             elif self._has_parcels(present):
                 return
@@ -247,14 +249,13 @@ class WorkerGroup:
         self._epoch = epoch
 
     def _readmit(self) -> None:
-        """Receive from absent workers; one that has joined again, or has answered again, takes part from now on.
+        """Receive from everybody; an absent worker that has joined or answered again takes part from now on.
 
-        Where a sum is stuck, others are listened to as well, who would else hear nothing of this party either.
+        Those present are listened to as well: while others are waited for they would hear nothing of this party either.
         """
         away = [worker.name for worker in self._connections.all.values() if not (worker.is_in or worker.is_over)]
-        others = [worker.name for worker in self._connections.present() if self._is_stuck]
-        for worker, message in self._connections.listen([*away, *others], 0.0, until=lambda: False):
-            if worker.name in others:
+        for worker, message in self._connections.listen(list(self._connections.all), 0.0, until=lambda: False):
+            if worker.name not in away:
                 self._ignore_or_expel(worker, message)
             elif isinstance(message, Join):
                 self._admission.take_back(worker, message)

@@ -23,13 +23,12 @@
     │ ◄──────────── Done ────────────── │   the coordinator has saved the model
     │ ───────────── Done ─────────────► │
 
-A worker that was lost may come again with a new `Join` while the run goes on: it hears `Welcome`, `Commitments` with
-`is_open` false, `Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and the questions about the
-trees that are grown. A coordinator that was started again asks for the sums that it does not have; a round that failed
-is followed by another one, with the same questions.
-It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. Either
-side may send `Abort` at any time. A `Compare` in place of a `Join` or a `TakeTurns` only looks, and has one for an
-answer. A worker derives the numbers of children and finished trees itself, so messages have neither.
+A worker that was lost may come again with a new `Join`: it hears `Welcome`, `Commitments` with `is_open` false,
+`Reveals`, all of `StartTree`, `Divide`, `Place` and `FinishTree` so far, and the questions about the trees that are
+grown. It takes no bits but those that it revealed its own bytes for, or that workers whose keys it knows have drawn. A
+coordinator that was started again asks for the sums that it lacks; a round that failed is followed by another one, with
+the same questions. Either side may send `Abort` at any time. A `Compare` in place of a `Join` or a `TakeTurns` only
+looks, and is answered by one. Messages have no numbers of children and finished trees: a worker derives both.
 
 A chain has no coordinator; every two owners talk to each other::
 
@@ -37,8 +36,7 @@ A chain has no coordinator; every two owners talk to each other::
     │ ─────────── TakeTurns ──────────► │   who, which run, its terms, how many trees of the run it holds
     │ ◄────────── TakeTurns ─────────── │   both compare, and nothing was trained yet
     │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
-    │ ───────────── Done ─────────────► │   the model is saved
-    │ ◄──────────── Done ────────────── │
+    │ ◄──────────── Done ─────────────► │   the model is saved
 """
 
 from __future__ import annotations
@@ -136,6 +134,7 @@ class ParcelFor(Message):
     sealed: ByteRows
     seeds: SealedSeeds
     mark: RandomBytes
+    digests: ByteRows
 
 
 class StartTree(Message):
@@ -207,6 +206,7 @@ class Masked(Message):
     sealed: ByteRows
     seeds: SealedSeeds
     mark: RandomBytes
+    digests: ByteRows
 
 
 class Survivors(Message):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from protocols.errors import SumRefused, TooFewWorkers
 from protocols.messages.fields import ByteRows as ByteRows
-from protocols.secure_aggregation.masking import SEED_BYTES, TAG_BYTES
+from protocols.secure_aggregation.masking import SEED_BYTES, SHARE_DIGEST_BYTES, TAG_BYTES
 from protocols.secure_aggregation.sharing import SECRET_BYTES
 
 Flags = NDArray[np.bool_]
@@ -20,6 +20,9 @@ MAX_WORKERS = 200
 
 # A share of b and one of k.
 SEALED_BYTES = 2 * SECRET_BYTES + TAG_BYTES
+
+# Of the digests of both.
+DIGESTS_BYTES = 2 * SHARE_DIGEST_BYTES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,11 +100,15 @@ class Parcel:
         The encrypted seeds of its masks with all workers.
     mark : bytes
         A hash of b, which tells whether b was put together rightly.
+    digests : ndarray of uint8, shape (n_workers, DIGESTS_BYTES)
+        One row per worker: a digest of its share of b, and one of its share of k, by which the coordinator checks each
+        share alone.
     """
 
     sealed: ByteRows
     seeds: bytes
     mark: bytes
+    digests: ByteRows
 
     def check(self, epoch: Epoch) -> None:
         """Refuse a parcel that is not of the epoch's size.
@@ -111,7 +118,8 @@ class Parcel:
         SumRefused
         """
         n = epoch.n_workers
-        if self.sealed.shape != (n, SEALED_BYTES) or len(self.seeds) != n * SEED_BYTES + TAG_BYTES:
+        is_sized = (self.sealed.shape, self.digests.shape) == ((n, SEALED_BYTES), (n, DIGESTS_BYTES))
+        if not is_sized or len(self.seeds) != n * SEED_BYTES + TAG_BYTES:
             raise SumRefused("its parcel is malformed")
 
 

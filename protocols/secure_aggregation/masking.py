@@ -31,6 +31,9 @@ TAG_BYTES = 16
 # Of a confirmation, an HMAC-SHA256.
 CONFIRMATION_BYTES = 32
 
+# Of a share's digest, an HMAC-SHA256.
+SHARE_DIGEST_BYTES = 32
+
 
 def derive(secret: bytes, purpose: str, *context: bytes, n_bytes: int = SEED_BYTES) -> bytes:
     """A key for one purpose. The parts of the context are told apart by their lengths."""
@@ -95,6 +98,24 @@ def confirmation(key: bytes, view: bytes) -> bytes:
 def is_confirmation(key: bytes, view: bytes, found: bytes) -> bool:
     """Whether this is the other worker's `confirmation`, compared in constant time."""
     return hmac.compare_digest(confirmation(key, view), found)
+
+
+def share_digest(share: bytes, context: bytes, holder: int) -> bytes:
+    """The HMAC-SHA256 of whose share this is, with the share as the key.
+
+    Parameters
+    ----------
+    share : bytes
+    context : bytes
+        What names the run, the round and the dealer.
+    holder : int
+
+    Notes
+    -----
+    Privacy: it tells whether a share is the one that was dealt, and nothing else. A share is 128 random bits. From the
+    digests, and from fewer shares than the threshold, the others are found only by trying 2**128 secrets.
+    """
+    return hmac.digest(share, context + holder.to_bytes(4, "little"), "sha256")
 
 
 @dataclass(frozen=True, slots=True)

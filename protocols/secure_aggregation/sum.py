@@ -5,7 +5,7 @@ After Bonawitz et al. (CCS 2017), with double masks. All numbers are modulo 2**6
 
     worker u                                            coordinator
     │ ── Parcel ──► │  made one round ahead: for every worker v, sealed under their common key, a share of b_u and one
-    │               │  of k_u; and, encrypted under k_u, the seeds of u's masks with all others in this round
+    │               │  of k_u, and a digest of each; encrypted under k_u, the seeds of u's masks with all others
     │ ◄─ who is present: those whose parcels came ─ │
     │ ── y_u = x_u + mask(b_u) ± the masks with all who are present ──► │
     │ ◄─ who survived: those whose vectors came ─ │
@@ -36,40 +36,36 @@ What holds, and against whom (`threshold` t of n workers, 2 t > n):
 - Keys pass through the coordinator. One that hands out keys of its own could read the shares and make MACs; workers
   that know each other's lasting public keys (`identity`) exclude that, the others trust it.
 - A worker can always make a sum wrong by what it sends, unnoticed. Under a wrong lasting key masks do not cancel.
-- Wrong shares stop no sum as long as `threshold` right ones came and a set of these is found (`MAX_TRIES`). Whose they
-  were is told together with who dealt them, since either of the two may have made them wrong. So are wrong MACs,
+- Wrong shares are noticed, each by its digest alone, and stop no sum as long as `threshold` right ones came. Whose they
+  were is told together with who dealt them, since either of the two may have sent what is wrong. So are wrong MACs,
   together with who says so; they stop a round only in which fewer than t workers are honest.
+- A worker that deals shares of which too few give its secret stops the rounds that it survives, and is named. One that
+  drops out then stops one round; the next one is without it.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from random import SystemRandom
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
 from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
 from protocols.secure_aggregation.masking import (
     CONFIRMATION_BYTES,
     SEED_BYTES,
+    SHARE_DIGEST_BYTES,
     Vector,
     add,
     derive,
     mask,
     pair_mask,
+    share_digest,
     unseal,
 )
 from protocols.secure_aggregation.sharing import SECRET_BYTES, combine
-
-# Sets of shares that are tried for one secret when the first set was wrong: all there are among up to ten workers; of
-# more as many at random, in 2 s of fifty workers and 6 s of 200. With a threshold of half they miss four liars among
-# fifty once in 150,000 times; with one of 17 they miss two among twenty once in 50 times, and three mostly.
-MAX_TRIES = 252
 
 
 @dataclass(slots=True)
@@ -84,8 +80,6 @@ class SumRound:
         Numbers in a vector.
     parcels : mapping of int to Parcel
         By worker; who has none is not present.
-    doubted : frozenset of int
-        Workers whose shares were wrong before; theirs are tried last.
     about : bytes
         Digest of what is summed, as the workers know it.
 
@@ -99,7 +93,6 @@ class SumRound:
     number: int
     length: int
     parcels: Mapping[int, Parcel]
-    doubted: frozenset[int] = frozenset()
     about: bytes = b""
     _total: Vector = field(init=False)
     _survivors: set[int] = field(init=False, default_factory=set)
@@ -107,8 +100,8 @@ class SumRound:
     _denied: set[tuple[int, int]] = field(init=False, default_factory=set)
     _shares: dict[int, ByteRows] = field(init=False, default_factory=dict)
     _kept_back: set[int] = field(init=False, default_factory=set)
-    _right: dict[int, dict[int, bytes]] = field(init=False, default_factory=dict)
     _wrong: set[tuple[int, int]] = field(init=False, default_factory=set)
+    _misdealt: set[int] = field(init=False, default_factory=set)
     _is_closed: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -211,8 +204,11 @@ class SumRound:
 
     @property
     def wrong_shares(self) -> frozenset[tuple[int, int]]:
-        """Who sent a wrong share or none, and of whose secret: of workers without whom `result` had to do."""
-        return frozenset(self._wrong)
+        """Who sent a wrong share or none to `result`, and of whose secret: one of the two is at fault.
+
+        A worker and itself, too, if the right shares of its secret do not fit together.
+        """
+        return frozenset(self._wrong | {(dealer, dealer) for dealer in self._misdealt})
 
     @property
     def wrong_confirmations(self) -> frozenset[tuple[int, int]]:
@@ -224,10 +220,14 @@ class SumRound:
 
         Raises
         ------
+        TooFewWorkers
+            If too few sent their shares, or the secret of a worker that dropped out does not come out: a round without
+            it may still have a sum. Nothing was learnt then.
         SumRefused
-            If too few sent their shares, or too few of these are right. Nothing was learnt then.
+            If a survivor's secret does not come out. Nothing was learnt then.
         """
         check_enough(self.epoch, len(self._shares), "sent their shares")
+        self._note_wrong_shares()
         total = self._total.copy()
         for u in sorted(self._survivors):
             add(total, mask(derive(self._secret(u), "own mask"), self.length), is_plus=False)
@@ -235,49 +235,43 @@ class SumRound:
             seeds = self._seeds(d, self._secret(d))
             for u in sorted(self._survivors):
                 add(total, pair_mask(seeds[u], self.about, self.length), is_plus=u > d)
-        for holder in {holder for holder, _ in self._wrong}:
-            for dealer in self._right:
-                self._check(holder, dealer)
         return total.view("<i8")
 
+    def _note_wrong_shares(self) -> None:
+        """Note each share that is not the one of which its dealer sent a digest; one that is lacking is not either."""
+        for dealer, parcel in self.parcels.items():
+            context = self.epoch.context(self.number, dealer, dealer)
+            part = slice(SHARE_DIGEST_BYTES) if dealer in self._survivors else slice(SHARE_DIGEST_BYTES, None)
+            for holder, rows in self._shares.items():
+                found, due = rows[dealer].tobytes(), parcel.digests[holder, part].tobytes()
+                if share_digest(found, context, holder) != due:
+                    self._wrong.add((holder, dealer))
+
     def _secret(self, dealer: int) -> bytes:
-        """A worker's secret of this round, from the first set of shares that gives the right one."""
+        """A worker's secret of this round, from right shares; where these are too few, from wrong ones as well.
+
+        The secret still comes out if its dealer sent right shares and wrong digests.
+        """
+        holders = sorted(self._shares, key=lambda holder: ((holder, dealer) in self._wrong, holder))
+        some = {holder: self._shares[holder][dealer].tobytes() for holder in holders[: self.epoch.threshold]}
+        secret = combine(some)
+        if not self._is_right(dealer, secret):
+            raise self._lost(dealer)
+        return secret
+
+    def _lost(self, dealer: int) -> SumRefused:
+        """The error of a secret that does not come out. With enough right shares nobody but the dealer is at fault."""
         name, threshold = self.epoch.names[dealer], self.epoch.threshold
-        shares = {holder: rows[dealer].tobytes() for holder, rows in self._shares.items() if rows[dealer].any()}
-        self._wrong |= {(holder, dealer) for holder in self._shares if holder not in shares}
-        if len(shares) < threshold:
-            raise SumRefused(f"{len(shares)} shares of {name}'s secret came where {threshold} must; nothing was learnt")
-        for n_tried, holders in enumerate(self._sets_of(list(shares))):
-            some = {holder: shares[holder] for holder in holders}
-            secret = combine(some)
-            if self._is_right(dealer, secret):
-                self._right[dealer] = some
-                for holder in shares if n_tried else ():
-                    self._check(holder, dealer)
-                return secret
-        raise SumRefused(
-            f"the shares of {name}'s secret do not fit together: it dealt wrong ones, or too many others sent wrong "
-            "ones; nothing was learnt"
-        )
-
-    def _sets_of(self, holders: list[int]) -> Iterator[tuple[int, ...]]:
-        """Sets of as many workers as a secret takes: first of those who were never wrong, then all or random ones."""
-        n, wrong = self.epoch.threshold, self.doubted | {holder for holder, _ in self._wrong}
-        holders.sort(key=lambda holder: (holder in wrong, holder))
-        yield tuple(holders[:n])
-        if math.comb(len(holders), n) <= MAX_TRIES:
-            yield from itertools.islice(itertools.combinations(holders, n), 1, None)
+        wrong = [self.epoch.names[holder] for holder in sorted(self._shares) if (holder, dealer) in self._wrong]
+        n_right = len(self._shares) - len(wrong)
+        if n_right >= threshold:
+            self._misdealt.add(dealer)
+            why = f"the shares of {name}'s secret do not fit together: it dealt wrong ones"
         else:
-            draw = SystemRandom()
-            yield from (tuple(draw.sample(holders, n)) for _ in range(MAX_TRIES))
-
-    def _check(self, holder: int, dealer: int) -> None:
-        """Note a share that spoils the right set, put in the place of one of its shares."""
-        right = self._right[dealer]
-        if holder not in right:
-            changed = {**dict(list(right.items())[1:]), holder: self._shares[holder][dealer].tobytes()}
-            if not self._is_right(dealer, combine(changed)):
-                self._wrong.add((holder, dealer))
+            others = f"those of {', '.join(wrong)} are not the ones that it sent digests of"
+            why = f"{n_right} right shares of {name}'s secret came where {threshold} must: {others}"
+        kind = SumRefused if dealer in self._survivors else TooFewWorkers
+        return kind(f"{why}; nothing was learnt")
 
     def _is_right(self, worker: int, secret: bytes) -> bool:
         """Whether this is the survivor's b, or the key of the others' seeds."""

@@ -10,7 +10,15 @@ from Crypto.Random import get_random_bytes
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
-from protocols.secure_aggregation.epochs import SEALED_BYTES, ByteRows, Epoch, Flags, Parcel, check_enough
+from protocols.secure_aggregation.epochs import (
+    DIGESTS_BYTES,
+    SEALED_BYTES,
+    ByteRows,
+    Epoch,
+    Flags,
+    Parcel,
+    check_enough,
+)
 from protocols.secure_aggregation.masking import (
     CONFIRMATION_BYTES,
     OwnKey,
@@ -23,6 +31,7 @@ from protocols.secure_aggregation.masking import (
     mask,
     pair_mask,
     seal,
+    share_digest,
     unseal,
 )
 from protocols.secure_aggregation.sharing import SECRET_BYTES, split
@@ -91,24 +100,22 @@ class SummedWorker:
             raise SumRefused(f"round {number} of secure aggregation is over; nothing was sent")
         own, opening = get_random_bytes(SECRET_BYTES), get_random_bytes(SECRET_BYTES)
         seeds = [derive(pair.masks, "round", epoch.nonce(number)) for pair in self._pairs]
-        shares = [
-            first + second
-            for first, second in zip(
-                split(own, threshold=epoch.threshold, n_shares=epoch.n_workers),
-                split(opening, threshold=epoch.threshold, n_shares=epoch.n_workers),
-                strict=True,
-            )
-        ]
+        of_own, of_opening = (
+            split(secret, threshold=epoch.threshold, n_shares=epoch.n_workers) for secret in (own, opening)
+        )
+        shares = list(zip(of_own, of_opening, strict=True))
         sealed = [
-            seal(pair.to_them, epoch.nonce(number), share, epoch.context(number, self._place, v))
-            for v, (pair, share) in enumerate(zip(self._pairs, shares, strict=True))
+            seal(pair.to_them, epoch.nonce(number), b"".join(both), epoch.context(number, self._place, v))
+            for v, (pair, both) in enumerate(zip(self._pairs, shares, strict=True))
         ]
         self._prepared = number, own, seeds
         context = epoch.context(number, self._place, self._place)
+        digests = [share_digest(share, context, v) for v, both in enumerate(shares) for share in both]
         return Parcel(
             sealed=np.frombuffer(b"".join(sealed), np.uint8).reshape(-1, SEALED_BYTES),
             seeds=seal(derive(opening, "seeds"), epoch.nonce(number), b"".join(seeds), context),
             mark=derive(own, "mark"),
+            digests=np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGESTS_BYTES),
         )
 
     def mask(self, number: int, present: Flags, vector: NDArray[np.int64], *, about: bytes = b"") -> Vector:

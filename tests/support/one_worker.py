@@ -34,6 +34,10 @@ def over_the_wire(message: Message) -> Message:
     return decode([bytes(frame) for frame in encode(message)])
 
 
+def parcel_of(message: ParcelFor | Masked) -> Parcel:
+    return Parcel(sealed=message.sealed, seeds=message.seeds, mark=message.mark, digests=message.digests)
+
+
 class Sent:
     """A channel to the coordinator that keeps what is sent."""
 
@@ -81,7 +85,7 @@ class LoneWorker:
         parcel = self._last(ParcelFor)
         self._mate.join(self._epoch)
         mine = self._mate.prepare(self.round)
-        self._parcels = {0: Parcel(sealed=parcel.sealed, seeds=parcel.seeds, mark=parcel.mark), 1: mine}
+        self._parcels = {0: parcel_of(parcel), 1: mine}
 
     def add_up(
         self, tell: Callable[[Message], None], n_wanted: int, length: int | None = None, about: bytes | None = None
@@ -109,7 +113,7 @@ class LoneWorker:
         of.add_shares(1, *self._mate.unmask(self.round, *of.request(1)))
         self.round += 1
         mine = self._mate.prepare(self.round)
-        self._parcels = {0: Parcel(sealed=masked.sealed, seeds=masked.seeds, mark=masked.mark), 1: mine}
+        self._parcels = {0: parcel_of(masked), 1: mine}
         return of.result()
 
     def _last(self, kind: type[Any]) -> Any:

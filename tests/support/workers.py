@@ -104,7 +104,7 @@ class Run:
         self._carrier = carrier
         self._near: list[Channel] = []
         self._far: dict[str, Channel] = {}
-        names = [f"w{place}" for place in range(4)]
+        names = [f"w{place}" for place in range(5)]
         if carrier == "curve":
             self._keys = {name: read_secret(generate(folder, name)[0]) for name in ("hub", *names)}
             self._folder = folder

@@ -21,6 +21,7 @@ from protocols.errors import PeerAborted, PeerLost, SumRefused, TooFewWorkers, U
 from protocols.messages.horizontal import Join, Masked, Welcome
 from protocols.messages.message import Message
 from protocols.transport.channel import Channel
+from tests.support.cancelling import cancelling
 from tests.support.workers import (
     N_TREES,
     TERMS,
@@ -352,7 +353,70 @@ def test_too_many_wrong_shares_end_the_run_with_the_name_of_whose_mask_they_are(
         memory.start_worker(job(of, place), through=meddling("shares", wrong_shares(0)))
     found = memory.join()
     assert isinstance(found["hub"], SumRefused)
-    assert "the shares of w0's secret do not fit together" in str(found["hub"])
+    words = "1 right shares of w0's secret came where 2 must: those of w1, w2 are not the ones that it sent digests of"
+    assert words in str(found["hub"])
+
+
+@pytest.mark.parametrize("carrier", ["memory", "curve"])
+def test_two_whose_errors_cancel_in_some_shares_are_expelled_and_no_honest_worker_is(
+    tmp_path: Path, carrier: str
+) -> None:
+    of, terms = recipe(), {**TERMS, "threshold": 3}
+    run = Run(tmp_path, carrier)
+    run.start_hub(of, 5, threshold=3, terms=terms)
+
+    def add(error: np.ndarray) -> Callable[[Message], Message]:
+        return lambda message: message.model_copy(update={"rows": message.rows ^ error})
+
+    errors = cancelling((0, 1), (0, 1, 3))
+    for place in range(5):
+        through = meddling("shares", add(errors[place])) if place in errors else slow("shares", 0.2)
+        run.start_worker(job(of, place, n_workers=5, threshold=3, terms=terms), through=through)
+    found = run.join()
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    for place in range(5):
+        if place in errors:
+            assert "its shares of w0, w1, w2, w3, w4 are wrong" in str(found[f"w{place}"])
+        else:
+            assert len(found[f"w{place}"]) == N_TREES
+    assert [event for event, _ in run.events] == ["dropped out"] * 2
+
+
+def test_a_worker_that_sends_wrong_digests_is_expelled_and_costs_no_sum(memory: Run) -> None:
+    of = recipe()
+    memory.start_hub(of)
+
+    def spoil(message: Message) -> Message:
+        return message.model_copy(update={"digests": message.digests ^ 1})
+
+    for place in range(2):
+        memory.start_worker(job(of, place))
+    memory.start_worker(job(of, 2), through=lambda channel: meddling("parcel", spoil)(slow("shares", 0.3)(channel)))
+    found = memory.join()
+    assert leaves(found["hub"].ensemble)[0] == simulated(of)[0]
+    assert len(found["hub"].ensemble.trees) == N_TREES
+    assert "it sent digests that the shares of w0, w1 contradict, of which some must be right" in str(found["w2"])
+    assert [event for event, _ in memory.events] == ["dropped out"]
+
+
+def test_a_worker_that_drops_out_with_shares_that_nobody_can_open_is_done_without(memory: Run) -> None:
+    """The masks that the others have with it stay in the sum, which begins anew over them alone."""
+    of = recipe()
+    memory.start_hub(of, patience_s=1.5)
+
+    def spoil(message: Message) -> Message:
+        return message.model_copy(update={"sealed": message.sealed ^ 1})
+
+    def keep_back(channel: Channel) -> Any:
+        return meddling("masked", lambda message: None)(channel)
+
+    for place in range(2):
+        memory.start_worker(job(of, place))
+    memory.start_worker(job(of, 2), through=lambda channel: meddling("parcel", spoil)(keep_back(channel)))
+    found = memory.join()
+    assert len(found["hub"].ensemble.trees) == len(found["w0"]) == len(found["w1"]) == N_TREES
+    assert "it sent digests that the shares of w0, w1 contradict" in str(found["w2"])
+    assert [event for event, _ in memory.events] == ["dropped out"]
 
 
 def test_other_terms_are_told_on_both_sides_and_nothing_is_asked(run: Run) -> None:

@@ -12,7 +12,7 @@ from parties.horizontal.sum_steps import SumSteps
 from protocols.errors import SumRefused
 from protocols.messages.horizontal import Confirmed, Masked
 from protocols.messages.vertical import Done
-from protocols.secure_aggregation.epochs import SEALED_BYTES
+from protocols.secure_aggregation.epochs import DIGESTS_BYTES, SEALED_BYTES
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
 
 NAMES = ("w0", "w1", "w2")
@@ -26,6 +26,7 @@ def masked(number: int = 7, epoch: int = 1) -> Masked:
         sealed=np.zeros((3, SEALED_BYTES), np.uint8),
         seeds=bytes(3 * SEED_BYTES + TAG_BYTES),
         mark=bytes(SEED_BYTES),
+        digests=np.zeros((3, DIGESTS_BYTES), np.uint8),
     )
 
 

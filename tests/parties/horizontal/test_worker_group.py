@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from protocols.transport.memory import MemoryChannel, memory_pair
 def group(n_workers: int, **changes: Any) -> tuple[WorkerGroup, list[MemoryChannel]]:
     pairs = [memory_pair("hub", f"w{i}") for i in range(n_workers)]
     settings: dict[str, Any] = {"run_id": "spring", "terms": {}, "threshold": 2, "wait_s": 0.05, "patience_s": 0.05}
-    return WorkerGroup(channels=[near for near, _ in pairs], **settings, **changes), [far for _, far in pairs]
+    return WorkerGroup(channels=[near for near, _ in pairs], **{**settings, **changes}), [far for _, far in pairs]
 
 
 def joining(name: str, key: bytes | None = None) -> Join:
@@ -99,6 +100,49 @@ def test_a_sum_that_may_have_been_opened_waits_for_the_workers_that_were_in_it()
     words = "w3 is lacking where a sum may have been opened over w0, w2, w3 before: it is opened over no other workers"
     with pytest.raises(TooFewWorkers, match=words):
         made.total(4)
+
+
+@pytest.mark.parametrize("is_bound", [True, False])
+def test_where_too_many_were_expelled_for_a_sum_nobody_is_waited_for(is_bound: bool) -> None:
+    journal = RoundJournal()
+    made, _ = group(4, journal=journal, wait_s=60.0, threshold=2 if is_bound else 4)
+    if is_bound:
+        journal.note_survivors(0, ["w0", "w1", "w2"])
+    for worker in made._connections.all.values():
+        worker.is_in = True
+    made._connections.expel(made._connections.all["w2"], "it sent nonsense")
+    words = "w2 is lacking where a sum may have been opened over w0, w1, w2" if is_bound else "3 of 4 workers are there"
+    begun = time.monotonic()
+    with pytest.raises(TooFewWorkers, match=words):
+        made.total(4)
+    assert time.monotonic() - begun < 30
+
+
+def test_a_worker_that_was_expelled_before_it_joined_is_not_waited_for() -> None:
+    made, far = group(3)
+    made._connections.expel(made._connections.all["w2"], "it sent nonsense")
+    for number in range(2):
+        far[number].send(joining(f"w{number}"))
+    begun = time.monotonic()
+    assert set(made._admission._joined(60.0)) == {"w0", "w1"}
+    assert time.monotonic() - begun < 30
+
+
+def test_those_who_wait_for_another_worker_are_looked_after() -> None:
+    """One that was started again meanwhile is let in, and told what it has missed."""
+    journal = RoundJournal()
+    journal.note_survivors(0, ["w0", "w1", "w2"])
+    made, far = group(4, journal=journal, wait_s=0.5)
+    for name in ("w0", "w1", "w3"):
+        made._connections.all[name].is_in = True
+    made.tell(StartTree(output=0))
+    for number in (1, 3):
+        assert far[number].receive() == StartTree(output=0)
+        far[number].send(joining(f"w{number}"))
+    with pytest.raises(TooFewWorkers, match="w2 is lacking"):
+        made.total(4)
+    for number in (1, 3):
+        assert [far[number].receive().kind for _ in range(2)] == ["welcome", "start tree"]
 
 
 def test_a_worker_that_joins_and_is_gone_before_it_is_answered_ends_nothing() -> None:

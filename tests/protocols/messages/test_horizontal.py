@@ -38,7 +38,7 @@ from protocols.messages.horizontal import (
 from protocols.messages.message import Message
 from protocols.messages.registry import MESSAGE_TYPES
 from protocols.messages.vertical import MESSAGES
-from protocols.secure_aggregation.epochs import MAX_WORKERS, SEALED_BYTES
+from protocols.secure_aggregation.epochs import DIGESTS_BYTES, MAX_WORKERS, SEALED_BYTES
 from protocols.secure_aggregation.masking import CONFIRMATION_BYTES, SEED_BYTES, TAG_BYTES
 from protocols.secure_aggregation.sharing import SECRET_BYTES
 from protocols.transport.codec import decode, encode
@@ -46,7 +46,7 @@ from protocols.transport.codec import decode, encode
 FLAGS = np.array([True, False, True])
 NODES = np.arange(3, dtype=np.int32)
 BYTES = np.zeros((3, 48), np.uint8)
-PARCEL = {"sealed": BYTES, "seeds": b"s" * 112, "mark": bytes(32)}
+PARCEL = {"sealed": BYTES, "seeds": b"s" * 112, "mark": bytes(32), "digests": np.zeros((3, DIGESTS_BYTES), np.uint8)}
 SPLITS = {name: NODES for name in ("nodes", "columns", "cuts")}
 EXAMPLES: list[Message] = [
     Join(
@@ -119,12 +119,13 @@ def test_what_one_side_encodes_the_other_decodes(message: Message) -> None:
 @pytest.mark.parametrize("n", [2, MAX_WORKERS])
 def test_what_workers_say_in_a_sum_of_the_most_workers_has_room(n: int) -> None:
     sealed = np.zeros((n, SEALED_BYTES), np.uint8)
-    parcel: dict[str, Any] = {"sealed": sealed, "seeds": bytes(n * SEED_BYTES + TAG_BYTES)}
+    parcel: dict[str, Any] = {"sealed": sealed, "seeds": bytes(n * SEED_BYTES + TAG_BYTES), "mark": bytes(32)}
+    parcel["digests"] = np.zeros((n, DIGESTS_BYTES), np.uint8)
     flags, confirmations = np.ones(n, np.bool_), np.zeros((n, CONFIRMATION_BYTES), np.uint8)
     of_round: dict[str, Any] = {"epoch": 1, "round": 0}
     for message in (
-        ParcelFor(**of_round, **parcel, mark=bytes(32)),
-        Masked(**of_round, **parcel, mark=bytes(32), vector=np.zeros(1, np.uint64)),
+        ParcelFor(**of_round, **parcel),
+        Masked(**of_round, **parcel, vector=np.zeros(1, np.uint64)),
         Survivors(**of_round, survivors=flags),
         Confirmed(**of_round, rows=confirmations),
         Unmask(**of_round, sealed=sealed, confirmations=confirmations),
@@ -132,7 +133,7 @@ def test_what_workers_say_in_a_sum_of_the_most_workers_has_room(n: int) -> None:
     ):
         assert type(decode([bytes(frame) for frame in encode(message)])) is type(message)
     with pytest.raises(ValidationError, match="seeds"):
-        ParcelFor(**of_round, **{**parcel, "seeds": bytes(MAX_WORKERS * SEED_BYTES + TAG_BYTES + 1)}, mark=bytes(32))
+        ParcelFor(**of_round, **{**parcel, "seeds": bytes(MAX_WORKERS * SEED_BYTES + TAG_BYTES + 1)})
 
 
 @pytest.mark.parametrize(
@@ -177,7 +178,7 @@ ANSWERS = ("join", "masked", "confirmed", "shares", "parcel")
 
 def test_a_worker_has_no_message_that_could_carry_rows_counts_or_sums_in_clear() -> None:
     fields = {kind: set(HORIZONTAL_MESSAGES[kind].model_fields) for kind in ANSWERS}
-    parcel = {"epoch", "round", "sealed", "seeds", "mark"}
+    parcel = {"epoch", "round", "sealed", "seeds", "mark", "digests"}
     assert fields == {
         "join": {"party", "run_id", "terms", "key", "commitment", "answered", "is_secure"},
         "masked": {*parcel, "vector"},

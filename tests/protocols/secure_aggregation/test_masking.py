@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import SumRefused
-from protocols.secure_aggregation.masking import OwnKey, is_usable, mask, seal, unseal
+from protocols.secure_aggregation.masking import SHARE_DIGEST_BYTES, OwnKey, is_usable, mask, seal, share_digest, unseal
 
 KEY, NONCE = bytes(range(32)), bytes(12)
 
@@ -37,3 +37,11 @@ def test_both_of_a_pair_have_its_keys_and_those_of_another_run_are_others() -> N
 def test_a_mask_is_the_stream_of_its_seed() -> None:
     assert np.array_equal(mask(KEY, 5), mask(KEY, 9)[:5])
     assert not np.array_equal(mask(KEY, 5), mask(bytes(32), 5))
+
+
+def test_a_digest_is_of_one_share_context_and_holder() -> None:
+    share, other = bytes(range(16)), bytes(range(1, 17))
+    found = [share_digest(*of) for of in ((share, b"a", 1), (other, b"a", 1), (share, b"b", 1), (share, b"a", 2))]
+    assert len(set(found)) == 4
+    assert found[0] == share_digest(share, b"a", 1)
+    assert len(found[0]) == SHARE_DIGEST_BYTES

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from Crypto.PublicKey import ECC
 
-from protocols.errors import SumRefused
+from protocols.errors import SumRefused, TooFewWorkers
 from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.secure_aggregation.masking import derive, mask, pair_mask, unseal
-from protocols.secure_aggregation.sharing import combine
-from protocols.secure_aggregation.sum import MAX_TRIES, SumRound
+from protocols.secure_aggregation.sharing import combine, split
+from protocols.secure_aggregation.sum import SumRound
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.keys import KeyPair
+from tests.support.cancelling import cancelling
 from tests.support.processes import in_a_fork
 
 VECTORS = np.array([[5, -7, 2**62], [1, 1, -(2**61)], [-6, 0, 3], [100, -100, 0]])
@@ -157,9 +158,12 @@ def test_the_masks_of_two_rounds_differ_in_all_their_parts() -> None:
     assert not (mask(seeds[0], 500) == mask(seeds[1], 500)).any()
 
 
-def test_seeds_of_another_length_are_refused_before_a_drop_out_needs_them() -> None:
+def test_seeds_and_digests_of_another_length_are_refused_before_a_drop_out_needs_them() -> None:
     group = Group(3, 2)
     parcels = group.parcels()
+    for digests in (parcels[2].digests[:2], parcels[2].digests[:, :32]):
+        with pytest.raises(SumRefused, match="parcel is malformed"):
+            SumRound(group.epoch, 0, 3, {**parcels, 2: replace(parcels[2], digests=digests)})
     parcels[2] = replace(parcels[2], seeds=parcels[2].seeds[:-32])
     with pytest.raises(SumRefused, match="parcel is malformed"):
         SumRound(group.epoch, 0, 3, parcels)
@@ -329,9 +333,9 @@ def tampered(change: Mapping[str, object]) -> list[int]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"rows": 0}, "1 shares of w1's secret came where 2 must"),
-        ({"shares": 1, "of": 0}, "of w0's secret do not fit together"),
-        ({"shares": 1, "of": 2}, "of w2's secret do not fit together"),
+        ({"rows": 0}, "1 right shares of w1's secret came where 2 must: those of w0 are not the ones"),
+        ({"shares": 1, "of": 0}, "1 right shares of w0's secret came where 2 must: those of w1 are not the ones"),
+        ({"shares": 1, "of": 2}, "1 right shares of w2's secret came where 2 must: those of w1 are not the ones"),
     ],
 )
 def test_whatever_was_altered_on_the_way_is_noticed(change: dict[str, object], message: str) -> None:
@@ -340,69 +344,154 @@ def test_whatever_was_altered_on_the_way_is_noticed(change: dict[str, object], m
         tampered(change)
 
 
-def lying(group: Group, liars: Iterable[int], dealers: Iterable[int], *, late: Iterable[int] = ()) -> SumRound:
-    """A round to which everybody who is not late has sent shares; the liars' shares of these dealers are wrong."""
+def lying(
+    group: Group,
+    errors: Mapping[int, np.ndarray],
+    dealers: Iterable[int],
+    *,
+    late: Iterable[int] = (),
+    parcels: Mapping[int, Parcel] | None = None,
+) -> SumRound:
+    """A round to which everybody who is not late has sent shares; to the shares of these dealers some add errors."""
     n, dealt = group.epoch.n_workers, list(dealers)
-    of = SumRound(group.epoch, 0, 3, group.parcels())
+    of = SumRound(group.epoch, 0, 3, parcels or group.parcels())
     vectors = np.resize(VECTORS, (n, 3))
     for u, vector in group.masked(of, vectors, without=late).items():
         of.add(u, vector)
     group.confirmed(of)
     for u in np.flatnonzero(of.survivors).tolist():
         shares, confirmed = group.workers[u].unmask(0, *of.request(u))
-        if u in liars:
-            # Not the same error in all shares: errors of two may cancel.
-            shares[dealt, u % 16] ^= 1 + u
+        if u in errors:
+            shares[dealt] ^= errors[u]
         of.add_shares(u, shares, confirmed)
     return of
+
+
+def unlike(liars: Iterable[int]) -> dict[int, np.ndarray]:
+    """Errors of which no two are alike: those of two may cancel."""
+    return {u: np.eye(1, 16, u % 16, dtype=np.uint8)[0] * np.uint8(1 + u) for u in liars}
+
+
+def sum_of(workers: Iterable[int], n_workers: int = 5) -> list[int]:
+    found: list[int] = np.resize(VECTORS, (n_workers, 3))[list(workers)].sum(axis=0).tolist()
+    return found
 
 
 @pytest.mark.parametrize("late", [(), (4,)], ids=["masks", "masks of a drop-out"])
 def test_the_sum_comes_out_whoever_lies_as_long_as_enough_shares_are_right(late: tuple[int, ...]) -> None:
     """All sets of liars among five workers, of whom three right shares give every secret."""
     came = [u for u in range(5) if u not in late]
-    expected = np.resize(VECTORS, (5, 3))[came].sum(axis=0).tolist()
     for n_liars in range(len(came) + 1):
         for liars in itertools.combinations(came, n_liars):
-            of = lying(Group(5, 3), liars, range(5), late=late)
+            of = lying(Group(5, 3), unlike(liars), range(5), late=late)
             if len(came) - n_liars < 3:
-                with pytest.raises(SumRefused, match="do not fit together"):
+                with pytest.raises(SumRefused, match=f"{len(came) - n_liars} right shares of w0's secret came"):
                     of.result()
-                continue
-            assert of.result().tolist() == expected, liars
-            # If the first three are right, the others' shares are not needed, and not looked at.
-            told = set(liars) if set(liars) & set(came[:3]) else set()
-            assert of.wrong_shares == set(itertools.product(told, range(5)))
+            else:
+                assert of.result().tolist() == sum_of(came), liars
+            assert of.wrong_shares == set(itertools.product(liars, range(5)))
 
 
 def test_whose_share_of_whose_secret_was_wrong_is_told() -> None:
-    of = lying(Group(4, 3), [1], [2])
+    of = lying(Group(4, 3), unlike([1]), [2])
     assert of.result().tolist() == VECTORS.sum(axis=0).tolist()
     assert of.wrong_shares == {(1, 2)}
 
 
-def test_the_search_for_right_shares_is_bounded_and_tries_those_who_were_wrong_before_last(
-    monkeypatch: pytest.MonkeyPatch,
+# Two of five workers, and the holders in whose shares the errors of the two cancel.
+CANCELLING = [
+    (liars, holders)
+    for liars in itertools.combinations(range(5), 2)
+    for holders in itertools.combinations(range(5), 3)
+    if set(liars) < set(holders)
+]
+
+
+@pytest.mark.parametrize(("liars", "holders"), CANCELLING)
+def test_of_two_whose_errors_cancel_in_some_holders_shares_these_two_are_found_and_nobody_else(
+    liars: tuple[int, int], holders: tuple[int, ...]
 ) -> None:
-    tried: list[list[int]] = []
+    of = lying(Group(5, 3), cancelling(liars, holders), range(5))
+    assert of.result().tolist() == sum_of(range(5))
+    assert of.wrong_shares == set(itertools.product(liars, range(5)))
+
+
+def wrong_beside_a_set_that_fits(of: SumRound) -> set[tuple[int, int]]:
+    """The twin: shares that spoil the first set of shares which gives a secret, in the place of one of that set."""
+    wrong = set()
+    for dealer in of.parcels:
+        shares = {holder: rows[dealer].tobytes() for holder, rows in of._shares.items()}
+        for some in itertools.combinations(shares, of.epoch.threshold):
+            if of._is_right(dealer, combine({holder: shares[holder] for holder in some})):
+                break
+        for holder in set(shares) - set(some):
+            changed = {each: shares[each] for each in (*some[1:], holder)}
+            if not of._is_right(dealer, combine(changed)):
+                wrong.add((holder, dealer))
+    return wrong
+
+
+def test_without_digests_two_liars_would_have_honest_holders_found_wrong_about_every_dealer() -> None:
+    of = lying(Group(5, 3), cancelling((0, 1), (0, 1, 2)), range(5))
+    assert wrong_beside_a_set_that_fits(of) == set(itertools.product((3, 4), range(5)))
+
+
+def test_every_secret_is_put_together_once_whoever_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+    put_together: list[list[int]] = []
 
     def counted(shares: Mapping[int, bytes]) -> bytes:
-        tried.append(sorted(shares))
+        put_together.append(sorted(shares))
         return combine(shares)
 
     monkeypatch.setattr("protocols.secure_aggregation.sum.combine", counted)
-    with pytest.raises(SumRefused, match="of w0's secret do not fit together"):
-        lying(Group(14, 8), range(14), [0]).result()
-    assert len(tried) == 1 + MAX_TRIES < 3003  # of 14 over 8
-    assert len(set(map(tuple, tried[1:]))) > MAX_TRIES / 2
-    tried.clear()
-    of = lying(Group(5, 3), [0], range(5))
-    of.doubted = frozenset([0])
-    of.result()
-    assert tried == [[1, 2, 3]] * 5
-    tried.clear()
-    lying(Group(20, 11), [0], range(20)).result()
-    assert len(tried) < 20 + MAX_TRIES + 9 + 19
+    lying(Group(20, 11), unlike(range(0, 18, 2)), range(20)).result()
+    assert put_together == [[*range(1, 18, 2), 18, 19]] * 20
+
+
+@pytest.mark.parametrize("late", [(), (4,)], ids=["of a survivor", "of a drop-out"])
+def test_wrong_digests_of_right_shares_keep_nobody_from_the_sum(late: tuple[int, ...]) -> None:
+    """Worker 4 sends a wrong digest to every set of holders."""
+    came = [u for u in range(5) if u not in late]
+    for n_wrong in range(6):
+        for wrong in itertools.combinations(range(5), n_wrong):
+            group = Group(5, 3)
+            parcels = group.parcels()
+            digests = parcels[4].digests.copy()
+            digests[list(wrong)] ^= 1
+            of = lying(group, {}, (), late=late, parcels={**parcels, 4: replace(parcels[4], digests=digests)})
+            assert of.result().tolist() == sum_of(came), wrong
+            assert of.wrong_shares == {(holder, 4) for holder in set(wrong) & set(came)}
+
+
+def misdealt(group: Group, dealer: int, holder: int) -> dict[int, Parcel]:
+    """Parcels of which one has another share for one holder, and the digest of that share."""
+
+    def split_wrong(secret: bytes, **numbers: int) -> list[bytes]:
+        shares = split(secret, **numbers)
+        shares[holder] = bytes([shares[holder][0] ^ 1]) + shares[holder][1:]
+        return shares
+
+    parcels = group.parcels(without=[dealer])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("protocols.secure_aggregation.worker.split", split_wrong)
+        parcels[dealer] = group.workers[dealer].prepare(0)
+    return parcels
+
+
+@pytest.mark.parametrize("holder", range(5))
+@pytest.mark.parametrize("late", [(), (4,)], ids=["of a survivor", "of a drop-out"])
+def test_a_dealer_whose_shares_are_of_no_secret_is_at_fault_alone(holder: int, late: tuple[int, ...]) -> None:
+    """Who survived ends the round, and one that dropped out is done without in the next one."""
+    group = Group(5, 3)
+    of = lying(group, {}, (), late=late, parcels=misdealt(group, 4, holder))
+    if holder > 2:
+        assert of.result().tolist() == sum_of(u for u in range(5) if u not in late)
+        assert of.wrong_shares == set()
+        return
+    with pytest.raises(SumRefused, match="w4's secret do not fit together: it dealt wrong ones; nothing") as found:
+        of.result()
+    assert isinstance(found.value, TooFewWorkers) is bool(late)
+    assert of.wrong_shares == {(4, 4)}
 
 
 def test_a_worker_keeps_back_the_shares_that_do_not_open_and_all_if_these_are_too_many() -> None:
