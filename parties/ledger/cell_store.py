@@ -34,7 +34,7 @@ from parties.errors import LedgerError
 from parties.ledger.ledger_lines import Fields, family_of
 from parties.ledger.name_sets import NAME_TABLES, PIECE, Hit, NameSet, NameSets
 from parties.tables.blocks import Block
-from parties.tables.key_sets import NAME_BYTES
+from parties.tables.key_sets import NAME_BYTES, Names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -140,6 +140,18 @@ class CellStore:
             codes = codes.astype(np.result_type(codes, drawn), copy=False)
             codes[rows] = np.where(serves, drawn, NOT_DRAWN)
         return Found(codes, tuple(sorted(charges)), drawn_under)
+
+    def in_first_set(self, family: str, names: Names) -> Hit | None:
+        """Some ascending names as if they stood in the first set that was drawn of a column; None if there is none.
+
+        Names spread evenly over all that there can be, and so over a set.
+        """
+        ask = "SELECT names, length FROM draws JOIN name_sets ON name_sets.number = names WHERE family = ? "
+        found = self._database.execute(f"{ask} ORDER BY draws.number LIMIT 1", (_short(family),)).fetchone()
+        if found is None or not len(names):
+            return None
+        begins = np.ascontiguousarray(names).view(">u4").reshape(len(names), -1)[:, 0].astype(np.int64)
+        return Hit(found[0], np.arange(len(names)), begins * found[1] >> 32)
 
     def put(self, charge: int, family: str, names: NameSet, codes: KeptCodes, exact: KeptCodes) -> None:
         """Keep what was drawn at a charge for a set of records, and enter its digest into the ledger."""

@@ -30,47 +30,28 @@ from opboost.preprocess import EncodedColumn
 from opboost.rng import BitSource
 from parties.errors import LedgerError
 from parties.ledger.budget import Budget
-from parties.ledger.due_cells import DRAWN, NEW, ORDER, Run, draw_due, due_of, here, note_due, rows_due, which_rows
-from parties.ledger.ledger_lines import ChargedColumn, Occasion, Reuse
+from parties.ledger.due_cells import (
+    DRAWN,
+    NEW,
+    ORDER,
+    DueCells,
+    Run,
+    draw_due,
+    due_of,
+    here,
+    note_due,
+    rows_due,
+    which_rows,
+)
+from parties.ledger.ledger_lines import Occasion, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
+from parties.ledger.rehearsals import NO_CHARGE, rehearse_charges, rehearse_look, rehearse_store
 from parties.ledger.release_ledger import Ledger
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import Block, exact_codes, record_names
 from parties.tables.key_sets import KeySet, kept_set
 from parties.tables.record_ids import Ids
-
-
-@dataclass(frozen=True, slots=True)
-class DueCells:
-    """One column of all blocks: what is to be drawn, and what was.
-
-    Attributes
-    ----------
-    release : ChargedColumn
-        Of the records that are to be charged.
-    n_found : int
-        Cells that were drawn before.
-    charges : tuple of int
-        What paid for these.
-    unfinished : tuple of (int, bytes)
-        Earlier charges with their keys of which something is to be drawn.
-    """
-
-    release: ChargedColumn
-    n_found: int
-    charges: tuple[int, ...]
-    unfinished: tuple[tuple[int, bytes], ...]
-
-    @property
-    def n_new(self) -> int:
-        """Records that are to be charged."""
-        return len(self.release.cost.records)
-
-    @property
-    def is_drawn(self) -> bool:
-        """Whether every cell was drawn before."""
-        return not self.n_new and not self.unfinished
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +77,9 @@ class Account:
     keeps: bool = False
     _reused: dict[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
-    def look_up(self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block]) -> list[DueCells]:
+    def look_up(
+        self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, hides_reuse: bool = False
+    ) -> list[DueCells]:
         """Find out, column by column, what of some blocks is to be drawn; each block is told.
 
         Raises
@@ -115,6 +98,8 @@ class Account:
             n_found, n_new, paid, due_to = 0, 0, set[int](), set[int]()
             for block, hits in zip(blocks, located, strict=True):
                 known = cells.find(offer.family, hits, block, c, keeps=self.keeps)
+                if hides_reuse:
+                    rehearse_look(cells, offer.family, block, c, known)
                 due = due_of(known, block, pending)
                 note_due(block, c, known.codes, due)
                 n_found += int(np.count_nonzero(due == DRAWN))
@@ -131,7 +116,13 @@ class Account:
         return found
 
     def release(
-        self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, may_draw: bool = True, run: Run = here
+        self,
+        mechanisms: Sequence[ColumnMechanism],
+        blocks: Sequence[Block],
+        *,
+        may_draw: bool = True,
+        hides_reuse: bool = False,
+        run: Run = here,
     ) -> list[DueCells]:
         """Release columns of some records; afterwards every block has the codes of each.
 
@@ -142,6 +133,8 @@ class Account:
             With names and exact codes; no record is in two of them.
         may_draw : bool
             False if this run has released before: then all cells must be stored.
+        hides_reuse : bool
+            Whether as much is done for cells that were drawn before as for others (`parties.ledger.rehearsals`).
         run : callable
             Draws, in every block.
 
@@ -161,15 +154,15 @@ class Account:
         """
         first: list[DueCells] | None = None
         while True:
-            with self.ledger.changing():
-                cells = self.look_up(mechanisms, blocks)
+            with self.ledger.changing(always_writes=hides_reuse):
+                cells = self.look_up(mechanisms, blocks, hides_reuse=hides_reuse)
                 if not may_draw and (absent := sum(not one.is_drawn for one in cells)):
                     raise LedgerError(
                         f"this run has released before, and for {absent} of its {len(cells)} columns the ledger lacks "
                         "the draws of some records: data, ids, schema or mechanism were changed. Drawing them is "
                         "another release: choose another run_id. Nothing was released"
                     )
-                orders = self._charge(cells, notes_reuse=first is None)
+                orders = self._charge(cells, blocks, notes_reuse=first is None, hides_reuse=hides_reuse)
                 others_paid = any(one.n_found or one.unfinished for one in cells)
                 if first is None and self.occasion.task == "train" and others_paid:
                     n_records = sum(len(block["names"]) for block in blocks)
@@ -180,7 +173,7 @@ class Account:
                     block[f"{c}.orders"] = own
             if any(map(len, orders)):
                 run(partial(draw_due, tuple(mechanisms)), blocks)
-            is_stored = self._store(cells, orders, blocks)
+            is_stored = self._store(cells, orders, blocks, hides_reuse=hides_reuse)
             for c, block in product(range(len(cells)), blocks):
                 block.pop(f"{c}.orders", None)
             if is_stored:
@@ -206,34 +199,42 @@ class Account:
         block: Block = {"names": names, "order": np.arange(len(names))}
         for c, column in enumerate(encoded):
             block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-        found = self.release(mechanisms, [block])
+        found = self.release(mechanisms, [block], hides_reuse=True)
         columns = [
             ReleasedColumn.of_marked(mechanism.schema, block[f"{c}.codes"][place])
             for c, mechanism in enumerate(mechanisms)
         ]
         return columns, found
 
-    def _charge(self, cells: Sequence[DueCells], *, notes_reuse: bool) -> list[NDArray[np.void]]:
+    def _charge(
+        self, cells: Sequence[DueCells], blocks: Sequence[Block], *, notes_reuse: bool, hides_reuse: bool
+    ) -> list[NDArray[np.void]]:
         """Charge what is new, with keys; returns per column what each cell is drawn under."""
         found = (self._reuse(c) for c in cells if c.n_found and notes_reuse)
         reuses = {column: reuse for column, reuse in found if reuse.n_records}
         charged = [c for c in cells if c.n_new]
         numbers = self.ledger.charge([c.release for c in charged], reuses, self.occasion, self.budget)
-        keys = [self.rng.words(4).tobytes() for _ in numbers]
+        keys = [self._key() for _ in numbers]
         for one, number, key in zip(charged, numbers, keys, strict=True):
             self.ledger.cells.put_key(number, one.release.family, key)
+        if hides_reuse:
+            rehearse_charges(self.ledger, cells, blocks, reuses, self.occasion, self.budget)
         made = iter(zip(numbers, keys, strict=True))
         secure = self.rng.is_secure
         return [
             np.array(
                 [
-                    *((charge, charge, key, secure) for charge, key in c.unfinished),
-                    *((NEW, *next(made), secure) for _ in range(c.n_new > 0)),
+                    *((charge, charge, key, secure, hides_reuse) for charge, key in c.unfinished),
+                    *((NEW, *next(made), secure, hides_reuse) for _ in range(c.n_new > 0)),
+                    *((NEW, NO_CHARGE, self._key(), secure, True) for _ in range(hides_reuse and c.is_drawn)),
                 ],
                 ORDER,
             )
             for c in cells
         ]
+
+    def _key(self) -> bytes:
+        return self.rng.words(4).tobytes()
 
     def _reuse(self, cells: DueCells) -> tuple[str, Reuse]:
         """A column and what is entered of its cells that are used again.
@@ -247,17 +248,26 @@ class Account:
         self._reused[column] = (entered + waiting, 0) if is_due else (entered, waiting)
         return column, Reuse(cells.charges, waiting if is_due else 0)
 
-    def _store(self, cells: Sequence[DueCells], orders: Sequence[NDArray[np.void]], blocks: Sequence[Block]) -> bool:
+    def _store(
+        self,
+        cells: Sequence[DueCells],
+        orders: Sequence[NDArray[np.void]],
+        blocks: Sequence[Block],
+        *,
+        hides_reuse: bool,
+    ) -> bool:
         """Keep what was drawn, and remove the keys; False if somebody else has drawn under one of them meanwhile."""
         wanted = [
             (c, int(order["due"]), int(order["charge"]), order["key"].tobytes())
             for c, own in enumerate(orders)
             for order in own
+            if order["charge"] != NO_CHARGE
         ]
-        if not wanted:
+        if not wanted and not hides_reuse:
             return True
         store = self.ledger.cells
-        with self.ledger.changing():
+        with self.ledger.changing(always_writes=hides_reuse):
+            last = store.names.last()
             for c, _, charge, key in wanted:
                 if (charge, key) not in store.keys(cells[c].release.family):
                     return False
@@ -272,10 +282,12 @@ class Account:
                     known[which] = known.get(which) or store.names.put(names[rows])
                     codes, exact = block[f"{c}.codes"].take(own), block[f"{c}.exact"].take(own)
                     store.put(charge, cells[c].release.family, known[which], codes, exact)
+                if hides_reuse:
+                    rehearse_store(self.ledger, cells, block, [one for one in known.values() if one.number > last])
             for c, _, charge, _ in wanted:
                 # The noise of the others comes from another key, since this one takes the noise off these.
                 if store.n_drawn(charge) < self.ledger.line(charge)["n_records"]:
-                    store.put_key(charge, cells[c].release.family, self.rng.words(4).tobytes())
+                    store.put_key(charge, cells[c].release.family, self._key())
                 else:
                     store.remove_keys([charge])
         self.ledger.checkpoint()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from opboost.arrays import KeptCodes
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from parties.ledger.cell_store import NOT_DRAWN, Found
+from parties.ledger.ledger_lines import ChargedColumn
 from parties.tables.blocks import Block, encoded_column
 from parties.tables.key_sets import KeySet, is_member
 
@@ -28,7 +30,40 @@ def here(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
 # What a cell is due to, in place of a line of the ledger: nothing, since it was drawn; or a charge that is to be made.
 DRAWN, NEW = 0, -1
 
-ORDER = np.dtype([("due", "<i8"), ("charge", "<i8"), ("key", "V32"), ("is_secure", "?")])
+# What cells that are due to the same are drawn under; with `of_all`, others are drawn with them and thrown away.
+ORDER = np.dtype([("due", "<i8"), ("charge", "<i8"), ("key", "V32"), ("is_secure", "?"), ("of_all", "?")])
+
+
+@dataclass(frozen=True, slots=True)
+class DueCells:
+    """One column of all blocks: what is to be drawn, and what was.
+
+    Attributes
+    ----------
+    release : ChargedColumn
+        Of the records that are to be charged.
+    n_found : int
+        Cells that were drawn before.
+    charges : tuple of int
+        What paid for these.
+    unfinished : tuple of (int, bytes)
+        Earlier charges with their keys of which something is to be drawn.
+    """
+
+    release: ChargedColumn
+    n_found: int
+    charges: tuple[int, ...]
+    unfinished: tuple[tuple[int, bytes], ...]
+
+    @property
+    def n_new(self) -> int:
+        """Records that are to be charged."""
+        return len(self.release.cost.records)
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether every cell was drawn before."""
+        return not self.n_new and not self.unfinished
 
 
 def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
@@ -41,22 +76,23 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
     of_all = hashlib.sha256(names)
     for c, mechanism in enumerate(mechanisms):
         orders, due = block.get(f"{c}.orders"), block.get(f"{c}.due")
-        if orders is None or (due is not None and not len(due)):
+        if orders is None or (due is not None and not len(due) and not orders["of_all"].any()):
             continue
-        exact, codes = block[f"{c}.exact"], block.get(f"{c}.found")
+        exact, codes = block[f"{c}.exact"], block.get(f"{c}.found", block.get(f"{c}.codes"))
         codes = np.full(len(exact), NOT_DRAWN, np.int8) if codes is None else codes.copy()
         for one in orders:
             rows = rows_due(block, c, int(one["due"]))
-            own = order[rows]
+            asked = slice(None) if one["of_all"] else rows
+            own = order[asked]
             if len(own):
                 own_exact = exact.take(own)
-                label = of_all.copy() if isinstance(rows, slice) else hashlib.sha256(names[rows])
+                label = of_all.copy() if isinstance(asked, slice) else hashlib.sha256(names[rows])
                 label.update(f"{one['charge']} {exact.dtype} ".encode())
                 label.update(own_exact)
                 rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
                 drawn = desensitize(mechanism, encoded_column(own_exact), rng=rng).marked
                 codes = codes.astype(np.result_type(codes, drawn), copy=False)
-                codes[own] = drawn
+                codes[order[rows]] = drawn[rows] if one["of_all"] else drawn
         block[f"{c}.codes"] = codes
 
 

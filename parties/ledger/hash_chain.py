@@ -87,6 +87,7 @@ class HashChain:
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""
         self.n_lines = 0
+        self._last = (0, BEGINNING)
         self._count, self._sums, self._take_up = count, sums, take_up
         self._may_begin = create
         self._digest = BEGINNING
@@ -97,10 +98,11 @@ class HashChain:
         """Close the database."""
         self.database.close()
 
-    def refresh(self, *, is_opening: bool = False) -> None:
+    def refresh(self, *, is_opening: bool = False, always_writes: bool = False) -> None:
         """Read and verify what is new, and move the head to the last line in the same turn; or begin the ledger.
 
-        Sums are kept when a ledger is opened: whoever stays up does not stop for them.
+        Sums are kept when a ledger is opened: whoever stays up does not stop for them. With `always_writes`, the head
+        is written even if it stays the same.
         """
         with reporting(self.path), transaction(self.database):
             self._read_new_lines()
@@ -111,27 +113,42 @@ class HashChain:
                 with suppress(OSError):
                     self._verified = self._keep_sums(self._sums())
             wanted = Head(self.n_lines, self._digest, self._verified)
-            if head != wanted:
+            if head != wanted or always_writes:
                 self._write_head(wanted)
 
     @contextmanager
-    def adding(self) -> Iterator[Callable[[Fields], int]]:
-        """Add lines at the end, which nobody else can move meanwhile; all or none."""
+    def adding(self, *, always_writes: bool = False) -> Iterator[Callable[[Fields], int]]:
+        """Add lines at the end, which nobody else can move meanwhile; all or none.
+
+        With `always_writes`, the head is written also where no line was added.
+        """
         with reporting(self.path):
             with transaction(self.database):
                 self._read_new_lines()
-                last = (self.n_lines, self._digest)
+                self._last = (self.n_lines, self._digest)
 
                 def add(fields: Fields) -> int:
-                    nonlocal last
-                    number = last[0] + 1
+                    number, before = self._last[0] + 1, self._last[1]
                     text = canonical({"number": number, **fields})
-                    last = (number, seal(last[1], text))
-                    self.database.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, text, last[1]))
+                    self._last = (number, seal(before, text))
+                    self.database.execute("INSERT INTO lines VALUES (?, ?, ?)", (number, text, self._last[1]))
                     return number
 
                 yield add
-            self.refresh()
+            self.refresh(always_writes=always_writes)
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Undo what the block adds, after it was read as lines that stay are; SQLite writes pages that it changed."""
+        before = self._last
+        self.database.execute("SAVEPOINT undone")
+        yield
+        added = self.database.execute("SELECT fields, digest FROM lines WHERE number > ?", before[:1]).fetchall()
+        for text, digest in added:
+            seal(digest, canonical(json.loads(text)))
+        self.database.execute("ROLLBACK TO undone")
+        self.database.execute("RELEASE undone")
+        self._last = before
 
     @contextmanager
     def reading(self) -> Iterator[None]:

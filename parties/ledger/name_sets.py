@@ -169,9 +169,18 @@ class NameSets:
         number = self._database.execute(insert, (digest, len(names), index.tobytes())).lastrowid
         assert number is not None
         if len(names) <= PIECE:
-            members = ((name, number, place) for place, name in enumerate(_as_bytes(names)))
-            self._database.executemany("INSERT INTO members VALUES (?, ?, ?)", members)
+            self.put_members(names, number)
         return NameSet(number, digest)
+
+    def last(self) -> int:
+        """The number of the set that was stored last."""
+        number: int | None = self._database.execute("SELECT MAX(number) FROM name_sets").fetchone()[0]
+        return number or 0
+
+    def put_members(self, names: Names, number: int) -> None:
+        """Enter into the index where the names of a small set stand."""
+        members = ((name, number, place) for place, name in enumerate(_as_bytes(names)))
+        self._database.executemany("INSERT INTO members VALUES (?, ?, ?)", members)
 
     def put_piece(self, content: bytes) -> bytes:
         """Keep names or codes; returns their digest."""

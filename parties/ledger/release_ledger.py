@@ -1,10 +1,7 @@
 """The ledger: every release is charged here before a bit of it is drawn.
 
-===========================  ==============================================================================
-``ledger.sqlite``            append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the
-                             files beside it); which records each charges; and the cells that were drawn
-                             (`parties.ledger.cell_store`)
-===========================  ==============================================================================
+``ledger.sqlite`` has append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the files
+beside it); which records each charges; and the cells that were drawn (`parties.ledger.cell_store`).
 
 An earlier version kept what was drawn in ``ledger.releases.sqlite``; such a ledger is refused until it is migrated
 (`parties.ledger.migration`).
@@ -15,7 +12,7 @@ from __future__ import annotations
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -61,13 +58,9 @@ class Ledger:
         self.grids: dict[GridKey, list[float]] = {}
         self._trained: dict[tuple[str, bool], set[str]] = {}
         self._add: Callable[[Fields], int] | None = None
+        tables = (*SET_TABLES, *CELL_TABLES)
         self._lines = HashChain(
-            path,
-            count=self._count,
-            tables=(*SET_TABLES, *CELL_TABLES),
-            create=create,
-            sums=self._sums,
-            take_up=self._take_up,
+            path, count=self._count, tables=tables, create=create, sums=self._sums, take_up=self._take_up
         )
         self.cells = CellStore(self, self._lines.database)
         try:
@@ -121,16 +114,20 @@ class Ledger:
             return [self._enter(add, release, occasion) for release in releases]
 
     @contextmanager
-    def changing(self) -> Iterator[Callable[[Fields], int]]:
+    def changing(self, *, always_writes: bool = False) -> Iterator[Callable[[Fields], int]]:
         """One process at a time reads and adds; what the block adds, here and in `cells`, is kept as a whole."""
         if self._add is not None:
             yield self._add
             return
-        with self._lines.adding() as self._add:
+        with self._lines.adding(always_writes=always_writes) as self._add:
             try:
                 yield self._add
             finally:
                 self._add = None
+
+    def undone(self) -> AbstractContextManager[None]:
+        """Undo what a block adds within `changing`, here and in `cells`; it takes as long as if it stayed."""
+        return self._lines.undone()
 
     def note_stored(self, charge: int, names: str, content: str) -> None:
         """Enter the digest of what was drawn at a charge for a set of records."""
@@ -147,7 +144,11 @@ class Ledger:
 
     def trained(self, peer: str, *, held_out: bool = False) -> list[KeySet]:
         """The records of all releases for training to a peer, or of what runs with it held out."""
-        return [self._records(digest) for digest in sorted(self._trained.get((peer, held_out), ()))]
+        return [self._records(digest) for digest in self.trained_digests(peer, held_out=held_out)]
+
+    def trained_digests(self, peer: str, *, held_out: bool = False) -> list[str]:
+        """What tells these sets of records, without reading them."""
+        return sorted(self._trained.get((peer, held_out), ()))
 
     def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
         """Enter tests whose thresholds are about to be resolved."""
@@ -241,7 +242,10 @@ class Ledger:
                 raise ValueError("a kind of line that this version does not know")
 
     def _count_charge(self, line: dict[str, Any]) -> None:
-        self.balances.add(lines.charged(line, self._records_once(line["records"])), line["records"])
+        digest = line["records"]
+        # Records that were read for an earlier line are known by their digest.
+        records = np.empty(0, NAME) if self.balances.knows(digest) else self._records(digest)
+        self.balances.add(lines.charged(line, records), digest)
 
     def _count_answered(self, line: dict[str, Any]) -> None:
         self.peers.add(line["peer"])
@@ -287,10 +291,6 @@ class Ledger:
         self._trained = {(peer, held_out): set(found) for peer, held_out, found in sums["trained"]}
         self.grids = {tuple(key): cuts for key, cuts in zip(*sums["grids"], strict=True)}
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}
-
-    def _records_once(self, digest: str) -> KeySet:
-        """The records that a line charges; none if they were read for an earlier line."""
-        return np.empty(0, NAME) if self.balances.knows(digest) else self._records(digest)
 
     def _records(self, digest: str) -> KeySet:
         """A set of records, verified; a large one stays where it is."""

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from typing import Any, Self
 from opboost.errors import OpBoostError
 from parties.errors import PartyError, Stopped, TableError
 from parties.runs.run_log import RunLog
+from parties.session.connections import seldom
 from parties.tables.data_files import parts
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session
 from parties.vertical.rate_limits import Tally
@@ -169,9 +171,11 @@ def serve_sessions(
 ) -> Totals:
     """Answer the active party whenever it comes; returns when the process is told to stop.
 
-    One line of the log per conversation. Why none could begin is told once, and again when the reason changes.
+    One line of the log per conversation; of many, one per several. Why none could begin is told once, and again when
+    the reason changes, also seldom where that happens often.
     """
     totals, tally, pause_s, told = Totals(), Tally(), PAUSE_S, ""
+    sessions, wait = SessionLog(log, answerer.n_bits), seldom(partial(log.step, "waiting"))
 
     @contextmanager
     def request() -> Iterator[None]:
@@ -199,39 +203,71 @@ def serve_sessions(
             finally:
                 if tally.began is not None:
                     totals.add(tally)
-                    _log_session(log, totals.n_sessions, tally, answerer.n_bits, ending)
+                    sessions.add(tally, ending)
             if tally.began is not None:
                 pause_s, told = PAUSE_S, ""
             elif ending != told:
                 told = ending
-                log.step("waiting", f"no conversation began; {channel.peer} is looked for again. {ending}")
+                wait(f"no conversation began; {channel.peer} is looked for again. {ending}")
             _wait_until_gone(channel)
             # Before the pause: what is left of this conversation must not be delivered to whoever listens there next.
             with signals.shielded():
                 channel.begin_again()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+    sessions.close()
     return totals
 
 
-def _log_session(log: RunLog, number: int, tally: Tally, n_bits: int, ending: str) -> None:
-    assert tally.began is not None
-    seconds = round(time.monotonic() - tally.began, 3)
-    modes = " and ".join(sorted(tally.modes)) or "nothing asked"
-    log.step(
-        "session",
-        f"session {number}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
-        f"answered with {n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
-        f"{tally.n_routed_bits} routed bits, {seconds:g} s; {ending}",
-        requests=tally.n_requests,
-        records=tally.n_asked,
-        answered=tally.n_answered,
-        unknown=tally.n_unknown,
-        refused=tally.n_refused,
-        bits_each=n_bits,
-        routed_bits=tally.n_routed_bits,
-        session_seconds=seconds,
-    )
+class SessionLog:
+    """Logs conversations: each in a line of its own, and many, as of a peer that comes and goes, several in one.
+
+    Parameters
+    ----------
+    log : RunLog
+    n_bits : int
+        Bits per answered record.
+    """
+
+    def __init__(self, log: RunLog, n_bits: int) -> None:
+        self._log, self._n_bits = log, n_bits
+        self._n_sessions = self._n_logged = 0
+        self._tally, self._ending = Tally(), ""
+        self._write_seldom = seldom(self._write)
+
+    def add(self, tally: Tally, ending: str) -> None:
+        """Count a conversation that began, and how it ended."""
+        self._n_sessions += 1
+        self._tally.add(tally)
+        self._ending = ending
+        self._write_seldom()
+
+    def close(self) -> None:
+        """Log what was counted and not logged."""
+        if self._n_logged < self._n_sessions:
+            self._write()
+
+    def _write(self) -> None:
+        tally, first, last = self._tally, self._n_logged + 1, self._n_sessions
+        assert tally.began is not None
+        seconds = round(time.monotonic() - tally.began, 3)
+        modes = " and ".join(sorted(tally.modes)) or "nothing asked"
+        which = f"session {last}" if first == last else f"sessions {first} to {last}"
+        self._log.step(
+            "session",
+            f"{which}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
+            f"answered with {self._n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
+            f"{tally.n_routed_bits} routed bits, {seconds:g} s; {self._ending}",
+            requests=tally.n_requests,
+            records=tally.n_asked,
+            answered=tally.n_answered,
+            unknown=tally.n_unknown,
+            refused=tally.n_refused,
+            bits_each=self._n_bits,
+            routed_bits=tally.n_routed_bits,
+            session_seconds=seconds,
+        )
+        self._tally, self._n_logged = Tally(), last
 
 
 def _wait_until_gone(channel: Channel) -> None:

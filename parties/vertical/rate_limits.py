@@ -210,3 +210,14 @@ class Tally:
         self.n_refused += sum(refused)
         self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
         self.modes.add("desensitized" if ask.desensitized else "routed")
+
+    def add(self, later: Tally) -> None:
+        """Count another conversation, too."""
+        self.n_requests += later.n_requests
+        self.n_asked += later.n_asked
+        self.n_answered += later.n_answered
+        self.n_unknown += later.n_unknown
+        self.n_refused += later.n_refused
+        self.n_routed_bits += later.n_routed_bits
+        self.modes |= later.modes
+        self.began = later.began if self.began is None else self.began

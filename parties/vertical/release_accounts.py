@@ -38,17 +38,23 @@ class TrainingRecords:
 
     def __init__(self, account: Account) -> None:
         self._ledger, self._peer = account.ledger, account.occasion.peer
-        self._found: tuple[pd.Index | None, bytes, Mask] = (None, b"", np.zeros(0, np.bool_))
+        self._head = b""
+        self._found: tuple[pd.Index | None, list[str], Mask] = (None, [], np.zeros(0, np.bool_))
 
     def among(self, ids: pd.Index) -> Mask:
-        """Which of a table's records these are; looked up again where the table or the ledger has changed."""
+        """Which of a table's records these are; looked up again where the table or these releases have changed.
+
+        Releases to somebody else change nothing: how long a lookup takes would tell of them.
+        """
         # Written after every line, by whichever process; its time may be that of the line before.
         with reporting(head_path := self._ledger.path.with_suffix(".head.json")):
             head = head_path.read_bytes()
-        if self._found[0] is not ids or self._found[1] != head:
+        if self._head != head:
             self._ledger.refresh()
-            is_found = _are_in(record_names(ids), self._ledger.trained(self._peer))
-            self._found = ids, head, is_found
+            self._head = head
+        released = self._ledger.trained_digests(self._peer)
+        if self._found[0] is not ids or self._found[1] != released:
+            self._found = ids, released, _are_in(record_names(ids), self._ledger.trained(self._peer))
         return self._found[2]
 
 

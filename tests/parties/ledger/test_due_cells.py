@@ -16,13 +16,13 @@ IDS = pd.Index([f"k{i}" for i in range(8)], dtype=object)
 (SPEND,) = mechanisms()[:1]
 
 
-def block_of(*, key: bytes = bytes(32), dues: tuple[int, ...] = (NEW,)) -> Block:
+def block_of(*, key: bytes = bytes(32), dues: tuple[int, ...] = (NEW,), of_all: bool = False) -> Block:
     """A block of eight records whose column has orders for these charges, all under one key."""
     block: Block = {}
     block.update(named_records(IDS))
     (column,) = encoded([SPEND], table().iloc[: len(IDS)])
     block["0.exact"] = exact_codes(column)
-    block["0.orders"] = np.array([(due, 7 if due == NEW else due, key, True) for due in dues], ORDER)
+    block["0.orders"] = np.array([(due, 7 if due == NEW else due, key, True, of_all) for due in dues], ORDER)
     return block
 
 
@@ -58,6 +58,19 @@ def test_found_cells_are_kept_and_only_due_ones_are_drawn() -> None:
     codes = drawn(block)[block["order"]]
     assert codes[due == DRAWN].tolist() == [40, 43]
     assert (codes != NOT_DRAWN).all()
+
+
+@pytest.mark.parametrize("n_due", [0, 3, 8])
+def test_what_is_drawn_of_all_is_kept_of_due_cells_alone(n_due: int) -> None:
+    whole = drawn(block_of())
+    due = np.where(np.arange(8) < n_due, NEW, DRAWN)
+    block = block_of(of_all=True)
+    orders = block["0.orders"]
+    note_due(block, 0, np.where(due == DRAWN, 40, NOT_DRAWN).astype(np.int8), due)
+    block["0.orders"] = orders
+    codes = drawn(block)
+    is_due = due[np.argsort(block["order"])] == NEW
+    np.testing.assert_array_equal(codes, np.where(is_due, whole, 40))
 
 
 def test_a_column_without_orders_is_left_alone() -> None:

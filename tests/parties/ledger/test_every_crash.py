@@ -6,7 +6,7 @@ import os
 import signal
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,11 +127,14 @@ def attempt(path: Path, job: Job) -> Any:
 def fail_at(path: Path, job: Job, number: int, fail: Callable[[str], None]) -> tuple[int, Any]:
     """Fail at one operation; tells how many there were, and what was drawn under keys that are kept."""
     operations, drawn = Operations(number, fail), []
-    desensitize = due_cells.desensitize
+    desensitize, connect = due_cells.desensitize, sqlite3.connect
 
     def noting(mechanism: Any, column: EncodedColumn, **bits: Any) -> Any:
         found = desensitize(mechanism, column, **bits)
-        drawn.append((mechanism.schema.name, found.marked.tolist()))
+        # Where no key is kept, all cells are stored, and what is drawn is thrown away.
+        with closing(connect(path)) as database:
+            if database.execute("SELECT COUNT(*) FROM draw_keys").fetchone() != (0,):
+                drawn.append((mechanism.schema.name, found.marked.tolist()))
         return found
 
     with pytest.MonkeyPatch.context() as patch, suppress(Died, LedgerError), watched(operations):

@@ -26,7 +26,7 @@ from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
 from parties.runs.run_log import RunLog
-from parties.vertical.prediction_service import _log_session
+from parties.vertical.prediction_service import SessionLog
 from parties.vertical.rate_limits import Tally
 
 
@@ -255,7 +255,7 @@ def test_sessions_of_a_service_are_uses_of_the_model(finished: Any, tmp_path: Pa
     log = tmp_path / "shop" / "runs" / "spring" / "log.jsonl"
     tally = Tally(n_requests=2, n_asked=12, n_answered=11, n_routed_bits=99, modes={"routed"}, began=0.0)
     with contextlib.closing(RunLog(log.parent)) as written:
-        _log_session(written, 1, tally, 9, "done")
+        SessionLog(written, 9).add(tally, "done")
     found = run_facts(tmp_path / "shop" / "run.yaml").history
     assert [(one.n_records, one.n_answered, one.n_routed_bits) for one in found.predictions] == [(12, 11, 99)]
     text = report_of(tmp_path / "shop" / "run.yaml").text("md")

@@ -10,10 +10,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -26,7 +27,7 @@ from opboost.schema import ColumnSchema, Kind
 from opboost.split_tests import n_answer_bits
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun
-from parties.errors import Disagreement, RecordsRefused, RunFolderError
+from parties.errors import Disagreement, RecordsRefused, RunFolderError, Stopped
 from parties.jobs.answer_vertical import serve_until_stopped
 from parties.jobs.life_cycle import Terminal, logged
 from parties.jobs.predict_vertical import predict_active
@@ -34,12 +35,14 @@ from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.page import FigureGrid
 from parties.reports.words import leakage_section
 from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.handshake import greet_all
 from parties.vertical import prediction_service
 from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
+from parties.vertical.rate_limits import Tally
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task
@@ -49,6 +52,18 @@ from protocols.transport.zmq_listener import Listener
 from tests.support.processes import FORKS
 
 SILENT = Terminal()
+
+
+class LeftBehind:
+    """The channel to an active party that has gone."""
+
+    peer = "bank"
+
+    def check(self) -> None:
+        raise PeerLost("bank closed the connection")
+
+    def begin_again(self) -> None:
+        pass
 
 
 def command(arguments: list[str], stdout: str, stderr: str) -> None:
@@ -501,3 +516,37 @@ def test_a_signal_comes_again_where_a_callback_from_c_lost_its_exception() -> No
         done.append("beyond")
     assert done == ["callback"]
     assert sys.unraisablehook is hook
+
+
+def test_an_active_party_that_comes_and_goes_without_end_fills_no_log_and_every_answer_is_counted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    n_sessions, turns = 700, itertools.count()
+
+    def come_and_go(*_: Any, tally: Tally, **__: Any) -> None:
+        turn = next(turns)
+        if turn == 2 * n_sessions:
+            raise Stopped(signal.SIGTERM)
+        if turn % 2:
+            raise UnexpectedMessage("bank said nothing that is a greeting")
+        tally.began = time.monotonic()
+        tally.n_requests, tally.n_asked, tally.n_answered, tally.n_routed_bits = 1, 3, 2, 18
+
+    monkeypatch.setattr(prediction_service, "answer_session", come_and_go)
+    monkeypatch.setattr(prediction_service, "PAUSE_S", 0)
+    with closing(RunLog(tmp_path)) as log:
+        answering: Any = SimpleNamespace(n_bits=9)
+        channel, others = cast(Any, LeftBehind()), cast(Any, None)
+        totals = prediction_service.serve_sessions(
+            answering, channel, others, file=others, log=log, signals=StopSignals()
+        )
+    assert totals.n_answered == 2 * n_sessions
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    said = {event: [line for line in lines if line["event"] == event] for event in ("session", "waiting")}
+    assert [len(found) for found in said.values()] == [104, 103]
+    assert [
+        sum(line[what] for line in said["session"]) for what in ("requests", "records", "answered", "routed_bits")
+    ] == [n_sessions * each for each in (1, 3, 2, 18)]
+    assert said["session"][99]["message"].startswith("session 100: 3 records in 1 requests")
+    assert said["session"][100]["message"].startswith("sessions 101 to 128: 84 records in 28 requests")
+    assert said["session"][-1]["message"].startswith("sessions 513 to 700: 564 records in 188 requests")
