@@ -143,7 +143,8 @@ def labels_of(table: Any) -> pd.Index | None:
 
     if not isinstance(table, pd.DataFrame) or any(isinstance(label, str) for label in table.columns):
         return None
-    return table.columns
+    # Labels that are categories are the same whatever other categories there are.
+    return pd.Index(list(table.columns))
 
 
 def are_positions(labels: pd.Index | None) -> bool:

@@ -75,12 +75,13 @@ def export(
 
 def _given_schema(path: Path, folder: Path, ensemble: Ensemble) -> TableSchema:
     """Read the schema of `--schema`, which has to be of the model's own columns, with the numbers of training."""
-    from parties.config.reading import check_numbers_of_categories, read_schema
+    from parties.config.reading import check_numbers_of_categories, check_units_of_times, read_schema
 
     described, own = read_schema(path)[0], _own_columns(ensemble)
     if own and not own & {*described.names}:
         raise ConfigError(f"{path} describes no column of the model's own. No model was exported")
     check_numbers_of_categories(described, folder, own)
+    check_units_of_times(described, folder, own)
     return described
 
 

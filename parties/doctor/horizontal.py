@@ -64,7 +64,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
             _check_rows(run, schema, ignore, checks)
             _check_ledger(run, recipe, checks)
         if are_usable:
-            terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run, keys))
+            terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run))
             compare_terms(run, terms, keys, checks, wait_s=wait_s)
             _note_terms(terms, recipe, checks)
         else:

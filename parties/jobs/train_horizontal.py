@@ -56,7 +56,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
     with open_connections(run, insecure) as open_channels, life.logged(resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
-        keys = lasting_keys(run, own_keys(run, insecure))
+        keys = lasting_keys(run)
         channels, journals = list(open_channels(log).values()), life.folder.path / FOLDER
 
         def work() -> tuple[SharedModel, int]:
@@ -111,7 +111,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
         identity = own_keys(run, False) if run.peers else None
-        keys = lasting_keys(run, identity)
+        keys = lasting_keys(run)
         channels: list[Channel] = []
 
         def work() -> tuple[int, dict[str, Any]]:
@@ -131,7 +131,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                     job = WorkerJob(
                         party=run.party,
                         run_id=run.run_id,
-                        terms=terms_of(run, schema, recipe=recipe, lasting_keys={} if insecure else keys),
+                        terms=terms_of(run, schema, recipe=recipe, lasting_keys=keys),
                         threshold=run.training.threshold,
                         recipe=recipe,
                         make_rows=rows.answering,

@@ -109,6 +109,13 @@ def test_columns_in_another_order_are_refused_as_they_are_with_names(kind: Any, 
         model.predict(frame.iloc[:, :2])
 
 
+def test_labels_that_are_categories_are_the_same_whatever_others_there_are() -> None:
+    frame = labelled(5, 6, 7)
+    frame.columns = pd.CategoricalIndex([5, 6, 7], categories=[7, 6, 5, 8])
+    model = OpBoostClassifier(random_state=0).fit(frame, LABELS)
+    np.testing.assert_array_equal(model.predict(labelled(5, 6, 7)), model.predict(frame))
+
+
 def test_rows_that_are_scored_or_arrive_later_have_their_columns_in_order() -> None:
     frame, other = labelled(1, 2, 3), labelled(1, 3, 2)
     with pytest.raises(DataError, match="column at position 1 is labelled 3, and was 2"):

@@ -166,6 +166,13 @@ def test_a_schema_of_another_table_is_refused_for_every_system(folder: Path, sys
     (folder / "schema.yaml").write_text("columns:\n  kind: {kind: unordered, categories: [a, b]}\n")
     code, _, err = _export(folder, "--to", system, "--out", folder / "new", "--schema", other)
     assert (code, "another order of them" in err) == (1, True)
+    for path, unit in ((folder / "schema.yaml", "day"), (other, "hour")):
+        bounds = "lower: 2024-01-01, upper: 2024-12-31"
+        path.write_text(
+            f"columns:\n  width: {{kind: date, unit: {unit}, {bounds}, missing: impute, fill: 2024-05-31}}\n"
+        )
+    code, _, err = _export(folder, "--to", system, "--out", folder / "new", "--schema", other)
+    assert (code, "column 'width' has another `unit`" in err) == (1, True)
     assert not (folder / "new").exists()
 
 

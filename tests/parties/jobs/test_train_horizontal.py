@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -272,13 +273,16 @@ def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path
     assert not (clinics.folder("w0") / "answers.json").exists()
 
 
-def test_an_outdated_public_key_of_another_worker_is_named_and_nothing_is_answered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("insecure", [False, True], ids=["with keys", "in plain text"])
+def test_an_outdated_public_key_of_another_worker_is_named_and_nothing_is_answered(
+    tmp_path: Path, insecure: bool
+) -> None:
     """Masks of the two would not cancel: every sum would be a random number, and the model noise."""
     clinics = Clinics(tmp_path)
     clinics.outdate("w0", "w1")
     for name in ("w1", "w2"):
         clinics.runs[name]["wait"] = 2  # the coordinator may have ended before they look for it
-    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    found = {name: clinics.in_thread(name, insecure=insecure) for name in ("hub", *NAMES)}
     ends = {name: str(end.get(timeout=60)) for name, end in found.items()}
     assert "w0 and this party do not agree: public key of w1: w0 has " in ends["hub"]
     assert "hub and this party do not agree: public key of w1: hub has " in ends["w0"]
@@ -286,10 +290,13 @@ def test_an_outdated_public_key_of_another_worker_is_named_and_nothing_is_answer
     assert not any((clinics.folder(name) / "answers.json").exists() for name in NAMES)
 
 
-def test_in_plain_text_keys_are_not_compared_and_logs_of_workers_name_wrong_confirmations(tmp_path: Path) -> None:
+def test_logs_of_workers_name_whose_confirmations_were_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of workers that have other keys than each other, as if nobody had compared them."""
+    without_keys = partial(train_horizontal.terms_of, lasting_keys={})
+    monkeypatch.setattr(train_horizontal, "terms_of", lambda *of, lasting_keys, **more: without_keys(*of, **more))
     clinics = Clinics(tmp_path)
     clinics.outdate("w0", "w1")
-    found = {name: clinics.in_thread(name, insecure=True) for name in ("hub", *NAMES)}
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
     for end in found.values():
         assert isinstance(one := end.get(timeout=60), RunFolder), one
     for name, denied in {"w0": ["w1"], "w1": ["w0"], "w2": []}.items():

@@ -167,6 +167,7 @@ POINT = {"decimal": "TODO: . or ,", "thousands": "TODO: none or ."}
         # Zero may stand for a missing number; whole numbers of four digits have no mark of thousands.
         (["1,234", "0"], "\t", COMMA),
         (["1,234", "950", "1500"], "\t", COMMA),
+        (["1,234", "9" * 5000], "\t", COMMA),
         (["1,234", "950"], ";", COMMA),
         (["1.234", "2.500"], ",", POINT),
         (["1.234", "950"], ";", POINT),

@@ -1,4 +1,4 @@
-"""Lasting keys of workers: the same at coordinator and workers, where these know each other and keys are used."""
+"""Lasting keys of workers: the same at coordinator and workers, where these know each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from parties.config.record_runs import read_record_run
-from parties.session.connections import own_keys
 from parties.session.lasting_keys import lasting_keys
 from protocols.errors import KeyFileError
 from protocols.transport.keys import read_public
@@ -15,9 +14,8 @@ from tests.support import chained_clinics
 from tests.support.clinics import NAMES, Clinics
 
 
-def found(path: Path, *, insecure: bool = False) -> dict[str, bytes]:
-    run = read_record_run(path)
-    return lasting_keys(run, own_keys(run, insecure))
+def found(path: Path) -> dict[str, bytes]:
+    return lasting_keys(read_record_run(path))
 
 
 def test_coordinator_and_workers_have_every_workers_key(tmp_path: Path) -> None:
@@ -27,10 +25,6 @@ def test_coordinator_and_workers_have_every_workers_key(tmp_path: Path) -> None:
         assert found(clinics.write(name)) == keys
     clinics.outdate("w2", "w0")
     assert found(clinics.write("w2")) != keys
-
-
-def test_a_run_in_plain_text_has_none(tmp_path: Path) -> None:
-    assert found(Clinics(tmp_path).write("hub"), insecure=True) == {}
 
 
 def test_workers_that_do_not_know_each_other_have_none(tmp_path: Path) -> None:
