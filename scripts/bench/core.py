@@ -292,6 +292,10 @@ def train_lightgbm(case: Case, bins: np.ndarray, labels: np.ndarray, threads: in
         "min_data_in_bin": 1,
         "num_class": case.n_outputs,
     }
+    if case.booster == "dart":
+        # As many trees are left out as XGBoost leaves out, and weighted as there.
+        of_rounds = {"drop_rate": case.dropout["rate_drop"], "skip_drop": 0.0, "max_drop": -1}
+        parameters |= {"boosting": "dart", "xgboost_dart_mode": True, **of_rounds}
     data = lightgbm.Dataset(bins.T.astype(np.float32), labels, params=parameters).construct()
 
     def train(n_trees: int) -> Callable[..., np.ndarray]:
