@@ -66,7 +66,7 @@ def test_a_false_bank_compares_ids_no_more_often_with_retry(
     sites.shop.run |= {"align": {"method": "psi-dh"}, "wait": 2}
     keys = read_secret(sites.bank.path / "keys" / "bank.secret")
     shop = {"shop": read_public(sites.bank.path / "keys" / "shop.public")}
-    listener = Listener(sites.bank.run["listen"], shop, keys=keys, timing=Timing(wait_s=10), on_event=print)
+    listener = Listener(sites.bank.run["listen"], shop, keys=keys, timing=Timing(wait_s=60), on_event=print)
     learnt: list[int] = []
 
     def bank() -> None:
