@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from opboost.errors import DataError, ParameterError
-from opboost.trees.kernels.histograms import _STRIDE
 from opboost.trees.kernels.packing import GRAD_BITS, HESS_BITS, grad_of, hess_of
+from opboost.trees.kernels.pieces import STRIDE
 from opboost.trees.losses import GradientGrid, Logistic, Loss, Objective, Poisson, Softmax, SquaredError, loss_by_name
 
 LOSSES = [Logistic(), SquaredError(), Softmax(3), Poisson()]
@@ -264,6 +264,6 @@ def test_rows_of_these_losses_always_fit_a_packed_sum(loss: Loss, rows: list[tup
     scores[0] = first
     grid = _grid(loss, labels, weights)
     grad, hess = _on_grid(loss, scores, labels, weights, grid)
-    assert np.abs(grad).max() * _STRIDE < 2**34
+    assert np.abs(grad).max() * STRIDE < 2**34
     assert hess.min() >= 0
-    assert hess.max() * _STRIDE < 2**29
+    assert hess.max() * STRIDE < 2**29
