@@ -37,16 +37,21 @@ def leaves(bins: np.ndarray) -> np.ndarray:
     return np.where(left, np.where(bins[1] == 2, 3, 4), np.where(bins[0] <= 5, 5, 6))
 
 
+def check_nodes(rows: SortedRows, bins: np.ndarray) -> None:
+    """Every leaf has its own rows in the order of the table, and their gradients, which are their numbers."""
+    for node in (3, 4, 5, 6):
+        numbers, gradients = rows.of(node)
+        np.testing.assert_array_equal(numbers, np.flatnonzero(leaves(bins) == node))
+        np.testing.assert_array_equal(gradients, numbers)
+
+
 def test_a_nodes_rows_lie_side_by_side_with_their_gradients(bins: np.ndarray) -> None:
     rows = SortedRows(bins, np.zeros((1, 400)))
     rows.start_tree()
     rows.gradients[:] = np.arange(400)
     for splits in levels():
         rows.divide(splits)
-    for node in (3, 4, 5, 6):
-        numbers, gradients = rows.of(node)
-        np.testing.assert_array_equal(numbers, np.flatnonzero(leaves(bins) == node))
-        np.testing.assert_array_equal(gradients, numbers)
+    check_nodes(rows, bins)
     assert rows.totals(np.array([3], np.int32))[0, 0] == np.flatnonzero(leaves(bins) == 3).sum()
 
 
@@ -61,10 +66,7 @@ def test_areas_of_a_large_table_keep_their_rows_in_order() -> None:
         rows.gradients[:] = np.arange(150_001)
         for splits in levels():
             rows.divide(splits)
-        for node in (3, 4, 5, 6):
-            numbers, gradients = rows.of(node)
-            np.testing.assert_array_equal(numbers, np.flatnonzero(leaves(bins) == node))
-            np.testing.assert_array_equal(gradients, numbers)
+        check_nodes(rows, bins)
         rows.finish_tree(tree_of(levels(), np.array([0, 0, 0, 1.0, 2.0, 4.0, 8.0]), AXES), 0)
     np.testing.assert_array_equal(rows.scores[0], 2 * np.array([0, 0, 0, 1.0, 2.0, 4.0, 8.0])[leaves(bins)])
 
@@ -107,8 +109,7 @@ def test_threads_that_there_was_no_room_for_take_none(bins: np.ndarray, monkeypa
     rows.gradients[:] = np.arange(400)
     for splits in levels():
         rows.divide(splits)
-    for node in (3, 4, 5, 6):
-        np.testing.assert_array_equal(rows.of(node)[0], np.flatnonzero(leaves(bins) == node))
+    check_nodes(rows, bins)
 
 
 def random_tree(draw: np.random.Generator, n_splits: int) -> Tree:
