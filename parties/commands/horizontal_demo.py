@@ -28,7 +28,9 @@ from parties.config.reading import read_section
 from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
+from parties.onboarding.party_folder import common_keys
 from parties.onboarding.project import free_port
+from parties.onboarding.row_project import coordinator_keys, owner_keys, training_of_workers, worker_keys
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import copy, write_text
 from parties.storage.documents import read_yaml
@@ -87,16 +89,8 @@ def _training(epsilon: float, scheme: str) -> dict[str, Any]:
         chain = {"epsilon": epsilon, "order": list(OWNERS), "inprivate": {"n_rounds": 2}}
         read_section(ChainSection, chain)
         return chain
-    section = {
-        "epsilon": epsilon,
-        "delta": 1e-6,
-        "workers": len(OWNERS),
-        "threshold": 2,
-        "noise": "workers",
-        "honest": 2,
-        "recipe": "recommended",
-        "recommended": {"records": 14_400, "n_estimators": N_TREES},
-    }
+    section = training_of_workers(len(OWNERS), epsilon=epsilon, delta=1e-6, records=14_400)
+    section["recommended"]["n_estimators"] = N_TREES
     read_section(TrainingSection, section)
     return section
 
@@ -124,9 +118,8 @@ def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path
     home = OWNERS[0] if scheme == "inprivate" else HUB
     files = _chain_files() if scheme == "inprivate" else _star_files()
     for name, run in files.items():
-        common = {"party": name, "run_id": "demo", "schema": "schema.yaml", "secret_key": f"keys/{name}.secret"}
         # One report is enough for a demo.
-        document = {**common, **run, "report": name == home, "training": training}
+        document = {**common_keys(run["role"], name, "demo"), **run, "report": name == home, "training": training}
         if excessive(given_budgets("training", epsilon=training["epsilon"])):
             document["no_privacy"] = True
         write_text(folders[name] / "run.yaml", yaml.safe_dump(document, sort_keys=False))
@@ -135,26 +128,14 @@ def _prepare(out: Path, training: dict[str, Any], scheme: str) -> dict[str, Path
 
 def _star_files() -> dict[str, dict[str, Any]]:
     address = f"tcp://127.0.0.1:{free_port()}"
-    worker = {"role": "worker", "data": "data.csv", "connect": address, "coordinator": _peer(HUB)}
-    hub = {"role": "coordinator", "listen": address, "workers": [_peer(name) for name in OWNERS]}
-    peers = {name: [_peer(other) for other in OWNERS if other != name] for name in OWNERS}
-    return {HUB: hub, **{name: {**worker, "peers": peers[name]} for name in OWNERS}}
+    worker = {"role": "worker", "data": "data.csv"}
+    workers = {name: {**worker, **worker_keys(name, OWNERS, HUB, address)} for name in OWNERS}
+    return {HUB: {"role": "coordinator", **coordinator_keys(OWNERS, address)}, **workers}
 
 
 def _chain_files() -> dict[str, dict[str, Any]]:
-    """Each owner connects to those after it in the order."""
-    addresses = {name: f"tcp://127.0.0.1:{free_port()}" for name in OWNERS}
-    files: dict[str, dict[str, Any]] = {}
-    for place, name in enumerate(OWNERS):
-        before = [_peer(other) for other in OWNERS[:place]]
-        after = [{**_peer(other), "connect": addresses[other]} for other in OWNERS[place + 1 :]]
-        listen = {"listen": addresses[name]} if before else {}
-        files[name] = {"role": "owner", "data": "data.csv", **listen, "owners": before + after}
-    return files
-
-
-def _peer(name: str) -> dict[str, str]:
-    return {"name": name, "public_key": f"keys/{name}.public"}
+    owners = {name: f"tcp://127.0.0.1:{free_port()}" for name in OWNERS[:-1]} | {OWNERS[-1]: None}
+    return {name: {"role": "owner", "data": "data.csv", **owner_keys(name, owners)} for name in OWNERS}
 
 
 def _schema() -> dict[str, Any]:

@@ -3,35 +3,74 @@
 from __future__ import annotations
 
 import re
-import sys
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from parties.commands.console import Format, FormatOption, print_result, stderr, terminal_of_command
+from parties.commands.console import Format, FormatOption, print_result, refuse_given, terminal_of_command
+from parties.commands.init_options import (
+    DELTA,
+    PROJECT,
+    ROLES_OF_ROWS,
+    PartyRole,
+    answer,
+    asked,
+    check_options,
+    data_files,
+    owners_of,
+    public_numbers,
+)
 
 if TYPE_CHECKING:
+    from parties.onboarding.party_folder import Made
     from parties.onboarding.schema_draft import Bound, Hints
 
 REPEATED = "the first row of each counts, by `align: {duplicates: first}` on both sides"
 
 
-class PartyRole(StrEnum):
-    """Role of a party in vertical training."""
-
-    ACTIVE = "active"
-    PASSIVE = "passive"
-
-
 IdOption = Annotated[str | None, typer.Option("--id", help="The record key's column; by default one without repeats.")]
-LabelOption = Annotated[str | None, typer.Option("--label", help="The label's column (active party).")]
+LabelOption = Annotated[str | None, typer.Option("--label", help="The label's column (active, worker, owner).")]
 PositiveOption = Annotated[str | None, typer.Option("--positive", help="The label that means 1; by default the rarer.")]
 BoundsOption = Annotated[
     list[str] | None, typer.Option("--bounds", help="Public bounds, COLUMN=LOWER:UPPER; repeatable.")
+]
+PeerOption = Annotated[
+    str | None, typer.Option(help="The other party's name; of a worker the coordinator's (active, passive, worker).")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Address between the two, such as tcp://HOST:5555; where a coordinator listens, and its workers reach it."
+    ),
+]
+OwnersOption = Annotated[
+    str | None,
+    typer.Option(
+        help="All who hold rows, as in north,south; in a chain in the order of their turns, and all but the last with "
+        "where they listen: north=tcp://HOST:5557,south (coordinator, worker, owner)."
+    ),
+]
+AgreedOption = Annotated[
+    Path | None,
+    typer.Option("--schema", help="The agreed schema, in place of a draft from the data (coordinator, worker, owner)."),
+]
+EpsilonOption = Annotated[
+    float | None, typer.Option(help="Epsilon of the guarantee, per record (coordinator, worker, owner).")
+]
+DeltaOption = Annotated[
+    float | None, typer.Option(help=f"Delta of the same, by default {DELTA} (coordinator, worker).")
+]
+RecordsOption = Annotated[
+    int | None, typer.Option(help="About how many records all have together: public (coordinator, worker).")
+]
+ClassesOption = Annotated[
+    int | None, typer.Option(help="How many classes of the label there are, if more than two (coordinator, worker).")
+]
+ParametersOption = Annotated[
+    Path | None, typer.Option(help="JSON or YAML of parameters in the names of XGBoost, FATE or SecretFlow (active).")
 ]
 
 
@@ -63,83 +102,104 @@ def schema(
 
 
 def init(
-    data: Annotated[list[Path], typer.Argument(help="Data file; with --project the active party's and the passive's.")],
+    context: typer.Context,
+    data: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Data file; with --project the active party's and the passive's; none of a coordinator."),
+    ] = None,
     role: Annotated[PartyRole | None, typer.Option(help="This party's role.")] = None,
     project: Annotated[bool, typer.Option("--project", help="Make both sides, to rehearse on this machine.")] = False,
     folder: Annotated[Path, typer.Option(help="Where the files go.")] = Path("."),
     name: Annotated[str | None, typer.Option(help="This party's name; by default the data file's.")] = None,
-    peer: Annotated[str | None, typer.Option(help="The other party's name.")] = None,
-    address: Annotated[str | None, typer.Option(help="Address between the two, such as tcp://HOST:5555.")] = None,
-    run_id: Annotated[str, typer.Option(help="Name of the run, the same on both sides.")] = "first",
+    peer: PeerOption = None,
+    address: AddressOption = None,
+    run_id: Annotated[str, typer.Option(help="Name of the run, the same on all sides.")] = "first",
+    owners: OwnersOption = None,
+    agreed: AgreedOption = None,
+    epsilon: EpsilonOption = None,
+    delta: DeltaOption = None,
+    records: RecordsOption = None,
+    classes: ClassesOption = None,
     id_column: IdOption = None,
     label: LabelOption = None,
     positive: PositiveOption = None,
     bounds: BoundsOption = None,
-    parameters: Annotated[
-        Path | None, typer.Option(help="JSON or YAML of parameters in the names of XGBoost, FATE or SecretFlow.")
-    ] = None,
+    parameters: ParametersOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Make a party's keys, schema and run file from its data file; asks for what no option says.
+    """Make a party's keys, schema and run file; asks for what no option says.
 
     Every choice stands in the run file with its default and its meaning.
     """
-    if len(data) != (2 if project else 1):
-        raise typer.BadParameter(f"takes one data file, or two with --project; found {len(data)}", param_hint="DATA")
-    own = PartyRole.ACTIVE if project else PartyRole(_asked(role, "--role", "Role", choices=list(PartyRole)))
-    if own is PartyRole.ACTIVE:
-        label = _asked(label, "--label", "Column of the label")
-    if not project:
-        peer = _asked(peer, "--peer", "Name of the other party")
-        address = _asked(address, "--address", "Address between the two, such as tcp://HOST:5555")
+    own = PROJECT if project else answer(role, "--role", "Role", choices=list(PartyRole))
+    check_options(context, own)
+    files = data_files(data, own)
+    if agreed is None and (path := asked(agreed, "--schema", own)) is not None:
+        agreed = Path(path)
+    if agreed is None:
+        label = asked(label, "--label", own)
+    else:
+        refuse_given("stands in the agreed schema: leave it out", id=id_column, label=label, positive=positive)
+    hints = _hints(id_column, label, positive, bounds)
+    party = asked(name, "--name", own) or files[0].name.split(".")[0]
+    everybody = owners_of(asked(owners, "--owners", own))
+    other, place = (asked(*pair, own) or "" for pair in ((peer, "--peer"), (address, "--address")))
+    numbers = public_numbers(own, epsilon=epsilon, delta=delta, records=records, classes=classes)
     with terminal_of_command():
         from parties.onboarding.other_systems import OtherParameters
         from parties.onboarding.project import Part, make_party, make_project
+        from parties.onboarding.row_project import RowPart, make_row_party
 
-        other = OtherParameters({}) if parameters is None else OtherParameters.read(parameters)
-        hints = _hints(id_column, label, positive, bounds)
-        send: dict[str, object] = {}
-        if project or peer is None or address is None:
-            made = make_project(data[0], data[1], folder, hints, other.model)
-            is_open = any(one.open_bounds or one.open_marks for one in made.values())
-            commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
-            runs = (folder / party / "run.yaml" for party in made)
-            then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
+        known = None if parameters is None else OtherParameters.read(parameters)
+        model = {} if known is None else known.model
+        common: dict[str, Any] = {"role": own, "party": party, "folder": folder, "address": place, "run_id": run_id}
+        others: tuple[str, ...] = ()
+        if own == PROJECT:
+            made = make_project(files[0], files[1], folder, hints, model)
+        elif own in ROLES_OF_ROWS:
+            part = RowPart(owners=everybody, coordinator=other, **common, **numbers)
+            table = files[0] if files else None
+            made, others = {party: make_row_party(part, hints, data=table, agreed=agreed)}, part.others
         else:
-            party = name or data[0].name.split(".")[0]
-            part = Part(role=own.value, party=party, peer=peer, folder=folder, address=address, run_id=run_id)
-            one = make_party(data[0], replace(part, model=other.model), hints)
-            made, then = {party: one}, f"opboost doctor {folder / 'run.yaml'}"
-            send |= {"send": f"{one.to_send} to {peer}, whose own goes to {folder / 'keys'}"}
-        if parameters is not None:
-            send["without_counterpart"] = _listed(list(other.dropped), form)
-        files = [str(path) for one in made.values() for path in one.files]
-        found = {
-            "left_out": [f"{party}: {name}" for party, one in made.items() for name in one.ignored],
-            "repeated_ids": [f"{party}: {REPEATED}" for party, one in made.items() if one.has_repeats],
-            "bounds_to_write": [
-                f"{one.files[0]}: {', '.join(one.open_bounds)}" for one in made.values() if one.open_bounds
-            ],
-        }
-        if marks := [f"{one.files[0]}: {', '.join(one.open_marks)}" for one in made.values() if one.open_marks]:
-            found["marks_to_write"] = marks
-        lists = {key: _listed(names, form) for key, names in found.items()}
-        print_result(form, made=_listed(files, form), **send, **lists, next=then)
+            made, others = {party: make_party(files[0], Part(peer=other, model=model, **common), hints)}, (other,)
+        _print_made(form, made, folder, others=others, dropped=None if known is None else known.dropped)
+
+
+def _print_made(
+    form: Format, made: Mapping[str, Made], folder: Path, *, others: Sequence[str], dropped: Sequence[str] | None
+) -> None:
+    """Print what was made by party, where the public key goes, what is to be written down, and the next command.
+
+    With no `others`, both sides of a rehearsal were made.
+    """
+    more: dict[str, object] = {}
+    if others:
+        (one,), then = made.values(), f"opboost doctor {folder / 'run.yaml'}"
+        go = "goes" if len(others) == 1 else "go"
+        more["send"] = f"{one.to_send} to {', '.join(others)}, whose own {go} to {folder / 'keys'}"
+    else:
+        is_open = any(one.open_bounds or one.open_marks for one in made.values())
+        commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
+        runs = (folder / party / "run.yaml" for party in made)
+        then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
+    if dropped is not None:
+        more["without_counterpart"] = _listed(list(dropped), form)
+    files = [str(path) for one in made.values() for path in one.files]
+    found = {
+        "left_out": [f"{party}: {name}" for party, one in made.items() for name in one.ignored],
+        "repeated_ids": [f"{party}: {REPEATED}" for party, one in made.items() if one.has_repeats],
+        "bounds_to_write": [
+            f"{one.files[0]}: {', '.join(one.open_bounds)}" for one in made.values() if one.open_bounds
+        ],
+    }
+    if marks := [f"{one.files[0]}: {', '.join(one.open_marks)}" for one in made.values() if one.open_marks]:
+        found["marks_to_write"] = marks
+    lists = {key: _listed(names, form) for key, names in found.items()}
+    print_result(form, made=_listed(files, form), **more, **lists, next=then)
 
 
 def _listed(names: list[str], form: Format) -> object:
     return names if form is Format.JSON else ", ".join(names) or "none"
-
-
-def _asked(given: str | None, option: str, question: str, choices: list[str] | None = None) -> str:
-    """An option's value, or the answer of the person at the terminal; refused where nobody is there."""
-    from rich.prompt import Prompt
-
-    if given is not None:
-        return given
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(f"is missing: {question.lower()}", param_hint=option)
-    return str(Prompt.ask(question, choices=choices, console=stderr))
 
 
 def _hints(id_column: str | None, label: str | None, positive: str | None, bounds: list[str] | None) -> Hints:

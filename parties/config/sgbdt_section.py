@@ -16,10 +16,16 @@ _DEFAULTS: dict[bool, dict[str, Any]] = {True: asdict(FOR_CLASSES), False: asdic
 
 
 class SGBDTSection(Section):
-    """Parameters of S-GBDT, under the estimators' names; what is left out is as there."""
+    """Parameters of S-GBDT, under the estimators' names; what is left out is as there.
+
+    Where that depends on the objective, a placeholder stands there until the section is `completed`.
+    """
 
     n_estimators: int = Field(
-        0, ge=1, le=MOST_COUNT, description="Number of trees; left out: 300 for classes, 150 for numbers."
+        default_factory=int,
+        ge=1,
+        le=MOST_COUNT,
+        description="Number of trees; left out: 300 for classes, 150 for numbers.",
     )
     n_extra_estimators: int = Field(
         0, ge=0, le=MOST_COUNT, description="Further trees for records with budget left, with the filter."
@@ -27,27 +33,36 @@ class SGBDTSection(Section):
     use_filter: bool | None = Field(
         None, description="Whether records have individual privacy filters; by default with further trees."
     )
-    max_depth: int = Field(0, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers.")
+    max_depth: int = Field(
+        default_factory=int, ge=0, le=12, description="Levels of a tree; left out: 3 for classes, 4 for numbers."
+    )
     learning_rate: Positive = Field(
-        0.0, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
+        default_factory=float, description="Factor of every leaf value; left out: 0.4 for classes, 1 for numbers."
     )
     max_grad: Positive = Field(
-        0.0, description="Bound on a record's gradient; left out: 0.5 for classes, 0.25 for numbers."
+        default_factory=float, description="Bound on a record's gradient; left out: 0.5 for classes, 0.25 for numbers."
     )
     denominator_noise: Positive = Field(
-        0.0, description="Noise of a leaf's denominator over that of its gradients; left out: 2 or 6."
+        default_factory=float, description="Noise of a leaf's denominator over that of its gradients; left out: 2 or 6."
     )
     reg_lambda: NonNegative = Field(1.0, description="L2 regularisation of leaf values.")
     noise_lambda: NonNegative = Field(
-        0.0, description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers."
+        default_factory=float,
+        description="Least regularisation per unit of noise; left out: 20 for classes, 35 for numbers.",
     )
     max_leaf: Positive = Field(2.0, description="Bound on leaf values.")
     columns_per_tree: int = Field(
-        0, ge=0, le=MOST_COUNT, description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers."
+        default_factory=int,
+        ge=0,
+        le=MOST_COUNT,
+        description="Columns of a tree, 0 for all; left out: 1 for classes, 3 for numbers.",
     )
     subsample: float = Field(1.0, gt=0, le=1, description="Share of the records of each tree.")
     max_cells: int = Field(
-        0, ge=2, le=65535, description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers."
+        default_factory=int,
+        ge=2,
+        le=65535,
+        description="Cells of a column's public grid; left out: 64 for classes, 32 for numbers.",
     )
 
     def completed(self, *, is_classification: bool) -> SGBDTSection:

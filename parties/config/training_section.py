@@ -25,6 +25,7 @@ from protocols.secure_aggregation.epochs import MAX_WORKERS
 _RECIPES = {"recommended", "sgbdt", "federated"}
 
 _WorkerCount = Annotated[int, Field(ge=2, le=MAX_WORKERS)]
+ClassCount = Annotated[int, Field(ge=3, le=1000)]
 
 
 class TaskSection(Section):
@@ -122,7 +123,7 @@ class TrainingSection(TaskSection):
     sgbdt: SGBDTSection = Field(SGBDTSection(), validate_default=True, description="Parameters of S-GBDT.")
     federated: FederatedSection = Field(FederatedSection(), description="Parameters of the federated framework.")
     recommended: RecommendedSection = Field(RecommendedSection(), description="Parameters of the recommended recipe.")
-    classes: Annotated[int, Field(ge=3, le=1000)] | None = Field(
+    classes: ClassCount | None = Field(
         None, description="Number of classes of `multi:softprob`, which the labels number 0, 1, 2, ..."
     )
 

@@ -67,14 +67,7 @@ class OwnerRows:
     @classmethod
     def of(cls, data: Path, table_schema: Path) -> OwnerRows:
         """Read a data file by a schema file, with the same errors."""
-        schema, ignore = read_schema(table_schema)
-        if schema.label is None:
-            raise ConfigError(f"{table_schema} names no `label`, which every owner needs")
-        if len(schema.of_training) > 1:
-            raise ConfigError(
-                f"{table_schema}: rows of several owners have one `label`, and no `weight`, `group` and `base_margin`. "
-                "Nothing was sent"
-            )
+        schema, ignore = read_row_schema(table_schema)
         with showing_misfits(data, schema):
             table = read_table(data, schema, ignore=ignore, needs_label=True)
             columns = own_features(table.features, schema.columns)
@@ -149,3 +142,22 @@ def _order_of_arrival(data: Path, table_schema: Path, n_rows: Sequence[int]) -> 
     # Rows without a label, which are left out, count in no part.
     number = np.argsort(np.argsort(places))
     return np.argsort(np.searchsorted(n_rows, number, side="right"), kind="stable")
+
+
+def read_row_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
+    """Read the schema of rows that several owners hold, and the columns to ignore.
+
+    Raises
+    ------
+    ConfigError
+        Also without a label, or with anything else of training.
+    """
+    schema, ignore = read_schema(path)
+    if schema.label is None:
+        raise ConfigError(f"{path} names no `label`, which every owner needs")
+    if len(schema.of_training) > 1:
+        raise ConfigError(
+            f"{path}: rows of several owners have one `label`, and no `weight`, `group` and `base_margin`. "
+            "Nothing was sent"
+        )
+    return schema, ignore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -13,24 +12,31 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from opboost.errors import shown
 from parties.config.reading import read_section
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError
 from parties.onboarding.dialect import RawTable, read_raw
-from parties.onboarding.run_draft import DESENSITIZE, run_file_text
+from parties.onboarding.party_folder import (
+    RUN,
+    SCHEMA,
+    Made,
+    check_free,
+    check_path,
+    common_keys,
+    named_key,
+    seen_from,
+    write_folder,
+)
+from parties.onboarding.run_draft import DESENSITIZE
 from parties.onboarding.schema_draft import Hints, draft_schema, texts_of
 from parties.onboarding.schema_text import Draft
-from parties.storage.atomic_files import copy, is_taken, write_text
-from parties.storage.documents import holds_control
+from parties.storage.atomic_files import copy, write_text
 from parties.tables.data_files import named
 from parties.tables.record_ids import read_ids
 from parties.tables.sorted_ids import Duplicates
-from protocols.transport.keys import generate
 
 # Share of the active party's records that a rehearsal keeps for prediction, and the seed by which they are chosen.
 HELD_OUT, SEED_OF_SHARE = 0.2, 7
-SCHEMA, RUN = "schema.yaml", "run.yaml"
 TRAIN_IDS, TEST_IDS = "train_ids.txt", "test_ids.txt"
 
 # Ways in which the same ids are written in two files.
@@ -58,22 +64,6 @@ class Part:
     model: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """What was made: files, columns whose public bounds are to be written down, and columns that stay out.
-
-    `open_marks` are keys of the reader, of which it is open which marks numbers have. With `has_repeats`, the data file
-    repeats ids.
-    """
-
-    files: tuple[Path, ...]
-    to_send: Path
-    open_bounds: tuple[str, ...]
-    open_marks: tuple[str, ...]
-    ignored: tuple[str, ...]
-    has_repeats: bool
-
-
 def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
     """Write a schema draft.
 
@@ -82,7 +72,7 @@ def write_schema(data: Path, target: Path, hints: Hints) -> Draft:
     ConfigError, TableError
         Also if the target exists.
     """
-    _check_free(target)
+    check_free(target)
     draft = draft_schema(read_raw(data), data, hints)
     write_text(target, draft.text())
     return draft
@@ -96,7 +86,7 @@ def make_party(data: Path, part: Part, hints: Hints) -> Made:
     ConfigError, TableError, KeyFileError
     """
     _check(part, hints)
-    _check_path(data, part.folder)
+    check_path(data, part.folder)
     raw = read_raw(data)
     draft = draft_schema(raw, data, hints)
     ids = read_ids(raw.frame, [draft.id], data)
@@ -116,7 +106,7 @@ def make_project(
     """
     names = [path.name.split(".")[0] for path in (active, passive)]
     for path, name in zip((active, passive), names, strict=True):
-        _check_path(path, folder / name)
+        check_path(path, folder / name)
     if names[0] == names[1]:
         raise ConfigError(f"both data files are called {names[0]!r}, which names the parties. Nothing was made")
     raws = [read_raw(path) for path in (active, passive)]
@@ -134,9 +124,9 @@ def make_project(
     for part, own in zip((first, second), of_party, strict=True):
         _check(part, own)
         for key in (f"{part.party}.secret", f"{part.party}.public", f"{part.peer}.public"):
-            _check_free(part.folder / "keys" / key)
+            check_free(part.folder / "keys" / key)
     for name in (TRAIN_IDS, TEST_IDS):
-        _check_free(first.folder / name)
+        check_free(first.folder / name)
     drafts = [draft_schema(*each) for each in zip(raws, (active, passive), of_party, strict=True)]
     ids = [
         read_ids(raw.frame, [draft.id], path) for raw, draft, path in zip(raws, drafts, (active, passive), strict=True)
@@ -181,7 +171,7 @@ def _check(part: Part, hints: Hints) -> None:
     if (part.role == "active") != (hints.label is not None):
         raise ConfigError("an active party names its label with --label, a passive party has none. Nothing was made")
     for name in (SCHEMA, RUN):
-        _check_free(part.folder / name)
+        check_free(part.folder / name)
 
 
 def _make(
@@ -189,14 +179,10 @@ def _make(
 ) -> Made:
     align: dict[str, str] = {} if duplicates == "refuse" else {"duplicates": duplicates}
     is_active, folder, kind = part.role == "active", part.folder, ActiveRun if part.role == "active" else PassiveRun
-    peer = {"name": part.peer, "public_key": f"keys/{part.peer}.public"}
+    peer = named_key(part.peer)
     given: dict[str, Any] = {
-        "role": part.role,
-        "party": part.party,
-        "run_id": part.run_id,
-        "data": _seen_from(folder, data),
-        "schema": SCHEMA,
-        "secret_key": f"keys/{part.party}.secret",
+        **common_keys(part.role, part.party, part.run_id),
+        "data": seen_from(folder, data),
         "answers": "cells",
     }
     if is_active:
@@ -210,27 +196,12 @@ def _make(
     if align:
         given["align"] = align
     read_section(kind, given)
-    secret, public = generate(folder / "keys", part.party)
-    write_text(folder / SCHEMA, draft.text())
-    write_text(folder / RUN, run_file_text(kind, given))
-    files = [folder / SCHEMA, folder / RUN, secret, public]
+    files, public = write_folder(folder, kind, given, draft.text())
     if held_out:
         # A run reads the first row of an id that is repeated, and no other.
         is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
-        files += _write_ids(ids[is_labelled], folder, held_out)
-    return Made(
-        files=tuple(files),
-        to_send=public,
-        open_bounds=tuple(draft.open_bounds),
-        open_marks=tuple(draft.open_marks),
-        ignored=tuple(draft.ignore),
-        has_repeats=ids.has_duplicates,
-    )
-
-
-def _seen_from(folder: Path, file: Path) -> str:
-    """The path of a file from a folder, as it is followed where there are links to folders; one to a file stays."""
-    return os.path.relpath(Path(os.path.realpath(file.parent), file.name), os.path.realpath(folder))
+        files += tuple(_write_ids(ids[is_labelled], folder, held_out))
+    return Made.by(draft, files, public, has_repeats=ids.has_duplicates)
 
 
 def free_port() -> int:
@@ -238,19 +209,6 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def _check_free(path: Path) -> None:
-    if is_taken(path):
-        raise ConfigError(f"{path} exists and is not replaced; remove it, or give another place. Nothing was made")
-
-
-def _check_path(data: Path, folder: Path) -> None:
-    if holds_control(_seen_from(folder, data)):
-        raise ConfigError(
-            f"{shown(str(data))}: its path holds a line break, a control character or bytes that are no UTF-8: no "
-            "run file can name it. Rename it. Nothing was made"
-        )
 
 
 def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from typer.testing import CliRunner
 
 from parties.cli import app
@@ -106,3 +108,99 @@ def test_where_nobody_can_be_asked_the_missing_option_is_named(
     code, _, error = run("init", table, *words)
     assert code == 2
     assert option in error
+
+
+@pytest.fixture
+def agreed(tmp_path: Path) -> Path:
+    path = tmp_path / "agreed.yaml"
+    path.write_text("{id: id, label: debt, columns: {age: {lower: 0, upper: 120}}}")
+    return path
+
+
+def rows(*words: object) -> tuple[int, str, str]:
+    """`opboost init` for training on divided rows, with what is common to all."""
+    return run("init", "--owners", "shop,bank", "--epsilon", 1, *words, "--format", "json")
+
+
+@pytest.mark.parametrize(
+    ("words", "training"),
+    [
+        ((), {"objective": "binary:logistic", "delta": 1e-6}),
+        (("--bounds", "debt=0:9.5", "--delta", "1e-5"), {"label_bounds": [0, 9.5], "delta": 1e-5}),
+        (("--classes", 7), {"objective": "multi:softprob", "classes": 7}),
+    ],
+)
+def test_a_coordinators_and_a_workers_folder_are_made(
+    table: Path, agreed: Path, tmp_path: Path, words: tuple[object, ...], training: dict[str, Any]
+) -> None:
+    common = ("--schema", agreed, "--address", "tcp://127.0.0.1:1", "--records", 900, *words)
+    hub, worker = tmp_path / "hub", tmp_path / "worker"
+    code, out, error = rows("--role", "coordinator", "--name", "hub", "--folder", hub, *common)
+    assert code == 0, error
+    found = json.loads(out)
+    assert found["send"] == f"{hub / 'keys' / 'hub.public'} to shop, bank, whose own go to {hub / 'keys'}"
+    assert found["next"] == f"opboost doctor {hub / 'run.yaml'}"
+    assert all(Path(path).exists() for path in found["made"])
+    code, out, error = rows(table, "--role", "worker", "--peer", "hub", "--folder", worker, *common)
+    assert code == 0, error
+    assert (
+        json.loads(out)["send"] == f"{worker / 'keys' / 'shop.public'} to hub, bank, whose own go to {worker / 'keys'}"
+    )
+    sections = [yaml.safe_load((folder / "run.yaml").read_text())["training"] for folder in (hub, worker)]
+    assert sections[0] == sections[1]
+    assert sections[0].items() >= {**training, "epsilon": 1.0, "recommended": {"records": 900}}.items()
+
+
+def test_an_owners_folder_is_made_and_the_bounds_that_are_to_be_written_are_told(table: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    words = ("--role", "owner", "--owners", "bank=tcp://bank.example:1,shop", "--label", "age", "--bounds", "age=0:120")
+    code, out, error = rows(table, *words, "--folder", folder)
+    assert code == 0, error
+    found = json.loads(out)
+    assert found["send"] == f"{folder / 'keys' / 'shop.public'} to bank, whose own goes to {folder / 'keys'}"
+    assert found["bounds_to_write"] == [f"{folder / 'schema.yaml'}: debt"]
+    assert found["next"] == f"opboost doctor {folder / 'run.yaml'}"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--id", "id"), "--id: stands in the agreed schema"),
+        (("--label", "debt"), "--label: stands in the agreed schema"),
+        (("--positive", "3"), "--positive: stands in the agreed schema"),
+        (("--name", "east"), "--name must be one of --owners, shop, bank; found 'east'"),
+        (("--epsilon", "99"), "--epsilon: takes a number, > 0, ≤ 36.0; found 99.0"),
+        (("--owners", "shop"), "--owners takes 2 to 200 names; found 1"),
+        (("--bounds", "debt=9:0"), "--bounds debt: label_bounds: must be a lower and a higher number"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_and_nothing_made(
+    table: Path, agreed: Path, tmp_path: Path, words: tuple[str, ...], said: str
+) -> None:
+    common = ("--schema", agreed, "--peer", "hub", "--address", "tcp://h:1", "--records", 900)
+    code, _, error = rows(table, "--role", "worker", *common, *words, "--folder", tmp_path / "made")
+    assert code
+    assert said in " ".join(error.replace("│", " ").split())
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("role", "option"),
+    [
+        ("coordinator", "--schema"),
+        ("coordinator --schema s.yaml", "--name"),
+        ("coordinator --schema s.yaml --name hub", "--owners"),
+        ("coordinator --schema s.yaml --name hub --owners a,b", "--address"),
+        ("coordinator --schema s.yaml --name hub --owners a,b --address tcp://h:1", "--epsilon"),
+        ("coordinator --schema s.yaml --name hub --owners a,b --address tcp://h:1 --epsilon 1", "--records"),
+        ("worker", "--label"),
+        ("worker --schema s.yaml", "--owners"),
+        ("worker --schema s.yaml --owners a,b", "--peer"),
+        ("owner --schema s.yaml --owners a,b", "--epsilon"),
+    ],
+)
+def test_of_the_roles_on_rows_the_missing_option_is_named(table: Path, role: str, option: str) -> None:
+    data = [] if role.startswith("coordinator") else [table]
+    code, _, error = run("init", *data, "--role", *role.split())
+    assert code == 2
+    assert f"Invalid value for {option}: is missing" in error

@@ -10,7 +10,8 @@ import yaml
 
 from parties.config.reading import read_any_run, read_schema
 from parties.errors import ConfigError
-from parties.onboarding.project import Made, Part, free_port, make_party, make_project
+from parties.onboarding.party_folder import Made
+from parties.onboarding.project import Part, free_port, make_party, make_project
 from parties.onboarding.schema_draft import Hints
 from parties.tables.party_table import read_table
 
@@ -96,6 +97,16 @@ def tables(tmp_path: Path) -> tuple[Path, Path]:
 def part(folder: Path, **changes: str) -> Part:
     given = {"role": "passive", "party": "shop", "peer": "bank", "address": "tcp://127.0.0.1:5555", **changes}
     return Part(folder=folder, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("role", "label"), [("passive", "y"), ("active", None)])
+def test_an_active_party_alone_has_a_label(
+    tables: tuple[Path, Path], tmp_path: Path, role: str, label: str | None
+) -> None:
+    words = "an active party names its label with --label, a passive party has none. Nothing was made"
+    with pytest.raises(ConfigError, match=words):
+        make_party(tables[0], part(tmp_path / "made", role=role), Hints(label=label))
+    assert not (tmp_path / "made").exists()
 
 
 def test_files_that_exist_are_never_replaced(tables: tuple[Path, Path], tmp_path: Path) -> None:

@@ -151,7 +151,6 @@ def test_a_schema_alone_is_drafted_once(trial: Path) -> None:
     [
         (["--peer", "two words"], "passive.0.name: must be a name"),
         (["--address", "bank:5555"], "listen: must be tcp://host:port"),
-        (["--role", "passive"], "an active party names its label with --label, a passive party has none"),
     ],
 )
 def test_a_run_file_that_would_be_refused_is_not_made(trial: Path, words: list[str], said: str) -> None:

@@ -1,0 +1,60 @@
+"""Files of a party's folder: written together, for their owner alone, and found by relative paths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from parties.config.chain import OwnerRun
+from parties.config.reading import read_run
+from parties.errors import ConfigError
+from parties.onboarding.party_folder import check_free, common_keys, named_key, seen_from, write_folder
+from protocols.errors import KeyFileError
+from tests.support.modes import exposed, open_umask
+
+RUN = {
+    **common_keys("owner", "north", "first"),
+    "data": "rows.csv",
+    "owners": [{**named_key("south"), "connect": "tcp://127.0.0.1:1"}],
+    "training": {"epsilon": 1, "order": ["south", "north"]},
+}
+
+
+def test_keys_schema_and_run_file_are_written_and_can_be_read(tmp_path: Path) -> None:
+    folder = tmp_path / "made"
+    with open_umask():
+        files, public = write_folder(folder, OwnerRun, RUN, "id: id\n")
+    assert set(files) == {path for path in folder.rglob("*") if path.is_file()}
+    assert public == folder / "keys" / "north.public"
+    assert exposed(folder) == set()
+    run = read_run(folder / "run.yaml", OwnerRun)
+    assert run.table_schema.read_text() == "id: id\n"
+    assert run.secret_key == folder / "keys" / "north.secret"
+
+
+def test_a_schema_that_lies_in_the_folder_stays(tmp_path: Path) -> None:
+    (tmp_path / "schema.yaml").write_text("kept")
+    files, _ = write_folder(tmp_path, OwnerRun, RUN, None)
+    assert [path.name for path in files] == ["run.yaml", "north.secret", "north.public"]
+    assert (tmp_path / "schema.yaml").read_text() == "kept"
+
+
+def test_where_a_key_is_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "north.public").write_text("kept")
+    with pytest.raises(KeyFileError, match="never replaced"):
+        write_folder(tmp_path, OwnerRun, RUN, "id: id\n")
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["north.public"]
+
+
+def test_a_place_that_is_taken_is_refused(tmp_path: Path) -> None:
+    check_free(tmp_path / "new")
+    with pytest.raises(ConfigError, match="exists and is not replaced"):
+        check_free(tmp_path)
+
+
+def test_a_file_is_named_from_the_folder_through_links_to_folders(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "er")
+    assert seen_from(tmp_path / "link", tmp_path / "rows.csv") == "../../rows.csv"
