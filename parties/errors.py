@@ -6,6 +6,7 @@
     ├── ConfigError       a run file or schema file is wrong
     ├── TableError        a data file does not fit its schema
     ├── Disagreement      the two sides' settings or records do not match
+    │   └── TreesDiffer       two owners of a chain have different trees
     ├── ChainBroken       an owner of a chain is gone
     ├── RecordsRefused    a passive party did not answer for all records
     ├── Unavailable       a score cannot be had now, but perhaps later
@@ -41,6 +42,10 @@ class TableError(PartyError):
 
 class Disagreement(PartyError):
     """The two sides' settings or records do not match."""
+
+
+class TreesDiffer(Disagreement):
+    """Two owners of a chain have different trees."""
 
 
 class ChainBroken(PartyError):

@@ -2,13 +2,15 @@
 
 With `broadcast` an owner sends its tree to all others at once, and they bring their residuals up to date while they
 wait for their turns. Without, trees go along the order from owner to owner, and each works through all that it lacks
-when its turn has come. Both ways every owner has the same trees in the end.
+when its turn has come. An owner may send or hand on other trees to some than to others, so at the end every two owners
+compare digests of all trees, and keep no model where these differ.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -19,10 +21,10 @@ from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.inprivate.training import Owner
 from opboost.trees.tree import Tree
 from parties.errors import ChainBroken, Disagreement
-from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn, trees_digest
 from parties.horizontal.coordinator import SharedModel
 from parties.horizontal.public_randomness import after_looks, term_differences
-from parties.horizontal.tree_messages import received_tree, tree_message
+from parties.horizontal.tree_messages import due_after, received_tree, tree_message
 from parties.progress import Progress, no_progress
 from parties.session.handshake import Phase, conversation
 from protocols.errors import PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
@@ -97,8 +99,9 @@ def run_chain_owner(
 ) -> SharedModel:
     """Run an owner's side of a chain, over a channel to every other owner.
 
-    They are told of its end once `save` has returned. Whoever has said that it has everything is not met again; an
-    owner that has every tree finishes without those that are gone, and serves them when it is started again.
+    The model is saved once the others' digests of all trees were compared with this owner's. Whoever has said that it
+    has the same trees is not met again; an owner that has every tree finishes without those that are gone, and serves
+    them when it is started again.
 
     Raises
     ------
@@ -106,6 +109,8 @@ def run_chain_owner(
         If an owner is gone, or does not come.
     Disagreement
         If an owner has other terms. Nothing was released.
+    TreesDiffer
+        If an owner has other trees. The model was not saved.
 
     Notes
     -----
@@ -117,38 +122,14 @@ def run_chain_owner(
         try:
             chain.handshake()
             model = chain.run()
+            chain.compare_trees()
             phase.enter("saving the model")
             save(model)
-            chain.complete()
         except PeerRestarted:
             raise
         except PeerLost as error:
             raise ChainBroken(f"{error}, while this party was {phase.name}; the chain needs every owner") from None
         return model
-
-
-def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:
-    """Routing of trees: the receivers, and the turns whose trees an owner sends them once it holds those up to `turn`.
-
-    Parameters
-    ----------
-    turn, place, n_owners, n_turns : int
-        Turns are those of all owners together, from 0 on; the place is the owner's in the order.
-    broadcast : bool
-
-    Yields
-    ------
-    receiver, turns : int, range
-        Along the order every owner is sent what it lacks since its own last turn; after the last turn of all, the trees
-        go on until everybody has them.
-    """
-    if broadcast:
-        if turn % n_owners == place:
-            yield from ((other, range(turn, turn + 1)) for other in range(n_owners) if other != place)
-        return
-    step = turn if turn % n_owners == place else n_turns + place if turn == n_turns - 1 else None
-    if step is not None and step <= n_turns + n_owners - 3:
-        yield (place + 1) % n_owners, range(max(0, step - n_owners + 2), min(step + 1, n_turns))
 
 
 class _Chain:
@@ -159,7 +140,7 @@ class _Chain:
         self._phase = phase
         self._progress = progress
         self._turns = job.checkpoint.read(job.recipe, is_own=lambda turn: turn % len(job.order) == job.place)
-        done = job.checkpoint.confirmed if len(self._turns) == job.n_turns else ()
+        done = job.checkpoint.confirmed if self._has_every_tree else ()
         self._channels = {name: one for name, one in channels.items() if name not in done}
         self._held: dict[str, int] = {}
         self._owner: Owner
@@ -202,42 +183,62 @@ class _Chain:
                 self._keep(turn, self._receive(turn))
             self._send_due(turn)
             self._progress("turns", turn + 1, job.n_turns)
-        is_secure = all(one.is_secure for one in self._turns)
         return SharedModel(
             ensemble=job.recipe.ensemble([one.tree for one in self._turns]),
-            guarantee=job.recipe.guarantee(is_secure=is_secure),
+            guarantee=job.recipe.guarantee(is_secure=all(one.is_secure for one in self._turns)),
         )
 
-    def complete(self) -> None:
-        """Exchange completion messages with every owner, and close the channels."""
-        self._phase.enter("waiting for the others to save the model")
+    def compare_trees(self) -> None:
+        """Compare digests of all trees with every owner; all are sent this owner's before it refuses."""
+        checkpoint, mine = self._job.checkpoint, Done(trees=trees_digest(self._turns))
+        self._phase.enter("comparing the trees with the others'")
+        for channel in self._channels.values():
+            # Whoever has ended may have said before which trees it has.
+            with self._going_on():
+                channel.send(mine)
         for name in sorted(self._channels):
-            self._send(name, Done())
-        for name in sorted(self._channels):
-            if self._meet(name, lambda channel: expect(channel, Done)) is not None:
-                self._job.checkpoint.note_confirmed(name)
+            while not self._channels[name].is_ready():
+                self._look_around()
+            said = self._meet(name, lambda channel: expect(channel, Done))
+            if said == mine:
+                checkpoint.note_confirmed(name)
                 self._channels[name].close()
+            elif said is not None:
+                checkpoint.note_differing(name)
+        checkpoint.refuse_differing(self._job.party)
+
+    @property
+    def _has_every_tree(self) -> bool:
+        return len(self._turns) == self._job.n_turns
 
     def _look_around(self) -> None:
         """Notice who is gone or begins again, between two looks at whoever is waited for."""
-        for name in list(self._channels):
-            self._meet(name, lambda channel: channel.check())
+        for channel in self._channels.values():
+            # Perhaps another owner is gone than the one that is looked at.
+            with self._going_on():
+                channel.check()
         time.sleep(TURN_POLL_S)
 
     def _send(self, name: str, message: Message) -> None:
         self._meet(name, lambda channel: channel.send(message))
 
     def _meet(self, name: str, step: Callable[[Channel], T]) -> T | None:
-        """Do a step with an owner; one that is gone or errs is needed no more by an owner that has every tree."""
-        try:
+        """Do a step with an owner; one that is gone or errs is not met again."""
+        with self._going_on():
             return step(self._channels[name])
+        del self._channels[name]
+        return None
+
+    @contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Go on without an owner that is gone or errs if this one has every tree."""
+        try:
+            yield
         except PeerRestarted:
             raise
         except ProtocolError:
-            if len(self._turns) < self._job.n_turns:
+            if not self._has_every_tree:
                 raise
-            del self._channels[name]
-            return None
 
     def _differences(self, name: str, said: TakeTurns) -> list[str]:
         job = self._job

@@ -6,7 +6,8 @@ file                content
 ``coins.json``      this owner's coins, from which its records' rounds and the noise of its turns come, and a digest of
                     its rows
 ``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
-``confirmed.json``  the owners that have said that they have every tree; if it is damaged, they are asked again
+``confirmed.json``  the owners that have said that they have the same trees, and those that have said that they have
+                    others; if it is damaged, they are asked again
 ==================  ====================================================================================
 
 Coins and trees are kept twice (`parties.storage.twice_kept`). Where neither copy of a tree can be read, it and those
@@ -16,7 +17,7 @@ residuals of all before it, and a second one on others' would be another release
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -28,8 +29,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.rng import BitSource
+from opboost.trees.model_file import document_digest
 from opboost.trees.tree import Tree
-from parties.errors import RunFolderError
+from parties.errors import RunFolderError, TreesDiffer
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder
 from parties.storage.twice_kept import read_either, write_twice
@@ -51,7 +53,13 @@ class _Coins:
     is_secure: bool
 
 
-_COINS, _DOCUMENT, _NAMES = TypeAdapter(_Coins), TypeAdapter(dict[str, Any]), TypeAdapter(frozenset[str])
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    names: frozenset[str] = frozenset()
+    differing: frozenset[str] = frozenset()
+
+
+_COINS, _DOCUMENT, _COMPARED = TypeAdapter(_Coins), TypeAdapter(dict[str, Any]), TypeAdapter(_Compared)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +125,50 @@ class ChainCheckpoint:
 
     @property
     def confirmed(self) -> frozenset[str]:
-        """The owners that have said that they have every tree."""
-        with suppress(RunFolderError, ValidationError):
-            return _NAMES.validate_python(self._folder.read_json("confirmed.json").get("names"))
-        return frozenset()
+        """The owners that have said that they have the same trees as are stored now."""
+        return self._compared.names
+
+    @property
+    def differing(self) -> frozenset[str]:
+        """The owners that have said that they have other trees, and nothing else since."""
+        return self._compared.differing
 
     def note_confirmed(self, name: str) -> None:
-        """Keep that an owner has every tree."""
-        self._folder.write_json("confirmed.json", {"names": sorted({*self.confirmed, name})})
+        """Keep that an owner has the same trees."""
+        self._note_compared(self.confirmed | {name}, self.differing - {name})
+
+    def note_differing(self, name: str) -> None:
+        """Keep that an owner has other trees."""
+        self._note_compared(self.confirmed - {name}, self.differing | {name})
+
+    def refuse_differing(self, party: str) -> None:
+        """Refuse to go on while an owner has other trees, whichever process of the run heard that.
+
+        Parameters
+        ----------
+        party : str
+            This owner.
+
+        Raises
+        ------
+        TreesDiffer
+        """
+        if others := sorted(self.differing):
+            raise TreesDiffer(
+                f"the trees of {' and of '.join(others)} are not those of {party}: one of the owners sent, handed on "
+                "or claims to have other trees, and which one cannot be told. What was released stays released and "
+                "paid for. The trees stay in the run folder, but no model is kept. To train anew, choose another "
+                "run_id everywhere"
+            )
+
+    @property
+    def _compared(self) -> _Compared:
+        with suppress(RunFolderError, ValidationError):
+            return _COMPARED.validate_python(self._folder.read_json("confirmed.json"))
+        return _Compared()
+
+    def _note_compared(self, confirmed: frozenset[str], differing: frozenset[str]) -> None:
+        self._folder.write_json("confirmed.json", {"names": sorted(confirmed), "differing": sorted(differing)})
 
     def read(self, recipe: InPrivateAmongOwners, *, is_own: Callable[[int], bool]) -> list[Turn]:
         """Read the trees of all turns so far, up to the first one that cannot be read.
@@ -151,9 +195,10 @@ class ChainCheckpoint:
         return found
 
     def keep(self, turn: int, one: Turn) -> None:
-        """Store a turn's tree."""
-        arrays = {name: getattr(one.tree, name).tolist() for name in _DTYPES}
-        write_twice(self._path(turn), {"is_secure": one.is_secure, **arrays})
+        """Store a turn's tree. What others have confirmed before was about other trees."""
+        if self.confirmed:
+            self._note_compared(frozenset(), self.differing)
+        write_twice(self._path(turn), _document(one))
 
     def _read(self, turn: int, recipe: InPrivateAmongOwners) -> Turn:
         document = read_either(self._path(turn), _DOCUMENT)
@@ -167,3 +212,12 @@ class ChainCheckpoint:
 
     def _path(self, turn: int) -> Path:
         return self._folder.path / "turns" / f"{turn:04}.json"
+
+
+def trees_digest(turns: Sequence[Turn]) -> str:
+    """Digest of the trees of all turns, in their order, as they are stored: SHA-256, as hexadecimal digits."""
+    return document_digest({"turns": [_document(one) for one in turns]})
+
+
+def _document(one: Turn) -> dict[str, Any]:
+    return {"is_secure": one.is_secure, **{name: getattr(one.tree, name).tolist() for name in _DTYPES}}

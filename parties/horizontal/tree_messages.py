@@ -1,6 +1,8 @@
-"""Messages with a tree of a chain: made, and checked when they come."""
+"""Messages with a tree of a chain: made, checked when they come, and to whom they go."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -38,3 +40,27 @@ def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
         lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
     )  # fmt: skip
     return recipe.checked(tree)
+
+
+def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:
+    """Routing of trees: the receivers, and the turns whose trees an owner sends them once it holds those up to `turn`.
+
+    Parameters
+    ----------
+    turn, place, n_owners, n_turns : int
+        Turns are those of all owners together, from 0 on; the place is the owner's in the order.
+    broadcast : bool
+
+    Yields
+    ------
+    receiver, turns : int, range
+        Along the order every owner is sent what it lacks since its own last turn; after the last turn of all, the trees
+        go on until everybody has them.
+    """
+    if broadcast:
+        if turn % n_owners == place:
+            yield from ((other, range(turn, turn + 1)) for other in range(n_owners) if other != place)
+        return
+    step = turn if turn % n_owners == place else n_turns + place if turn == n_turns - 1 else None
+    if step is not None and step <= n_turns + n_owners - 3:
+        yield (place + 1) % n_owners, range(max(0, step - n_owners + 2), min(step + 1, n_turns))

@@ -5,12 +5,20 @@ from __future__ import annotations
 from opboost.fit_quality import FitQuality
 from parties.horizontal.coordinator import SharedModel
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import writing
 
 
 def save_shared_model(folder: RunFolder, model: SharedModel) -> None:
     """Keep a model and its guarantee."""
     folder.write_json("guarantee.json", model.guarantee.to_dict())
     folder.save_ensemble(model.ensemble)
+
+
+def withdraw_shared_model(folder: RunFolder) -> None:
+    """Remove a model that an earlier process of the run may have kept, and the note of its end."""
+    with writing(folder.path):
+        (folder.path / "model.json").unlink(missing_ok=True)
+    folder.write_json("meta.json", {**folder.read_json("meta.json"), "finished": None})
 
 
 def note_own_fit(folder: RunFolder, fit: FitQuality | None) -> None:

@@ -9,12 +9,12 @@ from opboost.horizontal.inprivate.training import Owner
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
-from parties.errors import naming
+from parties.errors import TreesDiffer, naming
 from parties.horizontal.chain import ChainJob, run_chain_owner
 from parties.horizontal.chain_checkpoint import ChainCheckpoint
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal, TrainingRun
-from parties.jobs.shared_model import note_own_fit, save_shared_model
+from parties.jobs.shared_model import note_own_fit, save_shared_model, withdraw_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -64,17 +64,22 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         )
         channels = open_channels(log)
         save = partial(save_shared_model, folder)
-        model = with_restarts(
-            list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
-        )
+        try:
+            model = with_restarts(
+                list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
+            )
+        except TreesDiffer:
+            # An earlier process may have finished without the owner that has other trees.
+            withdraw_shared_model(folder)
+            raise
         log.step("guarantee", str(model.guarantee))
         note_own_fit(folder, rows.own_fit(model.ensemble))
         absent = sorted(set(channels) - checkpoint.confirmed)
         if absent:
             log.step(
                 "unconfirmed",
-                f"the model is saved, but {', '.join(absent)} did not say that every tree is there; start this run "
-                "again where one is missing",
+                f"the model is saved, but {', '.join(absent)} did not say that the same trees are there; start this "
+                "run again there and here",
             )
         life.finish(log, list(channels.values()), n_rows=len(rows.labels), unconfirmed=absent)
     return life.report()

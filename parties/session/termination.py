@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection
 
 from opboost.errors import RankError
-from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
+from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, TreesDiffer, WorkersLost
 from protocols.errors import (
     DecodeError,
     NothingInCommon,
@@ -63,8 +63,8 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
     match error:
         case PeerAborted() | PeerLost():
             return f"another party left: {type(error).__name__}"
-        case ChainBroken():
-            # Owners of a chain know one another, and which of them is gone.
+        case ChainBroken() | TreesDiffer():
+            # Owners of a chain know one another, and which of them is gone or has other trees.
             return str(error)
     for kind, sentence in _KINDS:
         if isinstance(error, kind):

@@ -36,7 +36,7 @@ A chain has no coordinator; every two owners talk to each other::
     │ ─────────── TakeTurns ──────────► │   who, which run, its terms, how many trees of the run it holds
     │ ◄────────── TakeTurns ─────────── │   both compare, and nothing was trained yet
     │ ◄────────── PassTree ─── · · · ─► │   to all others as soon as it is grown, or along the order to the next one
-    │ ◄──────────── Done ─────────────► │   the model is saved
+    │ ◄──────────── Done ─────────────► │   every tree is stored; both compare digests of all before they save a model
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from parties.horizontal.chain import ChainJob, run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, trees_digest
 from parties.runs.run_folder import RunFolder
 from protocols.messages.horizontal import PassTree
-from protocols.messages.vertical import Message
+from protocols.messages.message import Message
+from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, Timing
 from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair
@@ -46,10 +48,34 @@ def owner_of(of: InPrivateAmongOwners, place: int) -> Any:
     return of.owner(*rows(place), coins=seeded(50 + place), rng=seeded(100 + place))
 
 
-class Meddling:
-    """A channel whose trees are changed on the way out."""
+# What becomes of a message to an owner on the way out.
+Change = Callable[[str, Message], Message]
 
-    def __init__(self, channel: Channel, change: Callable[[Message], Message]) -> None:
+
+def splitting(victim: str, whose: str, checkpoint: ChainCheckpoint, of: InPrivateAmongOwners) -> Change:
+    """An owner's words, of which one other owner hears negated trees of an owner, and a digest that fits them."""
+
+    def negated(turn: int) -> bool:
+        return ORDER[turn % len(ORDER)] == whose
+
+    def change(peer: str, message: Message) -> Message:
+        if peer == victim and isinstance(message, PassTree) and negated(message.turn):
+            return message.model_copy(update={"values": -message.values})
+        if peer == victim and isinstance(message, Done):
+            turns = enumerate(checkpoint.read(of, is_own=lambda turn: True))
+            told = [
+                replace(one, tree=replace(one.tree, values=-one.tree.values)) if negated(k) else one for k, one in turns
+            ]
+            return Done(trees=trees_digest(told))
+        return message
+
+    return change
+
+
+class Meddling:
+    """A channel whose messages are changed on the way out."""
+
+    def __init__(self, channel: Channel, change: Change) -> None:
         self._channel = channel
         self._change = change
 
@@ -57,7 +83,7 @@ class Meddling:
         return getattr(self._channel, name)
 
     def send(self, message: Message) -> None:
-        self._channel.send(self._change(message) if isinstance(message, PassTree) else message)
+        self._channel.send(self._change(self._channel.peer, message))
 
 
 class Chain:
@@ -148,7 +174,7 @@ class Chain:
             {name: (lambda name=name: close_all(name)) for name in ORDER},
         )
 
-    def run(self, jobs: dict[str, ChainJob], through: dict[str, Any] | None = None) -> dict[str, Any]:
+    def run(self, jobs: dict[str, ChainJob], through: dict[str, Change] | None = None) -> dict[str, Any]:
         """What every owner returned or raised."""
         found: dict[str, Any] = {}
         opens, closes = self.channels()

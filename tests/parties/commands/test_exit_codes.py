@@ -29,7 +29,7 @@ CODES = {
     3: {"PeerLost", "PeerRestarted", "PeerRefused", "ChainBroken", "WorkersLost", "Unavailable", "TooFewWorkers"},
     4: {"OverBudget"},
     5: {"PeerAborted", "Disagreement", "RecordsRefused", "DecodeError", "VersionMismatch", "UnexpectedMessage"}
-    | {"NothingInCommon", "SumRefused"},
+    | {"NothingInCommon", "SumRefused", "TreesDiffer"},
     6: {"LedgerError", "LedgerBusy", "RunFolderError"},
 }
 

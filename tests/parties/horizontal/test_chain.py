@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
-from opboost.horizontal.inprivate.training import messages_of_round, run_chain
-from parties.errors import ChainBroken, Disagreement, OverBudget
-from parties.horizontal.chain import due_after, run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint
-from protocols.errors import PeerAborted, UnexpectedMessage
-from protocols.messages.horizontal import TakeTurns
+from opboost.horizontal.inprivate.training import run_chain
+from parties.errors import ChainBroken, Disagreement, OverBudget, TreesDiffer
+from parties.horizontal.chain import run_chain_owner
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, trees_digest
+from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
+from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.message import Message
-from protocols.messages.vertical import Abort
+from protocols.messages.vertical import Abort, Done
 from protocols.transport.channel import Timing
-from tests.support.chains import ORDER, TERMS, Chain, owner_of, recipe
+from tests.support.chains import ORDER, TERMS, Chain, Change, owner_of, recipe, splitting
 from tests.support.recital import Recital
 
 TREE_ARRAYS = {
@@ -68,40 +68,6 @@ def test_numbers_are_predicted_as_in_a_simulation(memory: Chain) -> None:
     of = recipe(is_classification=False)
     found = memory.run({name: memory.job(of, name) for name in ORDER})
     assert leaves(found["w2"].ensemble) == simulated(of)
-
-
-@pytest.mark.parametrize("n_owners", [2, 3, 5])
-@pytest.mark.parametrize("n_rounds", [1, 3])
-@pytest.mark.parametrize("broadcast", [True, False])
-def test_every_owner_is_sent_every_tree_of_the_others_once_and_in_time(
-    n_owners: int, n_rounds: int, broadcast: bool
-) -> None:
-    n_turns = n_owners * n_rounds
-    holds = [set(range(place, n_turns, n_owners)) for place in range(n_owners)]
-    sent = [[] for _ in range(n_owners)]
-    n_messages = 0
-    for turn in range(n_turns):
-        place = turn % n_owners
-        assert set(range(turn)) <= holds[place] | {one for one in sent[place]}
-        for receiver, turns in due_after(turn, place=place, n_owners=n_owners, n_turns=n_turns, broadcast=broadcast):
-            assert all(one <= turn for one in turns)
-            sent[receiver] += turns
-            n_messages += 1
-    if not broadcast:
-        # Whoever has all now hands on what the next one lacks.
-        for place in range(n_owners - 1):
-            for receiver, turns in due_after(
-                n_turns - 1, place=place, n_owners=n_owners, n_turns=n_turns, broadcast=False
-            ):
-                assert set(turns) <= holds[place] | set(sent[place])
-                sent[receiver] += turns
-    for place in range(n_owners):
-        assert sorted(sent[place]) == sorted(set(range(n_turns)) - holds[place])
-        if not broadcast:
-            assert sent[place] == sorted(sent[place])
-    if broadcast:
-        # The paper counts what goes to later owners only; here the earlier ones are told too, for the next round.
-        assert n_messages == 2 * messages_of_round(n_owners, broadcast=True)[0] * n_rounds
 
 
 def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain) -> None:
@@ -179,6 +145,104 @@ def test_an_owner_that_has_every_tree_is_done_whatever_another_one_says_at_the_e
     assert not (memory.root / "run-w0" / "confirmed.json").exists()
 
 
+# Who splits the others, by whose trees, to whom; trees are handed on without `broadcast` only.
+LIARS = [("w2", "w2", "w0", True), ("w0", "w0", "w2", True), ("w1", "w0", "w2", False)]
+
+
+def is_split(found: dict[str, Any], *honest: str) -> bool:
+    """Whether two owners have said of each other that their trees differ."""
+    one, other = honest
+    said = {name: f"the trees of {peer} are not those of {name}: " for name, peer in ((one, other), (other, one))}
+    return all(isinstance(found[name], TreesDiffer) and str(found[name]).startswith(said[name]) for name in honest)
+
+
+@pytest.mark.parametrize(("liar", "whose", "victim", "broadcast"), LIARS)
+def test_owners_who_were_sent_different_trees_both_end_with_the_name_of_the_other(
+    chain: Chain, liar: str, whose: str, victim: str, broadcast: bool
+) -> None:
+    """The liar says to everyone that it has the same trees."""
+    of = recipe()
+    through = {liar: splitting(victim, whose, ChainCheckpoint(chain.folder(liar)), of)}
+    jobs = {name: chain.job(of, name, broadcast=broadcast) for name in ORDER}
+    found = chain.run(jobs, through)
+    honest = [name for name in ORDER if name != liar]
+    assert is_split(found, *honest), found
+    assert all(ChainCheckpoint(chain.folder(name)).confirmed == {liar} for name in honest)
+    assert "What was released stays released and paid for" in str(found[victim])
+    # Begun again, they end so again.
+    assert is_split(chain.run({name: jobs[name] for name in honest}), *honest)
+
+
+@pytest.mark.parametrize(("liar", "whose", "victim", "broadcast"), LIARS)
+def test_an_owner_that_leaves_before_the_end_does_not_keep_the_others_from_comparing(
+    chain: Chain, liar: str, whose: str, victim: str, broadcast: bool
+) -> None:
+    of = recipe()
+    split = splitting(victim, whose, ChainCheckpoint(chain.folder(liar)), of)
+
+    def leave(peer: str, message: Message) -> Message:
+        if isinstance(message, Done):
+            raise OverBudget("no reason")
+        return split(peer, message)
+
+    def delay(peer: str, message: Message) -> Message:
+        if isinstance(message, Done):
+            time.sleep(0.3)
+        return message
+
+    honest = [name for name in ORDER if name != liar]
+    jobs = {name: chain.job(of, name, broadcast=broadcast) for name in ORDER}
+    # The one that listens for both others waits while it knows that one of them is gone.
+    found = chain.run(jobs, {liar: leave, honest[0]: delay})
+    assert is_split(found, *honest), found
+
+
+def reciting(**words: Done) -> dict[str, Recital]:
+    """The other owners of w0, which have all trees and say at the end what they are given; the others do not come."""
+    greetings = {name: TakeTurns(party=name, run_id="spring", terms=TERMS, n_held=6) for name in ORDER[1:]}
+    return {name: Recital(name, [greetings[name], words[name]] if name in words else []) for name in ORDER[1:]}
+
+
+def test_trees_are_compared_with_those_of_an_owner_that_has_ended_meanwhile(memory: Chain) -> None:
+    """It was stopped while this one was about to say the same."""
+    of = recipe()
+    memory.run({name: memory.job(of, name) for name in ORDER})
+    (memory.root / "run-w0" / "confirmed.json").unlink()
+
+    class Ended(Recital):
+        def send(self, message: Message) -> None:
+            if isinstance(message, Done):
+                raise PeerLost(f"{self.peer} closed the channel")
+            super().send(message)
+
+    said = TakeTurns(party="w1", run_id="spring", terms=TERMS, n_held=6), Done(trees="0" * 64)
+    with pytest.raises(TreesDiffer, match="the trees of w1 are not those of w0: "):
+        run_chain_owner(memory.job(of, "w0"), {"w1": Ended("w1", said), "w2": Recital("w2", [])})
+
+
+@pytest.mark.parametrize("other", [Done(), Done(trees="0" * 64)])
+def test_all_hear_the_digest_before_an_owner_refuses_and_a_difference_is_remembered(memory: Chain, other: Done) -> None:
+    of, saved = recipe(), []
+    before = memory.run({name: memory.job(of, name) for name in ORDER})["w0"]
+    (memory.root / "run-w0" / "confirmed.json").unlink()
+    job, checkpoint = memory.job(of, "w0"), ChainCheckpoint(memory.folder("w0"))
+    same = Done(trees=trees_digest(checkpoint.read(of, is_own=bool)))
+    others = reciting(w1=other, w2=same)
+    with pytest.raises(TreesDiffer, match="the trees of w1 are not those of w0: ") as refusal:
+        run_chain_owner(job, others, save=saved.append)
+    for one in others.values():
+        assert [message.kind for message in one.heard] == ["take turns", "done", "abort"]
+        assert (one.heard[1], one.aborts) == (same, [str(refusal.value)])
+    assert (checkpoint.confirmed, checkpoint.differing) == ({"w2"}, {"w1"})
+    with pytest.raises(TreesDiffer, match="the trees of w1 are not those of w0: "):
+        run_chain_owner(job, reciting(), save=saved.append)
+    assert saved == []
+    after = run_chain_owner(job, reciting(w1=same), save=saved.append)
+    assert leaves(after.ensemble) == leaves(before.ensemble)
+    assert saved == [after]
+    assert (checkpoint.confirmed, checkpoint.differing) == ({"w1", "w2"}, frozenset())
+
+
 def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain) -> None:
     of = recipe()
     other = {**TERMS, "order": ["w0", "w2", "w1"]}
@@ -203,8 +267,8 @@ def test_an_owner_that_claims_more_turns_than_there_are_is_refused_at_once(memor
     assert time.process_time() - began < 1
 
 
-def change(**update: Any) -> Callable[[Message], Message]:
-    return lambda message: message.model_copy(update=update)
+def change(**update: Any) -> Change:
+    return lambda peer, message: message.model_copy(update=update) if isinstance(message, PassTree) else message
 
 
 @pytest.mark.parametrize(

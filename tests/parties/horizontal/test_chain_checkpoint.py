@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ import pytest
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import BitSource, secure, seeded
 from opboost.trees.tree import Tree
-from parties.errors import RunFolderError
-from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn
+from parties.errors import RunFolderError, TreesDiffer
+from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn, trees_digest
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
 from tests.support.chains import owner_of, recipe
@@ -100,6 +101,41 @@ def test_owners_are_met_again_where_it_cannot_be_read_who_has_finished(
     for damaged in ("", "[]", '{"names": 3}', '{"names": [3]}'):
         (folder.path / "confirmed.json").write_text(damaged)
         assert checkpoint.confirmed == frozenset()
+
+
+def test_a_confirmation_is_of_the_trees_that_there_were_and_a_difference_stays_until_it_is_taken_back(
+    checkpoint: ChainCheckpoint,
+) -> None:
+    checkpoint.note_confirmed("w1")
+    checkpoint.note_differing("w2")
+    checkpoint.keep(0, Turn(tree=trees()[0], is_secure=True))
+    assert (checkpoint.confirmed, checkpoint.differing) == (frozenset(), {"w2"})
+    checkpoint.note_differing("w1")
+    with pytest.raises(TreesDiffer, match=r"the trees of w1 and of w2 are not those of w0: .* but no model is kept"):
+        checkpoint.refuse_differing("w0")
+    for name in ("w1", "w2"):
+        checkpoint.note_confirmed(name)
+    checkpoint.refuse_differing("w0")
+    assert checkpoint.confirmed == {"w1", "w2"}
+
+
+def test_the_digest_is_of_every_part_of_all_trees_in_their_order(checkpoint: ChainCheckpoint) -> None:
+    turns = [Turn(tree=tree, is_secure=True) for tree in trees()]
+    for turn, one in enumerate(turns):
+        checkpoint.keep(turn, one)
+    assert trees_digest(checkpoint.read(OF, is_own=bool)) == trees_digest(turns)
+    first, *later = turns
+    tree, root = first.tree, np.arange(first.tree.n_nodes) == 0
+    changes: list[dict[str, Any]] = [
+        {"columns": np.where(root, 1 - tree.columns, tree.columns)},
+        {"thresholds": np.where(root, np.nextafter(tree.thresholds, 99), tree.thresholds)},
+        {"missing_left": tree.missing_left ^ root},
+        {"lefts": tree.rights, "rights": tree.lefts},
+        {"values": np.nextafter(tree.values, 99)},
+    ]
+    others = [[*later, first], turns[:2], [replace(first, is_secure=False), *later]]
+    others += [[replace(first, tree=replace(tree, **change)), *later] for change in changes]
+    assert len({trees_digest(turns), *map(trees_digest, others)}) == 9
 
 
 @pytest.mark.parametrize("is_secure", [False, True])

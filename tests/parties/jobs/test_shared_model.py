@@ -11,7 +11,7 @@ import pytest
 from opboost.fit_quality import FitQuality
 from opboost.horizontal.inprivate.training import run_chain
 from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.jobs.shared_model import note_own_fit, save_shared_model
+from parties.jobs.shared_model import note_own_fit, save_shared_model, withdraw_shared_model
 from parties.runs.run_folder import RunFolder
 from tests.support.chains import owner_of, recipe
 
@@ -43,6 +43,17 @@ def test_a_model_is_kept_after_its_guarantee(folder: RunFolder, monkeypatch: pyt
     monkeypatch.setattr(RunFolder, "save_ensemble", save)
     save_shared_model(folder, Model())  # type: ignore[arg-type]
     assert found == [("the trees", {"epsilon": 2.0})]
+
+
+def test_a_model_that_is_withdrawn_leaves_an_unfinished_run(folder: RunFolder) -> None:
+    of = recipe(n_rounds=1)
+    trees = run_chain([owner_of(of, place) for place in range(3)], n_rounds=1, epsilon=of.epsilon)
+    folder.save_ensemble(of.ensemble(trees))
+    folder.finish(n_rows=3, unconfirmed=["w1"])
+    withdraw_shared_model(folder)
+    assert (folder.has_model, folder.is_finished) == (False, False)
+    assert folder.read_json("meta.json")["party"] == "w0"
+    withdraw_shared_model(folder)
 
 
 def test_labels_that_tell_nothing_leave_empty_metrics(folder: RunFolder) -> None:

@@ -18,10 +18,14 @@ from opboost.trees.model_file import load_model
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
-from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError
+from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError, TreesDiffer
+from parties.horizontal.chain import ChainJob, run_chain_owner
 from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
+from parties.runs.run_folder import RunFolder
+from parties.storage.twice_kept import write_twice
 from tests.support.chained_clinics import NAMES, Clinics, leaves
+from tests.support.chains import Meddling, splitting
 from tests.support.processes import finish
 
 
@@ -93,6 +97,51 @@ def test_owners_whose_owner_was_killed_begin_again_in_their_own_process(tmp_path
     assert models[0] == models[1] == models[2]
     assert len(models[0]) == 90
     assert "begins again" in (clinics.folder("w0") / "log.jsonl").read_text()
+
+
+def test_owners_whom_another_one_sent_different_trees_end_with_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics = Clinics(tmp_path)
+
+    def lie(job: ChainJob, channels: dict[str, Any], **options: Any) -> Any:
+        change = splitting("w0", "w2", job.checkpoint, job.recipe)
+        return run_chain_owner(job, {peer: Meddling(one, change) for peer, one in channels.items()}, **options)
+
+    processes = [clinics.start(name) for name in ("w0", "w1")]
+    monkeypatch.setattr("parties.jobs.train_chain.run_chain_owner", lie)
+    clinics.together("w2")
+    ends = finish(*processes)
+    assert [code for code, _, _ in ends] == [5, 5], ends
+    for (_, _, said), name, other in zip(ends, ("w0", "w1"), ("w1", "w0"), strict=True):
+        assert f"the trees of {other} are not those of {name}: one of the owners sent, handed on" in said
+        assert not (clinics.folder(name) / "model.json").exists()
+        assert len(list((clinics.folder(name) / "turns").glob("*.json"))) == 6
+        assert clinics.read(name, "meta.json")["finished"] is None
+
+
+def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_model(tmp_path: Path) -> None:
+    """As they are left by an owner that splits them, and a broken connection between the two."""
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+    turn = clinics.folder("w0") / "turns" / "0002.json"
+    kept = json.loads(turn.read_text())[turn.name]
+    write_twice(turn, {**kept, "values": [-value for value in kept["values"]]})
+    for name, other in (("w0", "w1"), ("w1", "w0")):
+        meta = clinics.read(name, "meta.json")
+        (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "unconfirmed": [other]}))
+        (clinics.folder(name) / "confirmed.json").write_text('{"names": ["w2"]}')
+    for found in (clinics.together("w0", "w1") for _ in range(2)):
+        for name, other in (("w0", "w1"), ("w1", "w0")):
+            assert isinstance(found[name], TreesDiffer), found
+            assert f"the trees of {other} are not those of {name}: " in str(found[name])
+            with pytest.raises(RunFolderError, match="holds no trained model; train the run first"):
+                RunFolder(clinics.folder(name)).load_ensemble()
+    # The tree is put back as it was.
+    write_twice(turn, kept)
+    assert not any(isinstance(one, BaseException) for one in clinics.together("w0", "w1").values())
+    models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
+    assert models[0] == models[1] == models[2]
 
 
 def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import opboost.errors
 import parties.errors
 import protocols.errors
-from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, WorkersLost
+from parties.errors import ChainBroken, Disagreement, LedgerError, Stopped, TreesDiffer, WorkersLost
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.session.termination import NO_REASON, termination_message
 from protocols.errors import (
@@ -42,6 +42,7 @@ PASSED_ON = {
     Disagreement,
     NothingInCommon,
     SumRefused,
+    TreesDiffer,
     UnexpectedMessage,
     VersionMismatch,
     opboost.errors.RankError,
@@ -61,7 +62,7 @@ def test_only_sentences_about_the_talk_are_passed_on(kind: type[BaseException]) 
     assert (told == NO_REASON) is not is_told
 
 
-@pytest.mark.parametrize("kind", sorted(PASSED_ON - {ChainBroken}, key=lambda kind: kind.__name__))
+@pytest.mark.parametrize("kind", sorted(PASSED_ON - {ChainBroken, TreesDiffer}, key=lambda kind: kind.__name__))
 @pytest.mark.parametrize(
     ("sentence", "is_about_post"),
     [
