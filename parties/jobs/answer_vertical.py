@@ -44,7 +44,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             records = read_records(source, schema, ignore, router, run.align)
         # As a service's: nothing bounds how often the active party asks before it is done.
         log = stack.enter_context(logged(folder, terminal, path=path, run=run, is_service=True))
-        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, logs_releases=True))
+        answerer = stack.enter_context(answerer_of(run, schema, router, records, log, stays_up=False))
         (channel,) = stack.enter_context(open_connections(run, insecure))(log).values()
         hello = prediction_hello(
             run.party, run.run_id, training=training, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
@@ -102,7 +102,7 @@ def serve_until_stopped(
         stack.enter_context(reporting_afterwards(path, run, terminal))
         log = stack.enter_context(logged(folder, terminal, path=path, run=run, is_service=True))
         file = RecordsFile(source, read, log)
-        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, logs_releases=False))
+        answerer = stack.enter_context(answerer_of(run, schema, router, file.records, log, stays_up=True))
         # The active party may stay away for as long as it likes.
         patient = run.model_copy(update={"wait": math.inf})
         (channel,) = stack.enter_context(open_connections(patient, insecure))(log).values()

@@ -17,7 +17,7 @@ looks up again what the first has stored.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
@@ -162,11 +162,15 @@ class Account:
                         "the draws of some records: data, ids, schema or mechanism were changed. Drawing them is "
                         "another release: choose another run_id. Nothing was released"
                     )
-                orders = self._charge(cells, blocks, notes_reuse=first is None, hides_reuse=hides_reuse)
+                found = {one.release.cost.column: self._reuse(one) for one in cells if one.n_found and first is None}
+                reuses = {column: reuse for column, (reuse, _) in found.items() if reuse.n_records}
+                orders = self._charge(cells, blocks, reuses, hides_reuse=hides_reuse)
                 others_paid = any(one.n_found or one.unfinished for one in cells)
                 if first is None and self.occasion.task == "train" and others_paid:
                     n_records = sum(len(block["names"]) for block in blocks)
                     self.ledger.note_released(kept_set((one["names"] for one in blocks), n_records), self.occasion)
+            # Not before the lines are there: a refused request has entered nothing, and nothing of it waits.
+            self._reused.update({column: counts for column, (_, counts) in found.items()})
             first = first or cells
             for c, own in enumerate(orders):
                 for block in blocks if len(own) else ():
@@ -207,11 +211,9 @@ class Account:
         return columns, found
 
     def _charge(
-        self, cells: Sequence[DueCells], blocks: Sequence[Block], *, notes_reuse: bool, hides_reuse: bool
+        self, cells: Sequence[DueCells], blocks: Sequence[Block], reuses: Mapping[str, Reuse], *, hides_reuse: bool
     ) -> list[NDArray[np.void]]:
         """Charge what is new, with keys; returns per column what each cell is drawn under."""
-        found = (self._reuse(c) for c in cells if c.n_found and notes_reuse)
-        reuses = {column: reuse for column, reuse in found if reuse.n_records}
         charged = [c for c in cells if c.n_new]
         numbers = self.ledger.charge([c.release for c in charged], reuses, self.occasion, self.budget)
         keys = [self._key() for _ in numbers]
@@ -236,17 +238,16 @@ class Account:
     def _key(self) -> bytes:
         return self.rng.words(4).tobytes()
 
-    def _reuse(self, cells: DueCells) -> tuple[str, Reuse]:
-        """A column and what is entered of its cells that are used again.
+    def _reuse(self, cells: DueCells) -> tuple[Reuse, tuple[int, int]]:
+        """What is entered of a column's cells that are used again, and how many are entered and wait for it then.
 
-        For predictions that is nothing until it doubles what was entered: nobody fills the ledger by asking again.
+        For predictions nothing is entered until it doubles what was: nobody fills the ledger by asking again.
         """
-        column = cells.release.cost.column
-        entered, waiting = self._reused.get(column, (0, 0))
+        entered, waiting = self._reused.get(cells.release.cost.column, (0, 0))
         waiting += cells.n_found
-        is_due = self.occasion.task != "predict" or waiting >= entered
-        self._reused[column] = (entered + waiting, 0) if is_due else (entered, waiting)
-        return column, Reuse(cells.charges, waiting if is_due else 0)
+        if self.occasion.task == "predict" and waiting < entered:
+            return Reuse(cells.charges, 0), (entered, waiting)
+        return Reuse(cells.charges, waiting), (entered + waiting, 0)
 
     def _store(
         self,

@@ -1,8 +1,9 @@
 """Scorer: a thread with one lasting conversation with all passive parties, which scores waiting requests together.
 
 Whatever waits when an answer has come is asked for in one message (micro-batch), so a request never waits for others to
-come. While a passive party is away, or owes an answer for longer than requests may take, new requests are refused at
-once (circuit breaker); its return, or its answer, lets them through again.
+come. Where a passive party's budget refuses a message, its requests are asked for once more, each alone. While a
+passive party is away, or owes an answer for longer than requests may take, new requests are refused at once (circuit
+breaker); its return, or its answer, lets them through again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from parties.errors import PartyError, Unavailable
 from parties.vertical.prediction_client import BATCH_ROWS, Session, Statuses
 from parties.vertical.reasons import predicted_and_explained
 from protocols.errors import ProtocolError
+from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 
 # How often an idle scorer looks after its connections, and how often a missing passive party is looked for.
@@ -200,14 +202,17 @@ class Scorer:
         left = [group for explains in (False, True) if (group := [one for one in batch if one.explains is explains])]
         try:
             while left:
-                self._score(session, left[0])
-                left.pop(0)
+                left[:1] = [[query] for query in self._score(session, left[0])]
         except BaseException:
             for query in chain.from_iterable(left):
                 query.scored.set_exception(Unavailable("a passive party did not answer"))
             raise
 
-    def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
+    def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> list[ScoreQuery]:
+        """Score queries together; returns those that are to be asked for again, each alone.
+
+        A passive party whose budget does not allow one of the records refuses all records of the message.
+        """
         ids = tuple(record_id for query in batch for record_id in query.ids)
         own = batch[0].own
         if len(batch) > 1:
@@ -218,9 +223,14 @@ class Scorer:
             scores, statuses = session.predict(ids, own, desensitized=self._desensitized, evaluate=evaluate)
         finally:
             self._asked_at = None
-        self._deliver(partial(_set_results, batch, scores, statuses))
+        ends = np.cumsum([len(query.ids) for query in batch])[:-1]
+        parts = zip(np.split(scores, ends), np.split(statuses, ends), strict=True)
+        results = dict(zip(batch, parts, strict=True))
+        again = [one for one, (_, found) in results.items() if len(batch) > 1 and RecordStatus.REFUSED_BUDGET in found]
+        self._deliver(partial(_set_results, {one: scored for one, scored in results.items() if one not in again}))
         self._pause_s = _PAUSE_S
         self._on_batch(len(ids))
+        return again
 
     def _give_up(self, reason: str) -> None:
         """Refuse what waits, and what comes until a conversation is on."""
@@ -232,9 +242,6 @@ class Scorer:
                     query.scored.set_exception(Unavailable(reason))
 
 
-def _set_results(batch: Sequence[ScoreQuery], scores: Values, statuses: Statuses) -> None:
-    start = 0
-    for query in batch:
-        end = start + len(query.ids)
-        query.scored.set_result((scores[start:end], statuses[start:end]))
-        start = end
+def _set_results(results: Mapping[ScoreQuery, Scored]) -> None:
+    for query, scored in results.items():
+        query.scored.set_result(scored)

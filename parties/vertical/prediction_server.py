@@ -17,6 +17,7 @@ from opboost.arrays import Mask
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, exact
 from opboost.preprocess import EncodedColumn
 from opboost.routing import PackedAnswers, Router
+from parties.errors import OverBudget
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.tables.record_ids import each_id
@@ -25,7 +26,7 @@ from parties.vertical.rate_limits import Allowance, Tally
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
-from protocols.transport.channel import Channel, aborted, receive_any
+from protocols.transport.channel import Channel, aborted
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
 ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
@@ -114,6 +115,9 @@ class Answerer:
         Records per request; by default as many as one message can answer.
     trained : callable, optional
         Which of a table's records were released for training: those get no exact bits.
+    note_over_budget : callable, optional
+        Takes the error where desensitized records would exceed the ledger's budget, and all records of the request get
+        a status; by default the error is raised.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class Answerer:
         allowance: Allowance | None = None,
         max_rows: int | None = None,
         trained: Callable[[pd.Index], Mask] | None = None,
+        note_over_budget: Callable[[OverBudget], None] | None = None,
     ) -> None:
         self.records: RecordSource = records
         self._trained = trained
@@ -136,6 +141,7 @@ class Answerer:
         self._release = release
         self._may_route = may_route
         self._allowance = allowance
+        self._note_over_budget = note_over_budget
 
     @property
     def n_bits(self) -> int:
@@ -153,14 +159,16 @@ class Answerer:
         Raises
         ------
         LedgerError
-            If desensitized records would exceed the ledger's budget.
+            If the ledger cannot be used, or desensitized records would exceed its budget and nothing notes that.
 
         Notes
         -----
         Privacy: for a desensitized request the bits are a function of codes drawn with the training mechanism, a new
         release of each record unless `release` finds it in a store. For a routed request they are exact: they reveal
         on which side of each used threshold, or in which cell of the agreed grid, a record lies, without any
-        differential privacy. A refusal tells no bits, and only the one by the daily limit that the record is known.
+        differential privacy. A refusal tells no bits, and only the one by the daily limit that the record is known. The
+        one by the budget is the same for all records of the request, known or not, since the ledger charges for them
+        together; the limits were charged for them before.
         """
         n_rows = len(ask.ids)
         if n_rows > self.max_rows:
@@ -179,7 +187,13 @@ class Answerer:
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):
-            answers.bits[answered] = self._bits(records, rows[answered], desensitized=ask.desensitized)
+            try:
+                answers.bits[answered] = self._bits(records, rows[answered], desensitized=ask.desensitized)
+            except OverBudget as error:
+                if self._note_over_budget is None:
+                    raise
+                self._note_over_budget(error)
+                return self._answers(np.full(n_rows, RecordStatus.REFUSED_BUDGET, np.uint8))
         return answers
 
     def _bits(self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool) -> NDArray[np.uint8]:
@@ -239,30 +253,6 @@ def prediction_hello(
         comes_again=comes_again,
         training=training,
     )
-
-
-def answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
-    """Answer the active party's requests within a conversation until it is done; without an answerer, none.
-
-    Raises
-    ------
-    UnexpectedMessage
-        If more records are asked for than there are: a peer that asks without end would fill the log.
-    """
-    tally, n_records = Tally(), 0 if answerer is None else answerer.n_records
-    while not isinstance(message := receive_any([channel])[1], Done):
-        if answerer is None or not isinstance(message, Ask):
-            raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
-        n_asked = tally.n_asked + len(message.ids)
-        if n_asked > n_records or (tally.n_requests and not message.ids):
-            raise UnexpectedMessage(
-                f"{channel.peer} asked for {n_asked} records in {tally.n_requests + 1} requests; each of {n_records} "
-                "may be asked for once. Nothing more was answered"
-            )
-        answers = answerer.answer(message)
-        channel.send(answers)
-        tally.count(message, answers, answerer.n_bits)
-    return tally
 
 
 def answer_session(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
-from parties.errors import LedgerError
+from parties.errors import LedgerError, OverBudget
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import Run, here
 from parties.ledger.ledger_lines import Occasion
@@ -69,11 +70,12 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
 
 @contextmanager
 def answerer_of(
-    run: PassiveRun, schema: TableSchema, router: Router, records: RecordSource, log: RunLog, *, logs_releases: bool
+    run: PassiveRun, schema: TableSchema, router: Router, records: RecordSource, log: RunLog, *, stays_up: bool
 ) -> Iterator[Answerer]:
     """What answers requests about a table on the run's account and within its limits.
 
-    With `logs_releases`, requests that draw are steps of the log, of very many some; the ledger has all in any case.
+    Requests that draw are steps of the log, of very many some; the ledger has all in any case. A party that `stays_up`
+    logs requests over budget instead, and answers them with a status: an error would end the conversation for others.
 
     Raises
     ------
@@ -85,11 +87,12 @@ def answerer_of(
         yield Answerer(
             router,
             records,
-            release=_release_records(account, log if logs_releases else None),
+            release=_release_records(account, None if stays_up else log),
             may_route=run.allow_routed,
             allowance=allowance,
             max_rows=run.serve.batch_rows,
             trained=None if run.routed.training_records else TrainingRecords(account).among,
+            note_over_budget=seldom(partial(_note_over_budget, log)) if stays_up else None,
         )
 
 
@@ -183,6 +186,11 @@ def _release_records(account: Account, log: RunLog | None) -> ReleaseRecords:
         return columns
 
     return release
+
+
+def _note_over_budget(log: RunLog, error: OverBudget) -> None:
+    """Log why a request was refused, which its sender is not told."""
+    log.step("over budget", f"a request was refused: {error}")
 
 
 def _note(log: RunLog, account: Account, of_what: str, n_drawn: int, n_reused: int) -> None:

@@ -30,6 +30,7 @@ class RecordStatus(IntEnum):
     REFUSED_RATE_LIMIT = 3
     REFUSED_DAILY_LIMIT = 4
     REFUSED_TRAINING = 5
+    REFUSED_BUDGET = 6
 
 
 class Ask(Message):
@@ -55,6 +56,6 @@ class Answers(Message):
 
     @model_validator(mode="after")
     def _check_status(self) -> Self:
-        if self.status.max(initial=0) > RecordStatus.REFUSED_TRAINING:
+        if self.status.max(initial=0) > max(RecordStatus):
             raise ValueError("a status that this version does not know")
         return self

@@ -344,6 +344,23 @@ def test_whoever_asks_again_and_again_does_not_fill_the_ledger(path: Path) -> No
     assert kinds(path)["reuse"] == before + 9
 
 
+def test_answers_are_entered_as_if_nothing_had_been_refused_in_between(path: Path) -> None:
+    """Neither is a refused request an answer that waits for its line, nor does it take the place of a line."""
+
+    def often(account: Any) -> None:
+        for n_refused in (16, 0, 0, 3, 3, 0):
+            for _ in range(n_refused):
+                with pytest.raises(OverBudget):
+                    predict([5, 3, 9])(account)
+            predict([5, 3])(account)
+
+    on_account(path, predict([5, 3]))
+    tight = Budget(Limit(epsilon=0.01))
+    on_account(path, often, occasion=replace(SPRING, task="predict"), budget=tight)
+    found = [line["n_records"] for line in lines(path) if line["kind"] == "reuse" and line["column"] == "spend"]
+    assert found == [2, 2, 4]
+
+
 def test_a_record_that_is_asked_for_twice_at_once_is_drawn_once(path: Path) -> None:
     found = on_account(path, predict([7] * 50))
     assert {line["n_records"] for line in lines(path) if line["kind"] == "charge"} == {1}

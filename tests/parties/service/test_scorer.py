@@ -16,6 +16,7 @@ from parties.errors import Unavailable
 from parties.service.scorer import MOST_CHARACTERS, ScoreQuery, Scorer
 from parties.vertical.prediction_client import Session, Statuses
 from protocols.errors import PeerLost
+from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
 
 WAIT_S = 10
@@ -41,6 +42,7 @@ class Talk:
         self.may_answer.set()
         self.is_broken = threading.Event()
         self.breaks_before: tuple[str, ...] = ()
+        self.over_budget: set[str] = set()
 
     def predict(self, ids: Sequence[str], own: dict[str, Values], **_: Any) -> tuple[Values, Statuses]:
         self.asked.append(tuple(ids))
@@ -48,7 +50,8 @@ class Talk:
         if self.asked[-1] == self.breaks_before:
             self.is_broken.set()
         self.check()
-        return own["x"], np.zeros(len(ids), np.uint8)
+        refused = RecordStatus.REFUSED_BUDGET if self.over_budget & set(ids) else RecordStatus.ANSWERED
+        return own["x"], np.full(len(ids), refused, np.uint8)
 
     def check(self) -> None:
         if self.is_broken.is_set():
@@ -118,6 +121,25 @@ def test_requests_that_wait_are_asked_for_in_one_message_and_each_gets_its_own_s
     assert [scores(one) for one in (first, *waiting)] == [[1, 2], [3], [4, 5, 6], [7]]
     assert service.talk.asked == [("k1", "k2"), ("k3", "k4", "k5", "k6", "k7")]
     until(lambda: service.batches == [2, 5])
+
+
+def test_a_request_over_budget_does_not_keep_scores_from_those_that_are_asked_for_with_it(service: Service) -> None:
+    service.come()
+    service.talk.may_answer.clear()
+    service.talk.over_budget = {"k4"}
+    first = query(1)
+    service.scorer.submit(first)
+    until(lambda: service.talk.asked)
+    waiting = [query(2, 3), query(4, 5), query(6)]
+    for one in waiting:
+        service.scorer.submit(one)
+    service.talk.may_answer.set()
+    ok, refused = RecordStatus.ANSWERED, RecordStatus.REFUSED_BUDGET
+    found = [one.scored.result(WAIT_S)[1].tolist() for one in (first, *waiting)]
+    assert found == [[ok], [ok, ok], [refused, refused], [ok]]
+    assert scores(waiting[0]) == [2, 3]
+    assert service.talk.asked == [("k1",), ("k2", "k3", "k4", "k5", "k6"), ("k2", "k3"), ("k4", "k5"), ("k6",)]
+    assert service.n_begun == 1
 
 
 def test_long_ids_do_not_make_a_message_that_no_passive_party_reads(service: Service) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from opboost.desensitize import exact
 from opboost.routing import PackedAnswers, Router, SplitTests
+from parties.errors import OverBudget
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session, prediction_hello
 from parties.vertical.rate_limits import Tally
 from protocols.errors import UnexpectedMessage
@@ -28,7 +29,10 @@ RECORDS = AnswerableRecords.of(ROUTER, IDS, table())
 class Limits:
     """Takes three records and pays for two of those that are known."""
 
+    n_asked = 0
+
     def take(self, is_known: Any, *, bits_each: int) -> tuple[int, int]:
+        self.n_asked += len(is_known)
         return 3, 2
 
 
@@ -68,6 +72,23 @@ def test_records_beyond_a_limit_get_a_status_and_no_bits() -> None:
         RecordStatus.REFUSED_RATE_LIMIT,
     ]
     assert not found.bits[2:].any()
+
+
+def test_records_over_budget_are_refused_with_their_whole_request_where_that_is_noted() -> None:
+    """In one status for known, unknown and further records; otherwise the error is raised."""
+    asked = Ask(ids=(*IDS[:3], "unknown", IDS[4]), desensitized=True)
+    error, noted = OverBudget("column 'spend' would have spent 2 of 1"), list[OverBudget]()
+
+    def release(which: Any, columns: Any, ids: Any) -> list[Any]:
+        raise error
+
+    with pytest.raises(OverBudget):
+        answerer(release=release).answer(asked)
+    limits = Limits()
+    found = answerer(release=release, allowance=limits, note_over_budget=noted.append).answer(asked)
+    assert found.status.tolist() == [RecordStatus.REFUSED_BUDGET] * 5
+    assert not found.bits.any()
+    assert (noted, limits.n_asked) == ([error], 5)
 
 
 def test_a_request_for_too_many_records_is_refused_as_a_whole() -> None:

@@ -82,6 +82,11 @@ Outcomes = Callable[..., dict[str, Any]]
 def sites(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
     """A bank and a shop that have trained."""
     made = make_sites(tmp_path_factory.mktemp("sites"))
+    train(made, outcomes)
+    return made
+
+
+def train(made: Any, outcomes: Outcomes) -> None:
     paths = {site.party: site.write() for site in (made.bank, made.shop)}
     calls: dict[str, Callable[[], Any]] = {
         "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
@@ -89,7 +94,6 @@ def sites(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path],
     }
     found = outcomes(calls)
     assert not [error for error in found.values() if isinstance(error, BaseException)], found
-    return made
 
 
 def lines_of(site: Any) -> list[dict[str, Any]]:
@@ -327,6 +331,39 @@ def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(si
         assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
 
 
+def test_a_request_over_budget_ends_no_conversation_and_counts_as_asked_for(
+    tmp_path: Path, make_sites: Callable[[Path], Any], outcomes: Outcomes
+) -> None:
+    """Whoever asks in the same conversation goes on, and the shop's own log alone says which column was refused."""
+    made = make_sites(tmp_path)
+    made.shop.run |= {"ledger": {"budget": {"columns": {"spend": {"epsilon": 6}}}}, "changed_values": "redraw"}
+    train(made, outcomes)
+    table = made.shop.table
+    table["spend"] = table["spend"].where(table["id"] != "k0007", 100 - table["spend"])
+    answered, refused = RecordStatus.ANSWERED, RecordStatus.REFUSED_BUDGET
+    with serving(made, serve={"records_per_minute": 6}) as service:
+        with as_bank(made) as channel:
+            greet_all([channel], {"shop": hello()})
+            found = []
+            for ids in (("k0001", "k0007", "nobody"), ("k0007",), ("k0001", "k0002"), ("k0007", "k0003")):
+                channel.send(Ask(ids=ids, desensitized=True))
+                found.append(expect(channel, Answers))
+            channel.send(Done())
+        assert [answers.status.tolist() for answers in found] == [
+            [refused] * 3,
+            [refused],
+            [answered] * 2,
+            [RecordStatus.REFUSED_RATE_LIMIT] * 2,
+        ]
+        assert not any(answers.bits.any() for answers in found[:2])
+        assert "8 records in 4 requests (desensitized), 2 answered" in service.wait_for("session")
+        sentence = "a request was refused: over budget: column 'spend' per unit would have spent 10 of 6. Nothing was "
+        assert service.said("over budget") == [f"{sentence}released"] * 2
+        with pytest.raises(RecordsRefused, match=r"refused 1 \(refused_rate_limit\) of 1 records"):
+            predict(made, tmp_path / "1.csv", mode="desensitized", ids=["k0007"])
+        assert service.stop()[0] == 0
+
+
 def test_a_hang_up_ends_no_service_and_its_logs_can_be_renamed(sites: Any, tmp_path: Path) -> None:
     with serving(sites) as service:
         predict(sites, tmp_path / "1.csv", ids=["k0001"])
@@ -484,14 +521,7 @@ def test_a_service_answers_by_cells_and_counts_their_bits(
     made = make_sites(tmp_path)
     for site in (made.bank, made.shop):
         site.run |= {"answers": "cells", "held_out": 0.2}
-    paths = {site.party: site.write() for site in (made.bank, made.shop)}
-    trained = outcomes(
-        {
-            "bank": lambda: train_active(paths["bank"], insecure=False, terminal=SILENT),
-            "shop": lambda: train_passive(paths["shop"], insecure=False, terminal=SILENT),
-        }
-    )
-    assert not [error for error in trained.values() if isinstance(error, BaseException)], trained
+    train(made, outcomes)
     n_bits = n_answer_bits(RunFolder(made.bank.run_folder).load_joint_model().ensemble, "shop")
     assert 2 * 3 <= n_bits <= 2 * 5
     # The limit counts the bits of cells.
