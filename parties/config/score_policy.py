@@ -25,6 +25,9 @@ from parties.errors import ConfigError
 Edges = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(min_length=1, max_length=20)]
 ScoreBins = Annotated[int, Field(ge=2, le=100)]
 
+# Beginnings of the names of columns that a table of predictions has one of for each class, quantile or label.
+SEVERAL_SCORES = ("probability_", "quantile_", "prediction_")
+
 
 class RevealSection(Section):
     """The `reveal` section: the part of the scores that is written.
@@ -110,8 +113,7 @@ class RevealSection(Section):
 
     def coarse(self, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The columns of a table of predictions with coarse scores: the policy but for `top`."""
-        several = ("probability_", "quantile_", "prediction_")
-        scores = [name for name in columns if name.startswith(several)] or ["prediction"]
+        scores = [name for name in columns if name.startswith(SEVERAL_SCORES)] or ["prediction"]
         return {name: self._coarse(values) if name in scores else values for name, values in columns.items()}
 
     def _coarse(self, scores: NDArray[Any]) -> NDArray[Any]:

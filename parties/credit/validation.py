@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,13 +19,16 @@ from opboost.credit.released_evidence import released_characteristics
 from opboost.credit.scorecard import PointScale, Scorecard
 from opboost.errors import nearest
 from opboost.metrics import auc, gini, ks
-from opboost.trees.losses import Logistic
+from opboost.trees.losses import Logistic, Softmax
 from opboost.uplift import Uplift, measure_uplift
 from parties.config.reading import read_run, read_schema
+from parties.config.score_policy import SEVERAL_SCORES
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
+from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import real_places
 from parties.storage.csv_cells import without_mark
-from parties.tables.data_files import is_parquet, reporting_faults
+from parties.tables.data_files import is_parquet, named, reporting_faults
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.tuning.kept_release import read_kept
 
@@ -134,7 +137,7 @@ def validate(asked: Asked) -> Validation:
         If there are groups and fairlearn is not installed.
     """
     run = read_run(asked.run_file, ActiveRun)
-    kept = read_kept(run, asked.run_file)
+    kept = read_kept(run, asked.run_file, purpose="a scorecard")
     labels = kept.job.labels
     found = [own_characteristic(column, labels) for column in kept.job.own]
     found += released_characteristics(kept.received, labels)
@@ -163,6 +166,8 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
         if asked.challenger or asked.groups:
             raise ConfigError("a challenger and groups are compared on predictions: predict first, or give --scores")
         return None
+    if real_places(path)[0] == real_places(usual)[0]:
+        _check_objective(run, path)
     table = _table(run, asked.data)
     if table.labels is None:
         raise TableError(f"{asked.data or run.data} has no labels to compare predictions with. Nothing was computed")
@@ -203,6 +208,16 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
     )
 
 
+def _check_objective(run: ActiveRun, path: Path) -> None:
+    """Refuse the run's own predictions where its model gives no probability of label 1."""
+    loss = RunFolder(run.run_folder).load_ensemble().loss
+    if loss not in (Logistic(), Softmax(n_classes=2)):
+        raise ConfigError(
+            f"{path} holds predictions of {loss.name}; a scorecard needs probabilities of label 1, as of "
+            "binary:logistic or of multi:softprob with two classes. Give such with --scores. Nothing was computed"
+        )
+
+
 def _drifts(run: ActiveRun, asked: Asked) -> dict[str, float]:
     found = {}
     if asked.earlier_scores is not None:
@@ -223,12 +238,12 @@ def _table(run: ActiveRun, data: Path | None) -> PartyTable:
 
 
 def read_scores(path: Path) -> pd.Series:
-    """Predicted probabilities by id; NaN for a record without one.
+    """Predicted probabilities of label 1 by id; NaN for a record without one.
 
     Raises
     ------
     TableError
-        If the file is no table of ids and probabilities.
+        If the file is no table of ids and one probability each.
     """
     try:
         with reporting_faults(path):
@@ -237,9 +252,9 @@ def read_scores(path: Path) -> pd.Series:
         if is_stored:
             ids = pd.Index(frame["id"].astype(str), dtype=object)
         else:
-            frame = frame.replace({"prediction": {"": np.nan}})
             ids = pd.Index(frame["id"].map(without_mark), dtype=object)
-        values = pd.to_numeric(frame["prediction"]).to_numpy(np.float64)
+        scores = frame[_score_column(path, frame.columns)]
+        values = pd.to_numeric(scores if is_stored else scores.replace("", np.nan)).to_numpy(np.float64)
     except (KeyError, TypeError, ValueError) as error:
         raise TableError(f"{path} holds no predictions: {type(error).__name__}. Nothing was computed") from None
     if not ids.is_unique:
@@ -247,3 +262,22 @@ def read_scores(path: Path) -> pd.Series:
     if ((values < 0) | (values > 1)).any():
         raise TableError(f"{path} holds predictions that are no probabilities. Nothing was computed")
     return pd.Series(values, index=ids)
+
+
+def _score_column(path: Path, columns: Iterable[object]) -> str:
+    """The column with the probability of label 1; beside those of two classes, `prediction` is the more probable class.
+
+    Raises
+    ------
+    TableError
+        If there are other columns of classes, labels or quantiles.
+    """
+    several = sorted(name for name in map(str, columns) if name.startswith(SEVERAL_SCORES))
+    if several == ["probability_0", "probability_1"]:
+        return "probability_1"
+    if several:
+        raise TableError(
+            f"{path} has the columns {named(several)}: a scorecard needs one probability per record, in `prediction` "
+            "alone, or in `probability_1` beside `probability_0` alone. Nothing was computed"
+        )
+    return "prediction"

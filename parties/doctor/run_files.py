@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from parties.doctor.check_result import Checklist, Status
 from parties.errors import ConfigError
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_keys
+from parties.storage.atomic_files import nearest_there, takes_files
 from protocols.transport.keys import KeyPair, check_loopback
 
 AskPeers = Callable[[KeyPair | None], None]
@@ -57,11 +57,10 @@ def check_folder(run: PartyRun, path: Path, checks: Checklist) -> None:
     folder = RunFolder(run.run_folder)
     with checks.checking("run folder"):
         state = folder.state(path, party=run.party, role=run.role)
-        there = next(one for one in (folder.path, *folder.path.parents) if one.exists())
         if state is RunState.UNFINISHED:
             check_schema_of_run(run)
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise ConfigError(f"{there} cannot be written")
+        if not takes_files(there := nearest_there(folder.path)):
+            raise ConfigError(f"{there} cannot be written: it is no folder, or may not be written to")
         sentences = {
             RunState.NEW: f"{folder.path} is free",
             RunState.UNFINISHED: f"{folder.path} holds the beginning of this run, which goes on where it stopped",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -83,31 +83,42 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
         raise ConfigError(f"column {hints.id!r} cannot be both the id and the label. Nothing was made")
     texts = {name: texts_of(raw.frame[name], raw.format) for name in names}
     draft = Draft(hints.id or _id_of(texts, path, hints), hints.label)
+    forms = _formats(draft, raw, texts, hints)
     if draft.label is not None:
-        _describe_label(draft, texts[draft.label], raw.format, hints.positive)
+        _describe_label(draft, texts[draft.label], forms, hints.positive)
     cleaning: set[str] = set()
     for name in names:
         if name not in (draft.id, draft.label):
-            cleaning |= _describe(draft, name, texts[name], raw.format, hints.bounds.get(name))
+            cleaning |= _describe(draft, name, texts[name], forms, hints.bounds.get(name))
     _check_bounds(draft, hints)
     if not draft.columns:
         raise ConfigError(f"{path} has no column that may serve beside {draft.id!r}. Nothing was made")
-    form = replace(_with_doubts(draft, raw), strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
+    form = replace(_with_doubts(forms), strip="strip" in cleaning, ignore_case="ignore_case" in cleaning)
     if reader := _reader(form):
         draft.keys["reader"] = reader
     return draft
 
 
-def _with_doubts(draft: Draft, raw: RawTable) -> TableFormat:
-    """The format, with a TODO for marks by which the draft's numbers would be others and none is known to be meant."""
-    numbers = {name for name, column in draft.columns.items() if column["kind"] == "numeric"}
-    if draft.label is not None and "positive" not in draft.keys:
-        numbers.add(draft.label)
-    if raw.rival is None or not raw.doubtful & numbers:
-        return raw.format
-    pairs = ((raw.format.decimal, raw.rival.decimal), (raw.format.thousands, raw.rival.thousands))
+def _formats(draft: Draft, raw: RawTable, texts: Mapping[str, pd.Series], hints: Hints) -> tuple[TableFormat, ...]:
+    """The file's format, and its rival's if numbers of the draft would be others by that one."""
+    if raw.rival is None:
+        return (raw.format,)
+    trial = Draft(draft.id, draft.label)
+    for name in raw.doubtful - {draft.id, draft.label}:
+        _describe(trial, name, texts[name], (raw.format,), hints.bounds.get(name))
+    is_open = any(column["kind"] == "numeric" for column in trial.columns.values())
+    is_open |= draft.label in raw.doubtful and hints.positive is None
+    return (raw.format, raw.rival) if is_open else (raw.format,)
+
+
+def _with_doubts(forms: Sequence[TableFormat]) -> TableFormat:
+    """The format, with a TODO for the marks if there are two formats and none is known to be meant."""
+    if len(forms) == 1:
+        return forms[0]
+    found, rival = forms
+    pairs = ((found.decimal, rival.decimal), (found.thousands, rival.thousands))
     decimal, thousands = (f"{TODO}: {one or 'none'} or {other or 'none'}" for one, other in pairs)
-    return replace(raw.format, decimal=decimal, thousands=thousands)
+    return replace(found, decimal=decimal, thousands=thousands)
 
 
 def _check_bounds(draft: Draft, hints: Hints) -> None:
@@ -155,11 +166,11 @@ def _words(name: str) -> list[str]:
     return [word.casefold() for word in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name) if word]
 
 
-def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive: str | None) -> None:
+def _describe_label(draft: Draft, texts: pd.Series, forms: Sequence[TableFormat], positive: str | None) -> None:
     present = texts.dropna().str.strip()
     if len(present) < len(texts):
         draft.keys["missing_label"] = "drop"
-    is_number = reads_numbers(present.unique(), form)
+    is_number = bool(_readers(present, forms))
     counts = present.str.casefold().value_counts()
     if positive is None and is_number:
         # Beside a missing label, programs write 0.0 and 1.0.
@@ -182,7 +193,7 @@ def _describe_label(draft: Draft, texts: pd.Series, form: TableFormat, positive:
 
 
 def _describe(
-    draft: Draft, name: str, texts: pd.Series, form: TableFormat, bounds: tuple[Bound, Bound] | None
+    draft: Draft, name: str, texts: pd.Series, forms: Sequence[TableFormat], bounds: tuple[Bound, Bound] | None
 ) -> set[str]:
     """Describe a column, or leave it out; returns the keys of the reader that its categories need."""
     present = texts.dropna()
@@ -195,18 +206,19 @@ def _describe(
         _leave_out(draft, name, "a single value")
     elif any(set(plain.unique()) <= pair for pair in _TRUTH):
         found = {"kind": "boolean"}
-    elif reads_numbers(present.unique(), form):
+    elif readers := _readers(present, forms):
         found = {"kind": "numeric", **_bounds(draft, name, bounds)}
+        _note_marks(draft, name, forms, readers)
     elif times := times_of(present):
         found = times | _bounds(draft, name, bounds)
     elif plain.nunique() > LISTABLE:
         _leave_out(
-            draft, name, why_text(present, form, "text, or a key: more different values than categories can have")
+            draft, name, why_text(present, forms[0], "text, or a key: more different values than categories can have")
         )
     else:
         found, cleaning = _categories_of(present)
         if not found["categories"]:
-            _leave_out(draft, name, why_text(present, form, f"no category of {LEAST_RECORDS} records"))
+            _leave_out(draft, name, why_text(present, forms[0], f"no category of {LEAST_RECORDS} records"))
             found, cleaning = {}, set()
     if bounds is not None and "lower" not in found:
         why = draft.notes.get(name, "it holds categories")
@@ -218,16 +230,31 @@ def _describe(
     return cleaning
 
 
+def _readers(present: pd.Series, forms: Sequence[TableFormat]) -> list[TableFormat]:
+    """The formats by which all cells are numbers."""
+    return [form for form in forms if reads_numbers(present.unique(), form)]
+
+
+def _note_marks(draft: Draft, name: str, forms: Sequence[TableFormat], readers: Sequence[TableFormat]) -> None:
+    """Tell the owner, who is to write the marks, of a column that is numbers by one of two formats alone."""
+    if len(readers) < len(forms):
+        _note(draft, name, f"numbers by the {'first' if forms[0] in readers else 'second'} marks alone")
+
+
 def _leave_out(draft: Draft, name: str, why: str) -> None:
     draft.ignore.append(name)
-    draft.notes[name] = why
+    _note(draft, name, why)
+
+
+def _note(draft: Draft, name: str, remark: str) -> None:
+    draft.notes[name] = f"{draft.notes[name]}; {remark}" if name in draft.notes else remark
 
 
 def _bounds(draft: Draft, name: str, given: tuple[Bound, Bound] | None) -> dict[str, Any]:
     proposed = next((PROPOSALS[word] for word in reversed(_words(name)) if word in PROPOSALS), None)
     lower, upper = given or proposed or (TODO, TODO)
     if given is None:
-        draft.notes[name] = "proposed by the name: check it" if proposed else "public bounds"
+        _note(draft, name, "proposed by the name: check it" if proposed else "public bounds")
     return {"lower": lower, "upper": upper}
 
 

@@ -132,7 +132,7 @@ class Journal:
             if not all(np.array_equal(np.sort(one), np.arange(len(rows))) for one in orders.values()):
                 raise ValueError
         except (EOFError, OSError, TypeError, ValueError):
-            raise RunFolderError(f"{self.path}: rows.npy or an order is damaged. Nothing was trained") from None
+            raise RunFolderError(f"{self.path}: rows.npy or an order is damaged. Nothing was computed") from None
         return rows, orders
 
     @property

@@ -106,10 +106,25 @@ def check_writable(path: Path, *, makes_folders: bool = False) -> None:
     RunFolderError
     """
     _check_kind(path)
-    above = path.absolute().parents
-    folder = next(one for one in above if os.path.lexists(one)) if makes_folders else above[0]
-    if not is_folder(folder) or not os.access(folder, os.W_OK | os.X_OK):
+    folder = path.absolute().parent
+    if makes_folders:
+        folder = nearest_there(folder)
+    if not takes_files(folder):
         raise RunFolderError(f"{path} cannot be written: {folder} is no folder, or may not be written to")
+
+
+def nearest_there(path: Path) -> Path:
+    """What is at a path, or else at the nearest place above it, in which missing folders would be made.
+
+    A link that leads nowhere is such a thing: no folder is made in its place, nor where it leads.
+    """
+    path = path.absolute()
+    return next(one for one in (path, *path.parents) if os.path.lexists(one))
+
+
+def takes_files(folder: Path) -> bool:
+    """Whether a folder is there, and files and folders may be made in it."""
+    return is_folder(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _check_kind(path: Path) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parties.errors import LedgerBusy, LedgerError
-from parties.storage.atomic_files import is_folder, odd_kind
+from parties.storage.atomic_files import nearest_there, odd_kind, takes_files
 from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.
@@ -29,8 +29,8 @@ def check_place(path: Path) -> None:
     """
     with reporting(path):
         if not path.exists():
-            there = next(one for one in path.absolute().parents if one.exists())
-            if not is_folder(there) or not os.access(there, os.W_OK | os.X_OK):
+            there = _folder_of(path)
+            if not takes_files(there):
                 raise LedgerError(
                     f"{path} cannot be used: {there} is no folder, or may not be written to. Nothing was released"
                 )
@@ -45,6 +45,15 @@ def check_place(path: Path) -> None:
         with path.open("rb") as file:
             if file.read(len(_BEGIN)) not in (b"", _BEGIN):
                 raise LedgerError(f"{path} cannot be used: file is not a database. Nothing was released")
+
+
+def _folder_of(path: Path) -> Path:
+    """Where a database that is not there yet is made, or folders for it; none are made where a link leads."""
+    if path.is_symlink():
+        target = Path(os.path.realpath(path))
+        # Of a link to itself, the target is a link still.
+        return target if target.is_symlink() else target.parent
+    return nearest_there(path.parent)
 
 
 def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:

@@ -53,35 +53,43 @@ class KeptRelease:
         return KeptRelease(replace(self.job, validation=plan), self.received)
 
 
-def read_kept(run: ActiveRun, path: Path) -> KeptRelease:
+def read_kept(run: ActiveRun, path: Path, *, purpose: str) -> KeptRelease:
     """Read back what the run of this run file trained on; nobody is asked.
+
+    Parameters
+    ----------
+    run : ActiveRun
+    path : Path
+        The run file.
+    purpose : str
+        What is to be computed, as the subject of a sentence that refuses it.
 
     Raises
     ------
     ConfigError, RunFolderError
-        If the run kept nothing that can be tuned on, or the data file holds other records or cells now.
+        If the run kept nothing to compute it of, or the data file holds other records or cells now.
     """
     if run.engine == "dask" or run.label_epsilon is not None:
         raise ConfigError(
-            "tuning is for tables in memory and labels without noise: the parameters that serve best would tell of "
-            "true labels, and a cluster keeps no ranks. Nothing was trained"
+            f"{purpose} is for tables in memory and labels without noise: its result would tell of true labels, and a "
+            "cluster keeps no ranks. Nothing was computed"
         )
     folder = RunFolder(run.run_folder)
     if not is_there(folder.path / KEPT):
-        raise RunFolderError(f"{folder.path} holds no ranks; finish the run first. Nothing was trained")
+        raise RunFolderError(f"{folder.path} holds no ranks; finish the run first. Nothing was computed")
     journal, prepared = Journal.kept(folder.path), prepare_active(run, path)
     journal.note_inputs(prepared.digest)
     rows, orders = journal.rows(prepared.table.n_rows)
     job = prepared.job(Aligned(prepared.table.take(rows), orders), journal)
     if job.labels.ndim > 1:
-        raise ConfigError("tuning is for one label without groups; the schema names more. Nothing was trained")
+        raise ConfigError(f"{purpose} is for one label without groups; the schema names more. Nothing was computed")
     received: list[RankColumn] = []
     for peer in journal.peers:
         receipt = job.receipt(peer)
         if receipt.offer is not None:
             receipt.take(receipt.offer)
         if not receipt.is_complete:
-            raise RunFolderError(f"the ranks of {peer} in {folder.path / KEPT} are damaged. Nothing was trained")
+            raise RunFolderError(f"the ranks of {peer} in {folder.path / KEPT} are damaged. Nothing was computed")
         received += receipt.released()
     return KeptRelease(job, tuple(received))
 

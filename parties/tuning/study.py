@@ -171,7 +171,7 @@ class _Rows:
                 f"the model of {run.continue_from}, which this run continues, has seen the records that trials are "
                 "compared on: leave continue_from out of a run to tune. Nothing was trained"
             )
-        kept = read_kept(run, tuning.run_file)
+        kept = read_kept(run, tuning.run_file, purpose="tuning")
         n_rows, seed = len(kept.job.labels), kept.job.seed or 0
         order = np.random.default_rng(seed).permutation(n_rows)
         n_tested = round(TESTED * n_rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from tests.support.outcomes import outcomes_of
-from tests.support.sites import Sites
+from tests.support.sites import Site, Sites
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,12 @@ def tuned_bank(tmp_path_factory: pytest.TempPathFactory) -> Any:
     sites.bank.run["correct_noise"] = True
     for site in (sites.bank, sites.shop):
         site.run |= {"held_out": 0.1, "align": {"method": "psi"}}
+    return train_bank(sites)
+
+
+def train_bank(sites: Sites, *, model: Mapping[str, Any] | None = None) -> Site:
+    """The bank's site after a run with the shop; `model` is added to the run file's."""
+    sites.bank.run["model"] |= model or {}
     bank, shop = sites.bank.write(), sites.shop.write()
     found = outcomes_of(
         {

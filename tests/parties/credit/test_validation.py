@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from typer.testing import CliRunner
 
+from opboost.metrics import gini
+from opboost.trees.losses import Softmax
 from parties.cli import app
 from parties.credit import validation
 from parties.credit.validation import Asked, Validation, read_scores, validate
 from parties.errors import ConfigError, TableError
+from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
+from parties.vertical.prediction_output import prediction_table
+from tests.support.kept_runs import train_bank
+from tests.support.sites import Sites
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +79,72 @@ def test_columns_that_are_left_out_are_told_with_their_owner(run_file: Path, mon
     monkeypatch.setattr(validation, "LEAST_INFORMATION", max(one.information_value for one in before))
     left = {("" if one.owner is None else f"{one.owner}: ") + one.name for one in before}
     assert len(left - {*validate(Asked(run_file=run_file)).left_out}) == 1
+
+
+@pytest.mark.parametrize("change", [{"label_epsilon": 1.0}, {"engine": "dask"}], ids=str)
+def test_a_run_without_ranks_or_with_noised_labels_has_no_scorecard(run_file: Path, change: dict[str, Any]) -> None:
+    other = run_file.with_name("other.yaml")
+    other.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | change))
+    with pytest.raises(ConfigError, match=r"^a scorecard is for tables in memory .* Nothing was computed$"):
+        validate(Asked(run_file=other))
+
+
+@pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
+def test_of_two_classes_the_second_ones_probability_is_the_score(tmp_path: Path, name: str) -> None:
+    """`prediction` is the more probable class there, which passed for a probability of 0 or 1."""
+    p, statuses = np.array([[0.9, 0.1], [0.2, 0.8], [np.nan, np.nan]]), np.array([0, 0, 1], np.uint8)
+    table = prediction_table(pd.Index(["a", "b", "c"]), p, statuses, loss=Softmax(2))
+    assert table["prediction"].tolist()[:2] == [0, 1]
+    Destination(tmp_path / name).write(table)
+    assert read_scores(tmp_path / name).fillna(-1).to_dict() == {"a": 0.1, "b": 0.8, "c": -1}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        ("prediction", "probability_0", "probability_1", "probability_2"),
+        ("prediction", "probability_1"),
+        ("prediction_0", "prediction_1"),
+        ("prediction", "prediction_1"),
+        ("quantile_0.5",),
+    ],
+    ids=str,
+)
+def test_a_table_of_several_scores_is_refused(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    path = tmp_path / "scores.csv"
+    path.write_text(",".join(["id", *columns]) + "\na" + ",0.5" * len(columns) + "\n")
+    with pytest.raises(TableError, match=r"scores\.csv has the columns? .*_.*: .* Nothing was computed"):
+        read_scores(path)
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ({"objective": "multi:softprob", "num_class": 2}, None),
+        ({"objective": "multi:softprob", "num_class": 3}, "multi:softprob"),
+        ({"objective": "reg:squarederror"}, "reg:squarederror"),
+    ],
+    ids=str,
+)
+def test_own_predictions_are_scored_if_the_objective_gives_a_probability(
+    tmp_path: Path, months: dict[str, Path], model: dict[str, Any], words: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = train_bank(Sites(tmp_path), model=model | {"n_estimators": 1})
+    p = pd.read_csv(months["now"]).set_index("id")["prediction"].loc[bank.table["id"]].to_numpy()
+    loss = RunFolder(bank.run_folder).load_ensemble().loss
+    predicted = p if loss.n_outputs == 1 else np.column_stack([1 - p, p])
+    table = prediction_table(pd.Index(bank.table["id"]), predicted, np.zeros(len(p), np.uint8), loss=loss)
+    Destination(bank.run_folder / "predictions.csv").write(table)
+    asked = Asked(run_file=bank.path / "run.yaml")
+    if words is not None:
+        monkeypatch.chdir(bank.run_folder)
+        for scores in (None, Path("predictions.csv")):
+            with pytest.raises(ConfigError, match=f"holds predictions of {words}; .* Nothing was computed"):
+                validate(replace(asked, scores=scores))
+        asked = replace(asked, scores=months["now"])
+    found = validate(asked).model
+    assert found is not None
+    assert found.gini == gini(bank.table["y"].to_numpy(float), p)
 
 
 def test_without_predictions_there_is_the_scorecard_alone(run_file: Path) -> None:

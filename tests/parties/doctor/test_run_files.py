@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +21,12 @@ def keys_of(sites: Sites, *, insecure: bool = False) -> tuple[bool, Status, str]
     are_usable, _ = check_keys(read_run(sites.bank.write(), ActiveRun), checks, insecure=insecure)
     (found,) = checks.findings
     return are_usable, found.status, found.sentence
+
+
+def folder_of(path: Path) -> tuple[Status, str]:
+    checks = Checklist()
+    check_folder(read_run(path, ActiveRun), path, checks)
+    return checks.findings[0].status, checks.findings[0].sentence
 
 
 def test_sound_keys_are_named_by_their_owners(sites: Sites) -> None:
@@ -52,13 +59,11 @@ def test_keys_that_cannot_be_meant_are_a_problem(sites: Sites, change: dict[str,
 
 def test_a_folder_is_free_begun_finished_or_somebody_elses(sites: Sites) -> None:
     path = sites.bank.write()
-    run = read_run(path, ActiveRun)
-    folder = RunFolder(run.run_folder)
+    folder = RunFolder(read_run(path, ActiveRun).run_folder)
 
     def found() -> tuple[Status, str]:
-        checks = Checklist()
-        check_folder(run, path, checks)
-        return checks.findings[0].status, checks.findings[0].sentence.removeprefix(f"{folder.path} ")
+        status, sentence = folder_of(path)
+        return status, sentence.removeprefix(f"{folder.path} ")
 
     assert found() == (Status.OK, "is free")
     folder.create(path, party="bank", role="active")
@@ -69,6 +74,25 @@ def test_a_folder_is_free_begun_finished_or_somebody_elses(sites: Sites) -> None
     assert found() == (Status.WARNING, "holds this run, which is finished: starting it does nothing")
     (folder.path / "meta.json").unlink()
     assert found()[0] is Status.PROBLEM
+
+
+@pytest.mark.parametrize(("place", "leads_to"), [("runs", "nowhere"), ("runs/spring", "nowhere"), ("runs", "runs")])
+def test_a_link_that_leads_nowhere_is_no_place_for_a_folder(sites: Sites, place: str, leads_to: str) -> None:
+    path = sites.bank.write()
+    link = sites.bank.path / place
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(leads_to)
+    assert folder_of(path) == (Status.PROBLEM, f"{link} cannot be written: it is no folder, or may not be written to")
+    link.unlink()
+    link.symlink_to((sites.bank.path / "elsewhere").absolute())
+    (sites.bank.path / "elsewhere").mkdir()
+    assert folder_of(path)[0] is Status.OK
+
+
+def test_a_file_that_may_be_executed_is_no_place_for_a_folder(sites: Sites) -> None:
+    path = sites.bank.write()
+    (sites.bank.path / "runs").touch(0o700)
+    assert folder_of(path)[0] is Status.PROBLEM
 
 
 @pytest.mark.parametrize("is_asked_for", [False, True])

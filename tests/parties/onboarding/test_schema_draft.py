@@ -220,6 +220,46 @@ def test_marks_of_ids_and_of_other_columns_leave_nothing_open(tmp_path: Path) ->
     assert "reader" not in draft.keys
 
 
+PRICES = [f"{1 + row % 9}.{100 + 7 * row},{row % 90 + 10}" for row in range(N_ROWS)]
+AMOUNTS, CODES = cycle("6.267", "9.070", "1.249"), cycle("1.0", "2.0", "3")
+
+
+@pytest.mark.parametrize("has_bounds", [False, True])
+@pytest.mark.parametrize("prices", [PRICES, cycle("3.184,81", "204,87", "82,64")], ids=["many", "few"])
+def test_a_column_that_only_the_second_marks_read_is_not_left_out(
+    tmp_path: Path, prices: list[str], has_bounds: bool
+) -> None:
+    """It is what tells the owner which of the two are meant."""
+    path = tmp_path / "data.csv"
+    table(price=prices, amount=AMOUNTS, code=CODES, town=cycle("a", "b")).to_csv(path, index=False, sep=";")
+    draft = draft_schema(read_raw(path), path, Hints(bounds={"price": (0, 5000)} if has_bounds else {}))
+    assert {key: draft.keys["reader"][key] for key in draft.open_marks} == POINT
+    assert draft.ignore == []
+    assert [draft.columns[name]["kind"] for name in ("price", "amount", "code")] == ["numeric"] * 3
+    assert draft.columns["price"]["lower"] == (0 if has_bounds else "TODO")
+    assert draft.notes["price"].endswith("numbers by the second marks alone")
+    assert draft.notes["code"] == "public bounds; numbers by the first marks alone"
+    assert draft.notes["amount"] == "public bounds"
+
+
+def test_a_label_that_only_the_second_marks_read_is_a_number(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    table(price=PRICES, amount=AMOUNTS, code=CODES).to_csv(path, index=False, sep=";")
+    draft = draft_schema(read_raw(path), path, Hints(label="price"))
+    assert (draft.objective, draft.open_marks) == ("reg:squarederror", ["decimal", "thousands"])
+
+
+def test_where_no_marks_are_open_the_first_ones_alone_read_numbers(tmp_path: Path) -> None:
+    """The numbers that the two formats read otherwise are the record key's."""
+    path, keys = tmp_path / "data.csv", [f"{1 + row // 100}.{row:03}" for row in range(N_ROWS)]
+    pd.DataFrame({"id": keys, "price": PRICES, "code": CODES}).to_csv(path, index=False, sep=";")
+    raw = read_raw(path)
+    assert raw.doubtful == {"id"}
+    draft = draft_schema(raw, path, Hints(id="id"))
+    assert (draft.open_marks, draft.ignore) == ([], ["price"])
+    assert draft.notes["code"] == "public bounds"
+
+
 @pytest.mark.parametrize(
     ("cells", "positive", "keys"),
     [

@@ -66,6 +66,32 @@ def test_a_place_for_a_database_is_checked_and_nothing_is_made(tmp_path: Path) -
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize(
+    ("link", "leads_to", "below"),
+    [
+        ("runs", "nowhere", "books.sqlite"),
+        ("runs", "runs", "a/books.sqlite"),
+        ("books.sqlite", "none/books.sqlite", ""),
+        ("books.sqlite", "books.sqlite", ""),
+    ],
+)
+def test_no_database_is_made_where_a_link_leads_nowhere(tmp_path: Path, link: str, leads_to: str, below: str) -> None:
+    (tmp_path / link).symlink_to(leads_to)
+    for refuse in (check_place, lambda path: connect(path, TABLES)):
+        with pytest.raises(LedgerError, match=r"is no folder, or may not be written to\. Nothing was released"):
+            refuse(tmp_path / link / below)
+
+
+def test_a_database_is_made_where_a_link_leads(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").symlink_to("elsewhere")
+    (tmp_path / "books.sqlite").symlink_to("elsewhere/others.sqlite")
+    for name in ("runs/books.sqlite", "books.sqlite"):
+        check_place(tmp_path / name)
+        connect(tmp_path / name, TABLES).close()
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"books.sqlite", "others.sqlite"}
+
+
 def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:
     def fail() -> None:
         with transaction(database):

@@ -23,7 +23,7 @@ from parties.vertical.party_a import grow_trees
 
 
 def test_the_model_grows_again_from_what_was_kept(tuned_bank: Any, run_file: Path) -> None:
-    kept = read_kept(read_run(run_file, ActiveRun), run_file)
+    kept = read_kept(read_run(run_file, ActiveRun), run_file, purpose="tuning")
     model = RunFolder(tuned_bank.run_folder).load_joint_model()
     assert release_digests(kept.received) == model.release
     trained = grow_trees(kept.job, (), kept.received, no_progress)
@@ -40,7 +40,7 @@ def test_what_was_kept_is_for_its_owner_alone(tuned_bank: Any) -> None:
 
 
 def test_some_records_alone_are_taken(run_file: Path) -> None:
-    kept = read_kept(read_run(run_file, ActiveRun), run_file)
+    kept = read_kept(read_run(run_file, ActiveRun), run_file, purpose="tuning")
     rows = np.array([5, 2, 9])
     some = kept.of_rows(rows)
     np.testing.assert_array_equal(some.job.labels, kept.job.labels[rows])
@@ -58,14 +58,14 @@ def test_runs_that_cannot_be_tuned_on_are_refused(
     other = run_file.with_name("other.yaml")
     other.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | change))
     with pytest.raises((ConfigError, RunFolderError), match=words):
-        read_kept(read_run(other, ActiveRun), other)
+        read_kept(read_run(other, ActiveRun), other, purpose="tuning")
 
 
 def test_a_run_folder_that_cannot_be_looked_at_is_told(run_file: Path) -> None:
     """As one is that belongs to somebody else."""
     run = read_run(run_file, ActiveRun).model_copy(update={"run_folder": run_file.with_name("n" * 300)})
     with pytest.raises(RunFolderError, match="cannot be read"):
-        read_kept(run, run_file)
+        read_kept(run, run_file, purpose="tuning")
 
 
 @pytest.mark.parametrize("name", ["rows", "shop.order"])
@@ -78,7 +78,7 @@ def test_damaged_numbers_of_records_are_told(
     path.write_bytes(damage(whole))
     try:
         with pytest.raises(RunFolderError, match=r"rows\.npy or an order is damaged"):
-            read_kept(read_run(run_file, ActiveRun), run_file)
+            read_kept(read_run(run_file, ActiveRun), run_file, purpose="tuning")
     finally:
         path.write_bytes(whole)
 
@@ -89,8 +89,8 @@ def test_other_records_and_damaged_ranks_are_refused(tuned_bank: Any, run_file: 
     ranks = tmp_path / "bank" / "runs" / "spring" / "received" / "from" / "shop" / "0.ranks"
     ranks.write_bytes(bytes(len(ranks.read_bytes())))
     with pytest.raises(RunFolderError, match=r"the ranks of shop in .* are damaged"):
-        read_kept(read_run(path, ActiveRun), path)
+        read_kept(read_run(path, ActiveRun), path, purpose="tuning")
     data = tmp_path / "bank" / "data.csv"
     data.write_text(data.read_text().replace(",1\n", ",0\n", 1))
     with pytest.raises(RunFolderError, match="other records, labels or columns"):
-        read_kept(read_run(path, ActiveRun), path)
+        read_kept(read_run(path, ActiveRun), path, purpose="tuning")
