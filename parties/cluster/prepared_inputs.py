@@ -31,6 +31,7 @@ class ActiveInputs(Protocol):
     Attributes
     ----------
     run : ActiveRun
+    schema : TableSchema
     loss : Loss
     n_trained : int
         Records to train on.
@@ -40,6 +41,8 @@ class ActiveInputs(Protocol):
 
     @property
     def run(self) -> ActiveRun: ...
+    @property
+    def schema(self) -> TableSchema: ...
     @property
     def loss(self) -> Loss: ...
     @property

@@ -9,8 +9,8 @@
                                          ▲ added by tasks
 
 A state that is lost with the machine that held it is computed again by Dask, from its file and the words since: it is
-the same, since the coins of sampled records depend on a key, the record and the round alone. Noise is drawn by the
-worker's process, from the sum, once.
+the same, since its rows are compared with those before, and the coins of sampled records depend on a key, the record
+and the round alone. Noise is drawn by the worker's process, from the sum, once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from opboost.arrays import Sums, Values
@@ -27,7 +28,8 @@ from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.config.recipes import SummedRecipe
 from parties.errors import PartyError, WorkersLost
-from parties.horizontal.row_partitions import Call, HeldPart, PartFile, added, check_ids
+from parties.horizontal.partition_files import PartFile, check_ids
+from parties.horizontal.row_partitions import Call, HeldPart, added
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -83,7 +85,10 @@ class PartsOnDask:
         submit = partial(self._client.submit, pure=False)
         with reporting_lost_workers(self._client):
             # The states before are held until the answer is here; then Dask keeps only how they were made.
-            states = [submit(_after, state, calls) for state in self._states]
+            states = [
+                submit(_after, state, [methodcaller("check_digest", digest), *calls])
+                for state, digest in zip(self._states, self._digests, strict=True)
+            ]
             sums = [submit(_sums, state) for state in states]
             while len(sums) > 1:
                 sums = [submit(added, sums[begin : begin + _ADDED]) for begin in range(0, len(sums), _ADDED)]
@@ -94,7 +99,7 @@ class PartsOnDask:
     def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
         with reporting_lost_workers(self._client):
             found: list[tuple[Values, Values]] = self._had(
-                self._client.map(partial(PartFile.predictions, model=model), self._files, pure=False)
+                self._client.map(partial(PartFile.predictions, model=model), self._files, self._digests, pure=False)
             )
         return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from opboost.fit_quality import FitQuality
 from opboost.rng import BitSource
+from opboost.schema import TableSchema
 from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster
@@ -19,7 +20,8 @@ from parties.config.horizontal import WorkerRun
 from parties.config.recipes import SummedRecipe
 from parties.config.record_runs import earlier_of
 from parties.errors import ConfigError
-from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, PartsHere, one_table, part_files
+from parties.horizontal.partition_files import PartFile, one_table, part_files
+from parties.horizontal.row_partitions import PartedRows, Parts, PartsHere
 from parties.horizontal.row_table import OwnerRows
 
 
@@ -60,13 +62,19 @@ class WorkerRows:
 
 
 @contextmanager
-def worker_rows(run: WorkerRun, recipe: SummedRecipe, *, rng: BitSource) -> Iterator[WorkerRows]:
+def worker_rows(
+    run: WorkerRun, recipe: SummedRecipe, *, schema: TableSchema, ignore: tuple[str, ...], rng: BitSource
+) -> Iterator[WorkerRows]:
     """Read the rows that a run file names, and hold them for the time of the block.
 
     Parameters
     ----------
     run : WorkerRun
     recipe : SummedRecipe
+    schema : TableSchema
+        By which the recipe was made.
+    ignore : tuple of str
+        Columns of the data that are not read.
     rng : BitSource
         For coins and noise.
 
@@ -75,10 +83,10 @@ def worker_rows(run: WorkerRun, recipe: SummedRecipe, *, rng: BitSource) -> Iter
     ConfigError, TableError, DataError
     """
     if table_of(run) is not None:
-        rows = OwnerRows.read(run)
+        rows = OwnerRows.read(run, schema, ignore)
         yield WorkerRows(rows, len(rows.labels), recipe, rng)
         return
-    files = part_files(run.data, run.table_schema, n_classes=run.training.n_classes)
+    files = part_files(run.data, schema, ignore, n_classes=run.training.n_classes)
 
     def parted(parts: Parts) -> WorkerRows:
         n_bins = recipe.task.grid.axes.n_bins
@@ -116,11 +124,11 @@ def table_of(run: WorkerRun | OwnerRun) -> Path | None:
     return table
 
 
-def count_rows(run: WorkerRun | OwnerRun) -> int:
+def count_rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...]) -> int:
     """How many rows a run file names; those of one table are checked on the way, of partitions only the columns."""
     if table_of(run) is not None:
-        return len(OwnerRows.read(run).labels)
-    return _count(part_files(run.data, run.table_schema, n_classes=run.training.n_classes))
+        return len(OwnerRows.read(run, schema, ignore).labels)
+    return _count(part_files(run.data, schema, ignore, n_classes=run.training.n_classes))
 
 
 def _count(files: list[PartFile]) -> int:

@@ -24,7 +24,7 @@ from opboost.vertical import OwnColumn, train
 from parties.commands.demo import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.chain import ChainSection
 from parties.config.protection import excessive, given_budgets
-from parties.config.reading import read_section
+from parties.config.reading import read_schema, read_section
 from parties.config.training_section import TrainingSection
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
@@ -154,7 +154,7 @@ def _divided_rows() -> tuple[list[pd.DataFrame], pd.DataFrame]:
 
 
 def _rows(folder: Path, file: str) -> OwnerRows:
-    return OwnerRows.of(folder / file, folder / "schema.yaml")
+    return OwnerRows.of(folder / file, *read_schema(folder / "schema.yaml"))
 
 
 def _baselines(folders: Mapping[str, Path]) -> tuple[dict[str, float], float]:

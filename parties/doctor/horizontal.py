@@ -27,7 +27,7 @@ from parties.doctor.horizontal_peer import compare_terms
 from parties.doctor.run_files import check_folder, check_keys, check_protection
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
-from parties.horizontal.row_partitions import check_ids, part_files
+from parties.horizontal.partition_files import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.account_statement import budget_left
@@ -64,7 +64,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
             _check_rows(run, schema, ignore, checks)
             _check_ledger(run, recipe, checks)
         if are_usable:
-            terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run))
+            terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run)[1])
             compare_terms(run, terms, keys, checks, wait_s=wait_s)
             _note_terms(terms, recipe, checks)
         else:
@@ -77,22 +77,25 @@ def _check_rows(run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[st
     with checks.checking("data"):
         table = table_of(run)
         if table is None:
-            _check_partitions(run, checks)
+            _check_partitions(run, schema, ignore, checks)
             return
         outside = "they count in the outermost cells"
         use = TableUse(path=table, needs_label=True, is_released=False, outside=outside, needs_variety=False)
         if not check_table(use, schema, ignore, checks):
             return
         with checks.checking("label"):
-            labels, bounds = OwnerRows.read(run).labels, run.training.label_bounds or (-math.inf, math.inf)
+            labels = OwnerRows.read(run, schema, ignore).labels
+            bounds = run.training.label_bounds or (-math.inf, math.inf)
             if n_outside := int(((labels < bounds[0]) | (labels > bounds[1])).sum()):
                 sentence = f"{n_outside} labels lie outside the public `label_bounds`; they would be moved to them"
                 checks.add("label", Status.WARNING, sentence)
 
 
-def _check_partitions(run: WorkerRun | OwnerRun, checks: Checklist) -> None:
+def _check_partitions(
+    run: WorkerRun | OwnerRun, schema: TableSchema, ignore: tuple[str, ...], checks: Checklist
+) -> None:
     """Check every partition, one after the other."""
-    files = part_files(run.data, run.table_schema, n_classes=run.training.n_classes)
+    files = part_files(run.data, schema, ignore, n_classes=run.training.n_classes)
     for file in files:
         file.read()
     check_ids([file.names() for file in files])

@@ -1,4 +1,4 @@
-"""Partitioned rows of a worker: Parquet files, the state held of each, and a row holder over all of them.
+"""Partitioned rows of a worker: the state held of each Parquet file, and a row holder over all of them.
 
 Of a partition only its cells, labels, scores and gradients are held; values are read again where new cells are told.
 Sums are whole numbers, so that partitions answer what one table would, to the bit.
@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import methodcaller
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -23,130 +22,9 @@ from opboost.metrics import default_metric
 from opboost.rng import BitSource, Words
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Ensemble, Tree
-from parties.config.reading import read_schema
 from parties.config.recipes import SummedRecipe
-from parties.errors import TableError
-from parties.horizontal.row_table import OWN_ROWS, OwnerRows
-from parties.storage.atomic_files import is_folder
-from parties.tables.blocks import record_names
-from parties.tables.cells import check_one_other
-from parties.tables.data_files import Stamp, check_unchanged, files_of, is_parquet, stamp_of
-from parties.tables.key_sets import Names
-from parties.tables.labels import are_labelled, others_of
-from parties.tables.parquet_files import read_stored, stored_names
-from parties.tables.party_table import check_columns
-from parties.tables.record_ids import read_ids
-
-
-@dataclass(frozen=True, slots=True)
-class PartFile:
-    """A partition's file.
-
-    Attributes
-    ----------
-    path, table_schema : Path
-    n_classes : int
-        0 for numbers.
-    stamp : tuple of int
-        Tells whether the file is still the one that the run began with.
-    n_rows : int
-        Without those that training leaves out because they have no label.
-    """
-
-    path: Path
-    table_schema: Path
-    n_classes: int
-    stamp: Stamp
-    n_rows: int
-
-    def read(self) -> OwnerRows:
-        """Read the rows of the partition.
-
-        Raises
-        ------
-        ConfigError, TableError, DataError
-            Also if the file was changed since.
-        """
-        check_unchanged(self.path, self.stamp)
-        rows = OwnerRows.of(self.path, self.table_schema)
-        rows.check_labels(self.n_classes, self.path)
-        return rows
-
-    def names(self) -> Names:
-        """Digests of the ids of all records in the partition's file; errors as of `read`."""
-        check_unchanged(self.path, self.stamp)
-        schema, _ = read_schema(self.table_schema)
-        ids = read_ids(read_stored(self.path, list(schema.id_columns)), schema.id_columns, self.path)
-        return record_names(ids)
-
-    def predictions(self, model: Ensemble) -> tuple[Values, Values]:
-        """Labels and predictions of the rows."""
-        return self.read().predictions(model)
-
-
-def one_table(data: Path | Sequence[Path]) -> Path | None:
-    """The file that holds all rows, if a run file names one; None for partitions."""
-    return data if isinstance(data, Path) and not is_folder(data) and "*" not in data.name else None
-
-
-def part_files(data: Path | Sequence[Path], table_schema: Path, *, n_classes: int) -> list[PartFile]:
-    """The partitions that a run file names, in the order of their names; those without rows to train on are left out.
-
-    Parameters
-    ----------
-    data : Path or sequence of Path
-        A folder, a pattern, or files in their order.
-    table_schema : Path
-    n_classes : int
-        0 for numbers.
-
-    Raises
-    ------
-    ConfigError, TableError
-        If there are none, one has other columns than the schema says, or labels are none of two.
-    """
-    schema, ignore = read_schema(table_schema)
-    files: list[PartFile] = []
-    others: set[str] = set()
-    for path in _listed(data):
-        if not is_parquet(path):
-            raise TableError(f"{path}: partitions are Parquet files, named *.parquet. Nothing was sent")
-        check_columns(path, stored_names(path, schema.all_names), schema, ignore, needs_label=True)
-        stamp, n_rows = stamp_of(path), int(are_labelled(path, schema).sum())
-        files.append(PartFile(path, table_schema, n_classes, stamp, n_rows))
-        others |= others_of(path, schema)
-    check_one_other("the partitions", schema.label, others)
-    if not any(file.n_rows for file in files):
-        which = " with a label" if schema.format.drops_unlabelled else ""
-        raise TableError(f"{len(files)} partitions have no rows{which}. Nothing was sent")
-    return [file for file in files if file.n_rows]
-
-
-def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
-    if not isinstance(data, Path):
-        return [path.absolute() for path in data]
-    if "**" in data.name and not is_folder(data):
-        raise TableError(f"{data}: `**` stands in the pattern, where one * is any letters of a name. Nothing was sent")
-    found = files_of(data) if is_folder(data) else data.parent.glob(data.name)
-    paths = sorted(path.absolute() for path in found)
-    if not paths:
-        raise TableError(f"{data} names no Parquet partitions. Nothing was sent")
-    return paths
-
-
-def check_ids(names: Sequence[Names]) -> None:
-    """Refuse partitions in which an id comes twice: that record would contribute twice.
-
-    Raises
-    ------
-    TableError
-    """
-    n_ids, n_rows = len(np.unique(np.concatenate(names))), sum(map(len, names))
-    if n_ids < n_rows:
-        raise TableError(
-            f"the partitions have {n_rows} rows and {n_ids} different ids; every record must be in one row. "
-            "Nothing was sent"
-        )
+from parties.horizontal.partition_files import PartFile, check_ids
+from parties.horizontal.row_table import OWN_ROWS
 
 
 @dataclass(slots=True)
@@ -188,7 +66,11 @@ class HeldPart:
 
     def place(self, columns: PublicGrid) -> None:
         """Read the rows again and assign them to other cells."""
-        self.records.rebin(columns.place(self.file.read().values))
+        self.records.rebin(columns.place(self.file.read_again(self.digest).values))
+
+    def check_digest(self, digest: str) -> None:
+        """Refuse rows other than those of this digest, where a lost state was read again."""
+        self.file.check_digest(self.digest, digest)
 
     def totals(self, nodes: Nodes) -> None:
         """Compute into `sums`."""
@@ -237,7 +119,7 @@ class PartsHere:
         return added([part.sums for part in self._parts])
 
     def predictions(self, model: Ensemble) -> list[tuple[Values, Values]]:
-        return [part.file.predictions(model) for part in self._parts]
+        return [part.file.predictions(part.digest, model) for part in self._parts]
 
 
 class PartedRows:

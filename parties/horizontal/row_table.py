@@ -19,7 +19,6 @@ from opboost.trees.losses.loss import MAX_LABEL
 from opboost.trees.tree import Ensemble
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import WorkerRun
-from parties.config.reading import read_schema
 from parties.errors import ConfigError, TableError
 from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
@@ -49,8 +48,8 @@ class OwnerRows:
     labels: Values
 
     @classmethod
-    def read(cls, run: WorkerRun | OwnerRun) -> OwnerRows:
-        """Read the schema and the data file that a run file names.
+    def read(cls, run: WorkerRun | OwnerRun, schema: TableSchema, ignore: Sequence[str]) -> OwnerRows:
+        """Read the data file that a run file names, by its schema as the run read it, whatever has become of the file.
 
         Raises
         ------
@@ -58,16 +57,16 @@ class OwnerRows:
         """
         if not isinstance(run.data, Path) or is_folder(run.data):
             raise ConfigError(f"rows in one table come from one file; {run.data} is none. Nothing was sent")
-        rows = cls.of(run.data, run.table_schema)
+        rows = cls.of(run.data, schema, ignore)
         rows.check_labels(run.training.n_classes, run.data)
         if isinstance(run, WorkerRun) and run.continue_from is not None:
-            return rows.behind(RowStream.of(RunFolder(run.continue_from), run.role), run.data, run.table_schema)
+            return rows.behind(RowStream.of(RunFolder(run.continue_from), run.role), run.data, ignore)
         return rows
 
     @classmethod
-    def of(cls, data: Path, table_schema: Path) -> OwnerRows:
-        """Read a data file by a schema file, with the same errors."""
-        schema, ignore = read_row_schema(table_schema)
+    def of(cls, data: Path, schema: TableSchema, ignore: Sequence[str]) -> OwnerRows:
+        """Read a data file by a schema, without the columns to ignore; with the same errors."""
+        check_row_schema(schema)
         with showing_misfits(data, schema):
             table = read_table(data, schema, ignore=ignore, needs_label=True)
             columns = own_features(table.features, schema.columns)
@@ -89,7 +88,7 @@ class OwnerRows:
         if np.abs(self.labels).max(initial=0) > MAX_LABEL:
             raise ConfigError(f"{data}: labels must be of magnitude {MAX_LABEL:g} at most. Nothing was sent")
 
-    def behind(self, stream: RowStream, data: Path, table_schema: Path) -> OwnerRows:
+    def behind(self, stream: RowStream, data: Path, ignore: Sequence[str]) -> OwnerRows:
         """The rows with those of the run that is continued first, as they come by their ids or in the file.
 
         Raises
@@ -99,7 +98,7 @@ class OwnerRows:
         """
         if self._begins_with(stream):
             return self
-        order = _order_of_arrival(data, table_schema, [arrival.n_rows for arrival in stream.arrivals])
+        order = _order_of_arrival(data, self.schema, ignore, [arrival.n_rows for arrival in stream.arrivals])
         came = replace(self, values=self.values[order], labels=self.labels[order])
         if not came._begins_with(stream):
             raise TableError(
@@ -129,9 +128,10 @@ class OwnerRows:
         return self.labels, model.predict(self.values)
 
 
-def _order_of_arrival(data: Path, table_schema: Path, n_rows: Sequence[int]) -> NDArray[np.intp]:
+def _order_of_arrival(
+    data: Path, schema: TableSchema, ignore: Sequence[str], n_rows: Sequence[int]
+) -> NDArray[np.intp]:
     """The order of a file's parts, which ended after so many rows each; in each part rows follow their ids."""
-    schema, ignore = read_schema(table_schema)
     table = read_table(data, schema, ignore=ignore, needs_label=True)
     bare = TableSchema(
         columns=(), id=schema.id, format=TableFormat(sep=schema.format.sep, encoding=schema.format.encoding)
@@ -144,20 +144,17 @@ def _order_of_arrival(data: Path, table_schema: Path, n_rows: Sequence[int]) -> 
     return np.argsort(np.searchsorted(n_rows, number, side="right"), kind="stable")
 
 
-def read_row_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
-    """Read the schema of rows that several owners hold, and the columns to ignore.
+def check_row_schema(schema: TableSchema) -> None:
+    """Refuse a schema without a label, or with anything else of training: rows of several owners have a label alone.
 
     Raises
     ------
     ConfigError
-        Also without a label, or with anything else of training.
     """
-    schema, ignore = read_schema(path)
     if schema.label is None:
-        raise ConfigError(f"{path} names no `label`, which every owner needs")
+        raise ConfigError("the schema names no `label`, which every owner needs. Nothing was sent")
     if len(schema.of_training) > 1:
         raise ConfigError(
-            f"{path}: rows of several owners have one `label`, and no `weight`, `group` and `base_margin`. "
-            "Nothing was sent"
+            "the schema names more than a label: rows of several owners have one `label`, and no `weight`, `group` "
+            "and `base_margin`. Nothing was sent"
         )
-    return schema, ignore

@@ -7,8 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from opboost.schema import TableSchema
 from parties.config.party_run import PartyRun
-from parties.config.reading import check_schema_of_run
+from parties.config.reading import check_schema_of_run, kept_schema
 from parties.errors import EXPECTED_ERRORS, ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
@@ -71,11 +72,13 @@ class TrainingRun:
         return is_over
 
     @contextmanager
-    def logged(self, *, resuming: str = "") -> Iterator[RunLog]:
+    def logged(self, schema: TableSchema, *, resuming: str = "") -> Iterator[RunLog]:
         """Create or resume the run folder, lock it for this process, and log.
 
         Parameters
         ----------
+        schema : TableSchema
+            By which the job has read, and of which a new folder keeps the file.
         resuming : str
             Added to the error when a peer is lost after something was released or received: how to go on.
 
@@ -83,6 +86,8 @@ class TrainingRun:
         ------
         RunFolderError
             If another process works on the run, or has just finished it.
+        ConfigError
+            If the schema file is no longer the one that the job has read.
         """
         folder, run = self.folder, self.run
         with folder.locked():
@@ -92,6 +97,8 @@ class TrainingRun:
             if state is RunState.NEW:
                 with writing(kept := folder.path / KEPT_SCHEMA):
                     copy(run.table_schema, kept)
+                if kept_schema(folder.path) != schema:
+                    raise ConfigError(f"{run.table_schema} was changed while it was in use. Nothing was sent")
             else:
                 check_schema_of_run(run)
             with logged(folder, self.terminal, path=self.path, run=run) as log:

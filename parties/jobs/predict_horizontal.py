@@ -9,7 +9,7 @@ import numpy as np
 from parties.config.reading import check_schema_of_model, read_schema
 from parties.config.record_runs import read_record_run
 from parties.errors import ConfigError
-from parties.horizontal.row_partitions import one_table
+from parties.horizontal.partition_files import one_table
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opboost.horizontal.inprivate.training import Owner
 from parties.config.chain import OwnerRun
-from parties.config.reading import read_run
+from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
 from parties.errors import TreesDiffer, naming
 from parties.horizontal.chain import ChainJob, run_chain_owner
@@ -30,14 +30,15 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     folder = life.folder
     if life.is_over():
         return folder
-    rows = OwnerRows.read(run)
+    schema, ignore = read_schema(run.table_schema)
+    rows = OwnerRows.read(run, schema, ignore)
     with naming(path):
-        recipe = training.recipe_for(rows.schema)
+        recipe = training.recipe_for(schema)
     charge, checkpoint = charge_of(run, recipe), ChainCheckpoint(folder)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
-        life.logged(resuming=_RESUMING) as log,
+        life.logged(schema, resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
         bits = run.bits
@@ -52,7 +53,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             party=run.party,
             run_id=run.run_id,
             order=training.order,
-            terms=training.terms(rows.schema),
+            terms=training.terms(schema),
             broadcast=training.broadcast,
             recipe=recipe,
             is_secure=bits.is_secure,

@@ -35,7 +35,7 @@ from parties.runs.model_share import TREES_FILE
 from parties.runs.row_stream import RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import open_connections, own_keys
+from parties.session.connections import open_connections
 from parties.session.lasting_keys import lasting_keys
 from parties.session.reconnection import with_restarts
 from protocols.errors import PeerRestarted, ProtocolError
@@ -53,10 +53,10 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
         return life.folder
     schema, _ = read_schema(run.table_schema)
     recipe = summed_recipe(run, schema, path)
-    with open_connections(run, insecure) as open_channels, life.logged(resuming=_RESUMING) as log:
+    with open_connections(run, insecure) as open_channels, life.logged(schema, resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
-        keys = lasting_keys(run)
+        _, keys = lasting_keys(run)
         channels, journals = list(open_channels(log).values()), life.folder.path / FOLDER
 
         def work() -> tuple[SharedModel, int]:
@@ -98,26 +98,25 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     folder = life.folder
     if life.is_over():
         return folder
-    schema, _ = read_schema(run.table_schema)
+    schema, ignore = read_schema(run.table_schema)
     recipe = summed_recipe(run, schema, path)
     promise, charge = recipe.guarantee(is_secure=run.seed is None), charge_of(run, recipe)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
-        life.logged(resuming=_RESUMING) as log,
+        life.logged(schema, resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
         log.step("guarantee", str(promise))
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
-        identity = own_keys(run, False) if run.peers else None
-        keys = lasting_keys(run)
+        identity, keys = lasting_keys(run)
         channels: list[Channel] = []
 
         def work() -> tuple[int, dict[str, Any]]:
             checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge, checkpoint.holder))
             bits = checkpoint.bits() if run.seed is None else run.bits
-            with worker_rows(run, recipe, rng=bits.fork("rows")) as rows:
+            with worker_rows(run, recipe, schema=schema, ignore=ignore, rng=bits.fork("rows")) as rows:
                 checkpoint.check_rows(rows.digest)
                 channels.extend(() if channels else open_channels(log).values())
 

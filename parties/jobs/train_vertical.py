@@ -50,7 +50,7 @@ def train_active(
     with (
         prepared_active(run, path) as prepared,
         open_connections(run, insecure) as open_channels,
-        life.logged(resuming=_RESUMING) as log,
+        life.logged(prepared.schema, resuming=_RESUMING) as log,
     ):
         journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
         # What this party brings is compared with the run's beginning before the parties meet.
@@ -84,7 +84,7 @@ def train_passive(
         prepared_passive(run, path, keeps=True) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
         open_connections(run, insecure) as open_channels,
-        life.logged(resuming=_RESUMING) as log,
+        life.logged(prepared.schema, resuming=_RESUMING) as log,
         allowance_of(run, log) as allowance,
     ):
 

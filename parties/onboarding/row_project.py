@@ -12,12 +12,12 @@ from typing import Any, Literal
 from parties.config.addresses import host_and_port
 from parties.config.chain import MAX_OWNERS, OtherOwner, OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.config.reading import read_section
+from parties.config.reading import read_schema, read_section
 from parties.config.record_runs import RecordRun, recipe_of
 from parties.config.section import Section
 from parties.config.training_section import TaskSection
 from parties.errors import ConfigError
-from parties.horizontal.row_table import read_row_schema
+from parties.horizontal.row_table import check_row_schema
 from parties.onboarding.dialect import read_raw
 from parties.onboarding.party_folder import (
     RUN,
@@ -146,7 +146,7 @@ def make_row_party(part: RowPart, hints: Hints, *, data: Path | None = None, agr
     given["training"] = _training(part) | _objective(part, known, hints.bounds.get(known.label))
     run = read_section(kind, given)
     if agreed is not None:
-        recipe_of(run, read_row_schema(agreed)[0], agreed)
+        recipe_of(run, read_schema(agreed)[0], agreed)
     for name in (RUN,) if known.text is None else (SCHEMA, RUN):
         check_free(folder / name)
     files, public = write_folder(folder, kind, given, known.text)
@@ -238,7 +238,8 @@ def _drafted(data: Path, hints: Hints) -> _Description:
 
 def _agreed(path: Path, data: Path | None, folder: Path, hints: Hints) -> _Description:
     """An agreed schema, which a run would take; the data file must be there."""
-    schema, _ = read_row_schema(path)
+    schema, _ = read_schema(path)
+    check_row_schema(schema)
     assert schema.label is not None
     if others := sorted(set(hints.bounds) - {schema.label}):
         raise _refused(f"--bounds: {named(others)} is not the label of {path}, which has the bounds of its columns")

@@ -120,9 +120,9 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         If the run file or the data could not be used for the run either.
     """
     run = read_record_run(path)
-    schema, _ = read_schema(run.table_schema)
+    schema, ignore = read_schema(run.table_schema)
     recipe = recipe_of(run, schema, path)
-    n_records = None if isinstance(run, CoordinatorRun) else count_rows(run)
+    n_records = None if isinstance(run, CoordinatorRun) else count_rows(run, schema, ignore)
     promise = recipe.guarantee(is_secure=run.seed is None)
     plan = RecordPlan(
         **record_terms(run, recipe, promise),

@@ -1,30 +1,39 @@
-"""Lasting public keys of workers that know each other, from the key files that a run file names."""
+"""Lasting keys of workers that know each other, from the key files that a run file names."""
 
 from __future__ import annotations
 
 from parties.config.chain import OwnerRun
 from parties.config.horizontal import CoordinatorRun
 from parties.config.record_runs import RecordRun
-from parties.session.connections import own_keys, peer_key
+from parties.session.connections import peer_key
+from protocols.errors import KeyFileError
+from protocols.transport.keys import KeyPair, read_secret
 
 
-def lasting_keys(run: RecordRun) -> dict[str, bytes]:
-    """Public keys of all workers by name; empty where workers have none of each other. Also of runs in plain text.
+def lasting_keys(run: RecordRun) -> tuple[KeyPair | None, dict[str, bytes]]:
+    """A worker's own keys, and the public keys of all workers by name. Also of runs in plain text.
+
+    There are none where workers do not know each other; a coordinator has no keys of its own among them.
 
     Raises
     ------
     KeyFileError
     """
     if isinstance(run, OwnerRun) or not run.training.known_workers:
-        return {}
+        return None, {}
     if isinstance(run, CoordinatorRun):
-        others, found = run.workers, dict[str, bytes]()
+        identity, others, found = None, run.workers, dict[str, bytes]()
+    elif run.secret_key is None:
+        raise KeyFileError(
+            "the run file names no secret_key, and with `known_workers: true` workers prove by their keys who they are "
+            "in a run in plain text, too; make one with `opboost keygen`, or all agree on `known_workers: false` in "
+            "`training`. Nothing was sent"
+        )
     else:
-        identity = own_keys(run, False)
-        assert identity is not None
-        others, found = run.peers, {run.party: identity.public}
+        identity, others = read_secret(run.secret_key), run.peers
+        found = {run.party: identity.public}
     for other in others:
         key = peer_key(other.public_key, other.name, False)
         assert key is not None
         found[other.name] = key
-    return found
+    return identity, found

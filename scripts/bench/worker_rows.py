@@ -31,7 +31,8 @@ from parties.config.cluster_section import DaskSection
 from parties.config.reading import read_schema
 from parties.config.recipes import make_recipe
 from parties.config.training_section import TrainingSection
-from parties.horizontal.row_partitions import PartedRows, PartsHere, part_files
+from parties.horizontal.partition_files import part_files
+from parties.horizontal.row_partitions import PartedRows, PartsHere
 from parties.horizontal.row_table import OwnerRows
 
 N_PARTS, N_COLUMNS = 8, 10
@@ -62,12 +63,13 @@ def measure(kind: str, folder: Path, n_trees: int) -> dict[str, Any]:
         "honest": 2,
         "sgbdt": {"n_estimators": n_trees},
     }
-    recipe = make_recipe(TrainingSection.model_validate(section), read_schema(folder / "schema.yaml")[0])
+    schema, ignore = read_schema(folder / "schema.yaml")
+    recipe = make_recipe(TrainingSection.model_validate(section), schema)
     start = time.perf_counter()
     with cluster(DaskSection(workers=2)) if kind == "dask" else nullcontext() as client:
-        files = part_files(folder / "parts", folder / "schema.yaml", n_classes=2)
+        files = part_files(folder / "parts", schema, ignore, n_classes=2)
         if kind == "table":
-            rows = OwnerRows.of(folder / "all.parquet", folder / "schema.yaml")
+            rows = OwnerRows.of(folder / "all.parquet", schema, ignore)
             holder = recipe.rows(rows.values, rows.labels, rng=seeded(2))
         else:
             parts = (

@@ -12,7 +12,8 @@ import yaml
 from parties.config.horizontal import TrainingSection
 from parties.config.reading import read_schema
 from parties.config.recipes import SummedRecipe, make_recipe
-from parties.horizontal.row_partitions import PartedRows, PartFile, Parts, part_files
+from parties.horizontal.partition_files import PartFile, part_files
+from parties.horizontal.row_partitions import PartedRows, Parts
 
 COLUMNS = ("age", "dose", "size")
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in COLUMNS}}
@@ -50,7 +51,7 @@ def write_rows(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
 
 
 def files(folder: Path) -> list[PartFile]:
-    return part_files(folder / "parts", folder / "schema.yaml", n_classes=2)
+    return part_files(folder / "parts", *read_schema(folder / "schema.yaml"), n_classes=2)
 
 
 def recipe_of(folder: Path, training: dict[str, Any]) -> SummedRecipe:

@@ -42,7 +42,7 @@ def test_a_client_that_was_closed_between_two_questions_is_a_lost_cluster() -> N
             raise RuntimeError("client is closed: salary 81726354")
 
     made = parts()
-    made._client, made._states = Client(), [SimpleNamespace()]  # type: ignore[assignment, list-item]
+    made._client, made._states, made._digests = Client(), [SimpleNamespace()], [""]  # type: ignore[assignment, list-item]
     with pytest.raises(WorkersLost, match=r"gave it up: RuntimeError$"):
         made.ask([])
 

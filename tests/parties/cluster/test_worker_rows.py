@@ -11,7 +11,7 @@ import pytest
 from opboost.rng import seeded
 from parties.cluster.worker_rows import count_rows, worker_rows
 from parties.config.horizontal import WorkerRun
-from parties.config.reading import read_run
+from parties.config.reading import read_run, read_schema
 from parties.errors import ConfigError
 from parties.jobs.predict_horizontal import predict_alone
 from parties.jobs.train_vertical import Terminal
@@ -31,22 +31,29 @@ def test_one_file_is_not_for_dask_and_a_cluster_needs_the_extra(
     clinics = Clinics(tmp_path)
     clinics.runs["w0"] |= {"engine": "dask", "dask": {"workers": 1}}
     run = read_run(clinics.write("w0"), WorkerRun)
-    with pytest.raises(ConfigError, match="is one file"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
-        pass
+    with pytest.raises(ConfigError, match="is one file"):
+        begin(run, clinics)
     in_partitions(tmp_path / "w0")
     clinics.runs["w0"]["data"] = "parts"
     run = read_run(clinics.write("w0"), WorkerRun)
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ConfigError, match="not installed"), worker_rows(run, clinics.recipe(), rng=seeded(0)):
+    with pytest.raises(ConfigError, match="not installed"):
+        begin(run, clinics)
+
+
+def begin(run: WorkerRun, clinics: Clinics) -> None:
+    schema, ignore = read_schema(run.table_schema)
+    with worker_rows(run, clinics.recipe(), schema=schema, ignore=ignore, rng=seeded(0)):
         pass
 
 
 def test_partitions_are_counted_for_a_plan_and_are_not_scored_as_they_are(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     in_partitions(tmp_path / "w0")
-    n_rows = count_rows(read_run(clinics.write("w0"), WorkerRun))
+    schema, ignore = read_schema(read_run(clinics.write("w0"), WorkerRun).table_schema)
+    n_rows = count_rows(read_run(clinics.write("w0"), WorkerRun), schema, ignore)
     clinics.runs["w0"]["data"] = "parts"
     path = clinics.write("w0")
-    assert count_rows(read_run(path, WorkerRun)) == n_rows > 70
+    assert count_rows(read_run(path, WorkerRun), schema, ignore) == n_rows > 70
     with pytest.raises(ConfigError, match="names partitions, which are not scored as they are"):
         predict_alone(path, data=None, ids=None, out=None, terminal=Terminal())

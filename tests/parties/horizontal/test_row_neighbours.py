@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from opboost.rng import seeded
+from parties.config.reading import read_schema
 from parties.errors import ConfigError
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.coordinator import SharedModel
@@ -130,6 +131,6 @@ def read(folder: Path, labels: str) -> OwnerRows:
     (folder / "schema.yaml").write_text(SCHEMA)
     lines = [f"{number},0.5,{label}" for number, label in enumerate(labels)]
     (folder / "rows.csv").write_text("\n".join(["id,dose,ill", *lines]) + "\n")
-    rows = OwnerRows.of(folder / "rows.csv", folder / "schema.yaml")
+    rows = OwnerRows.of(folder / "rows.csv", *read_schema(folder / "schema.yaml"))
     rows.check_labels(2, folder / "rows.csv")
     return rows

@@ -11,7 +11,7 @@ import pytest
 
 from opboost.horizontal.rows.stream import Arrival
 from parties.config.horizontal import WorkerRun
-from parties.config.reading import read_run
+from parties.config.reading import read_run, read_schema
 from parties.errors import ConfigError, TableError
 from parties.horizontal.row_table import OwnerRows
 from parties.runs.row_stream import RowStream
@@ -26,7 +26,11 @@ def clinics(tmp_path: Path) -> Clinics:
 
 
 def read(clinics: Clinics) -> OwnerRows:
-    return OwnerRows.read(read_run(clinics.write("w0"), WorkerRun))
+    return read_of(read_run(clinics.write("w0"), WorkerRun))
+
+
+def read_of(run: WorkerRun) -> OwnerRows:
+    return OwnerRows.read(run, *read_schema(run.table_schema))
 
 
 def test_rows_come_in_the_order_of_ids_and_columns_of_the_schema(clinics: Clinics) -> None:
@@ -74,7 +78,7 @@ def test_several_classes_are_numbered(clinics: Clinics) -> None:
 def test_a_folder_is_no_table(clinics: Clinics) -> None:
     run = read_run(clinics.write("w0"), WorkerRun)
     with pytest.raises(ConfigError, match="in one table come from one file"):
-        OwnerRows.read(run.model_copy(update={"data": clinics.root}))
+        read_of(run.model_copy(update={"data": clinics.root}))
 
 
 @pytest.mark.parametrize("key", ["weight", "group", "base_margin"])
@@ -82,7 +86,7 @@ def test_columns_that_no_recipe_reads_are_refused(clinics: Clinics, key: str) ->
     run = read_run(clinics.write("w0"), WorkerRun)
     run.table_schema.write_text(run.table_schema.read_text() + f"\n{key}: extra\n")
     with pytest.raises(ConfigError, match="no `weight`, `group` and `base_margin`"):
-        OwnerRows.read(run)
+        read_of(run)
 
 
 def go_on(clinics: Clinics, rows: OwnerRows, *arrivals: int) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 
 import pytest
 
-from parties.config.reading import read_run
+from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ChainBroken, ConfigError, RunFolderError, Stopped
 from parties.jobs.life_cycle import Terminal, TrainingRun, logged, reporting_afterwards
 from parties.runs.model_share import KEPT_SCHEMA
+from parties.runs.run_log import RunLog
 from protocols.errors import PeerLost
 from tests.support.sites import Sites
 
@@ -26,6 +28,11 @@ def training(sites: Sites, said: list[str]) -> TrainingRun:
     return TrainingRun(path, read_run(path, ActiveRun), Terminal(say=said.append, warn=said.append))
 
 
+def begun(training: TrainingRun, **options: str) -> AbstractContextManager[RunLog]:
+    schema, _ = read_schema(training.run.table_schema)
+    return training.logged(schema, **options)
+
+
 def last_line(training: TrainingRun) -> dict[str, str]:
     found: dict[str, str] = json.loads((training.folder.path / "log.jsonl").read_text().splitlines()[-1])
     return found
@@ -33,7 +40,7 @@ def last_line(training: TrainingRun) -> dict[str, str]:
 
 def test_a_finished_run_is_told_and_not_begun_again(training: TrainingRun, said: list[str]) -> None:
     assert not training.is_over()
-    with training.logged() as log:
+    with begun(training) as log:
         training.finish(log, [], n_rows=3, n_trees=5)
     meta = training.folder.read_json("meta.json")
     assert (meta["n_rows"], meta["n_trees"], meta["sent_bytes"]) == (3, 5, 0)
@@ -41,7 +48,7 @@ def test_a_finished_run_is_told_and_not_begun_again(training: TrainingRun, said:
     assert said[-1].endswith("nothing was done")
     with (
         pytest.raises(RunFolderError, match=r"another process has finished the run .* Nothing was sent"),
-        training.logged(),
+        begun(training),
     ):
         pass
 
@@ -58,7 +65,7 @@ def test_a_finished_run_is_told_and_not_begun_again(training: TrainingRun, said:
 def test_an_error_is_the_last_line_of_the_log_and_a_foreign_one_without_its_words(
     training: TrainingRun, error: BaseException, sentence: str
 ) -> None:
-    with pytest.raises(type(error)), training.logged():
+    with pytest.raises(type(error)), begun(training):
         raise error
     assert last_line(training) | {"event": "failed", "message": sentence, "error": type(error).__name__} == last_line(
         training
@@ -66,7 +73,7 @@ def test_an_error_is_the_last_line_of_the_log_and_a_foreign_one_without_its_word
 
 
 def lose(training: TrainingRun, error: Exception, *, has_released: bool) -> None:
-    with training.logged(resuming="Start it again"):
+    with begun(training, resuming="Start it again"):
         if has_released:
             training.folder.mark_release()
         raise error
@@ -85,12 +92,12 @@ def test_after_a_release_a_lost_peer_is_told_with_how_to_go_on(
 
 
 def test_a_second_process_is_kept_out(training: TrainingRun) -> None:
-    with training.logged(), pytest.raises(RunFolderError), training.logged():
+    with begun(training), pytest.raises(RunFolderError), begun(training):
         pass
 
 
 def test_a_job_with_the_model_logs_to_the_run_it_belongs_to(training: TrainingRun, said: list[str]) -> None:
-    with training.logged():
+    with begun(training):
         pass
     with logged(training.folder, training.terminal) as log:
         log.step("predicted", "wrote 3 predictions")
@@ -103,7 +110,7 @@ def test_only_a_finished_run_is_reported_again_and_a_failed_report_is_a_warning(
     training: TrainingRun, said: list[str], is_finished: bool
 ) -> None:
     run = training.run.model_copy(update={"report": True})
-    with training.logged() as log:
+    with begun(training) as log:
         if is_finished:
             training.finish(log, [], n_rows=0)
     said.clear()
@@ -118,11 +125,29 @@ def test_the_schema_that_a_run_began_with_is_kept(sites: Sites) -> None:
     path = sites.shop.write()
     training = TrainingRun(path, read_run(path, PassiveRun), Terminal())
     kept, schema = training.folder.path / KEPT_SCHEMA, sites.shop.path / "schema.yaml"
-    with training.logged():
+    with begun(training):
         pass
     first = schema.read_text()
     for has_released in (False, True):
         schema.write_text(f"{schema.read_text()}# later\n")
-        with training.logged():
+        with begun(training):
             assert kept.read_text() == (schema.read_text() if not has_released else f"{first}# later\n")
             training.folder.mark_release()
+
+
+def test_a_schema_that_was_edited_since_it_was_read_is_not_kept_as_that_of_the_run(sites: Sites) -> None:
+    """Else predictions were compared with another schema than that of the training."""
+    path = sites.shop.write()
+    training, file = TrainingRun(path, read_run(path, PassiveRun), Terminal()), sites.shop.path / "schema.yaml"
+    schema, _ = read_schema(file)
+    before = file.read_text()
+    file.write_text(before.replace("missing: category", "missing: refuse", 1))
+    assert read_schema(file)[0] != schema
+    with (
+        pytest.raises(ConfigError, match=r"schema\.yaml was changed while it was in use\. Nothing was sent"),
+        training.logged(schema),
+    ):
+        pass
+    file.write_text(before)
+    with training.logged(schema):
+        assert (training.folder.path / KEPT_SCHEMA).read_text() == before

@@ -34,7 +34,7 @@ from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
-from protocols.errors import PeerAborted, PeerLost
+from protocols.errors import PeerAborted, PeerLost, PeerRestarted
 from protocols.transport.channel import Channel
 from tests.support.clinics import NAMES, Clinics
 from tests.support.processes import finish, wait_for_words
@@ -374,6 +374,31 @@ def test_a_run_that_was_stopped_is_not_taken_up_by_another_schema(tmp_path: Path
         checks, path = Checklist(), clinics.write(name)
         check_folder(read_run(path, kind), path, checks)
         assert "by another schema" in checks.findings[0].sentence
+
+
+@pytest.mark.parametrize("data", ["data.csv", "parts"])
+def test_a_schema_file_that_is_edited_while_a_worker_begins_again_is_for_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    """Its rows were read by the new one, and answered under the terms of the one before."""
+    clinics, schema, edited = Clinics(tmp_path), tmp_path / "w0" / "schema.yaml", []
+    in_partitions(tmp_path / "w0")
+    clinics.runs["w0"]["data"] = data
+
+    def edit_first(job: WorkerJob, channel: Channel, **more: Any) -> Any:
+        if job.party == "w0" and not edited:
+            edited.append(text := schema.read_text())
+            schema.write_text(text.replace("age:", "x:").replace("size:", "age:").replace("x:", "size:"))
+            raise PeerRestarted("hub was started again")
+        return run_worker(job, channel, **more)
+
+    monkeypatch.setattr(train_horizontal, "run_worker", edit_first)
+    found = {name: clinics.in_thread(name) for name in ("hub", *NAMES)}
+    for end in found.values():
+        assert isinstance(one := end.get(timeout=60), RunFolder), one
+    assert edited != [schema.read_text()]
+    model = load_model(clinics.folder("w0") / "model.json")
+    assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
 
 
 def test_a_worker_over_its_budget_sends_nothing(tmp_path: Path) -> None:

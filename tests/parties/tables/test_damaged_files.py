@@ -33,7 +33,7 @@ from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Status
 from parties.doctor.vertical import examine
 from parties.errors import EXPECTED_ERRORS, ConfigError, LedgerError, TableError
-from parties.horizontal.row_partitions import one_table
+from parties.horizontal.partition_files import one_table
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_vertical import train_active, train_passive
@@ -470,10 +470,11 @@ class Owner:
         run, sentence = read_record_run(path), None
         try:
             if isinstance(run, OwnerRun):
-                OwnerRows.read(run)
+                OwnerRows.read(run, *read_schema(run.table_schema))
             elif isinstance(run, WorkerRun):
-                recipe = make_recipe(run.training, read_schema(run.table_schema)[0])
-                with worker_rows(run, recipe, rng=seeded(1)):
+                schema, ignore = read_schema(run.table_schema)
+                recipe = make_recipe(run.training, schema)
+                with worker_rows(run, recipe, schema=schema, ignore=ignore, rng=seeded(1)):
                     pass
         except EXPECTED_ERRORS as error:
             sentence = str(error)
@@ -614,4 +615,4 @@ def test_paths_that_may_not_be_looked_at_are_one_sentence(shop: Any, owner: Owne
         Ledger(hidden)
     assert one_table(hidden) == hidden
     with pytest.raises(TableError, match="cannot be read: File name too long"):
-        OwnerRows.of(hidden, owner.folder / "schema.yaml")
+        OwnerRows.of(hidden, *read_schema(owner.folder / "schema.yaml"))
