@@ -31,10 +31,11 @@ from parties.cluster.held_out_rows import (
     partitions_without,
     places_by_partition,
 )
-from parties.cluster.partitions import Partitions, all_ids, check_own, digest_own, partitions_of, working_folder
+from parties.cluster.partitions import Partitions, all_ids, check_own, digest_own, partitions_of
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
+from parties.cluster.working_folder import working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, naming

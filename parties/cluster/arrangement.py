@@ -8,6 +8,9 @@
 The driver holds the number of every row, and sorts ids on disk. The cells of the partitions are read: numbers, and the
 schema's categories, as those of a file that one machine divides. Cells are checked in all records, whichever are
 listed, since the other side may have chosen these.
+
+Every file is read twice, first its ids and then its records. One that was changed in between is refused, since the rows
+that were chosen would be other records'.
 """
 
 from __future__ import annotations
@@ -28,11 +31,12 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
 from parties.tables.cells import check_one_other, read_cells
+from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.labels import are_labelled, others_of, read_labels
 from parties.tables.listed_ids import select
 from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable
-from parties.tables.record_ids import Ids, ids_to_keep, read_ids, split
+from parties.tables.record_ids import Ids, digest_of_ids, ids_to_keep, read_ids, split
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -42,6 +46,9 @@ _PLACE = "\0place"
 
 # Places of rows that no partition has: of records that are not listed, and of those that a whole table lacks, too.
 _UNLISTED, _DROPPED = -1, -2
+
+_Version = tuple[Stamp, str]
+"""Of a file, its stamp before its ids were read, and a digest of these."""
 
 HeldValues = tuple[tuple[object, ...], ...]
 """Of every column up to two different values."""
@@ -73,19 +80,21 @@ def arranged(
     Raises
     ------
     TableError, DataError
-        If an id is repeated and that is to be refused, a listed one is absent, labels are none of two, or a cell does
-        not fit the schema.
+        If an id is repeated and that is to be refused, a listed one is absent, labels are none of two, a cell does not
+        fit the schema, or a file was changed meanwhile.
     """
     look = partial(_look, schema=schema, needs_label=needs_label)
     lengths: list[int] = []
+    versions: list[_Version] = []
     labelled: list[Mask] = []
     others: set[str] = set()
 
     def pieces() -> Iterator[pd.Index]:
         for future in client.map(look, list(paths), pure=False):
-            ids, is_labelled, of_file = future.result()
+            version, ids, is_labelled, of_file = future.result()
             future.release()
             lengths.append(len(ids))
+            versions.append(version)
             labelled.append(is_labelled)
             others.update(of_file)
             yield ids
@@ -108,7 +117,7 @@ def arranged(
         with replacing(file) as unfinished, unfinished.open("wb") as opened:
             np.save(opened, own)
     scattered: list[tuple[list[int], HeldValues]] = client.gather(
-        client.map(scatter, list(paths), *zip(*sources, strict=True), pure=False)
+        client.map(scatter, list(paths), versions, *zip(*sources, strict=True), pure=False)
     )
     refuse_constant(run.data, varied, [held for _, held in scattered])
     parts: list[list[tuple[Path, int]]] = [[] for _ in range(-(-found.n_rows // n_each))]
@@ -159,16 +168,19 @@ def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> 
     return pd.concat([frame, cells[kept].reset_index(drop=True)], axis=1)
 
 
-def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[pd.Index, Mask, set[str]]:
+def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[_Version, pd.Index, Mask, set[str]]:
     """The ids of a file, which of its records stay where those without a label are to be left out, and other labels."""
+    stamp = stamp_of(part)
     ids = read_ids(read_stored(part, list(dict.fromkeys(schema.id_columns))), schema.id_columns, part)
+    version = stamp, digest_of_ids(ids)
     if not needs_label:
-        return ids, np.ones(len(ids), np.bool_), set()
-    return ids, are_labelled(part, schema), others_of(part, schema)
+        return version, ids, np.ones(len(ids), np.bool_), set()
+    return version, ids, are_labelled(part, schema), others_of(part, schema)
 
 
 def _scatter(
     part: Path,
+    version: _Version,
     places_file: Path,
     target: Path,
     schema: TableSchema,
@@ -183,10 +195,11 @@ def _scatter(
     names = dict.fromkeys([*schema.id_columns, *schema.names, *schema.labels])
     stored = set(stored_names(part, schema.all_names))
     frame = read_stored(part, [name for name in names if name in stored])
-    places = np.load(places_file)
-    if len(frame) != len(places):
-        raise TableError(f"{part.name} was changed while it was in use. Nothing was sent")
     ids = read_ids(frame, schema.id_columns, part)
+    # A stamp does not tell of a file that was written twice within one tick of the clock, or was given its old time.
+    if (stamp_of(part), digest_of_ids(ids)) != version:
+        raise TableError(f"{part.name} was changed while it was in use. Nothing was sent")
+    places = np.load(places_file)
     cells = read_cells(frame, schema, part)
     # Texts that could not be read are told by their number, before anything is made of them.
     for column in schema.columns:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -144,7 +145,7 @@ def _write_without(part: Path, out: Rows, target: Path, names: Sequence[str]) ->
     frame = read_stored(part, names)
     # By place: what pandas has noted in the file as its rows' index may repeat.
     left = frame.iloc[np.delete(np.arange(len(frame)), out)]
-    with replacing(target) as unfinished:
+    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
         left.to_parquet(unfinished, index=False)
     return len(left)
 

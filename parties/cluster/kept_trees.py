@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from parties.storage.atomic_files import replacing
 
@@ -64,5 +65,5 @@ class KeptTrees:
         self._booster = booster
         if self.path is not None:
             content = bytes(booster.save_raw("ubj"))
-            with replacing(self.path) as partial:
+            with replacing(self.path, writer=f".{uuid4().hex}") as partial:
                 partial.write_bytes(hashlib.sha256(content).digest() + content)

@@ -8,15 +8,13 @@ side may keep its table in one piece.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -38,9 +36,9 @@ from parties.cluster.arrangement import (
     two_values,
     unchecked,
 )
+from parties.cluster.working_folder import working_folder
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
-from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder, replacing
 from parties.tables.data_files import Stamp, check_unchanged, parts, stamp_of
 from parties.tables.labels import read_labels
@@ -49,13 +47,9 @@ from parties.tables.parquet_files import read_stored, stored_names
 from parties.tables.party_table import PartyTable, check_columns, read_table
 from parties.tables.record_ids import encoded_ids, read_ids
 from parties.tables.sorted_ids import sort_ids
-from protocols.private_files import private_folder
 
 if TYPE_CHECKING:
     from distributed import Client
-
-
-_WORK = "work"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +134,7 @@ def partitions_of(
         if run.ids is not None:
             table = select(table, run.ids, run.data)
         with working_folder(run.dask.folder) as folder:
-            yield _in_order(look(_divided(table, schema, folder, run.dask.partition_rows), names=()))
+            yield _in_order(look(_divided(table, schema, folder, run.dask.partition_rows), names=()), run.data)
         return
     paths = parts(run.data)
     for path in paths:
@@ -151,11 +145,21 @@ def partitions_of(
         return
     with working_folder(run.dask.folder) as folder:
         make = partial(arranged, paths, run, schema, folder, needs_label=needs_label, client=client)
-        yield _in_order(look(make(varied=varied, check=check_rows), names=()))
+        yield _in_order(look(make(varied=varied, check=check_rows), names=()), run.data)
 
 
-def _in_order(found: Partitions | None) -> Partitions:
-    assert found is not None
+def _in_order(found: Partitions | None, data: Path) -> Partitions:
+    """Partitions that were written in the order of their ids; refused if they are in another one.
+
+    Raises
+    ------
+    TableError
+    """
+    if found is None:
+        raise TableError(
+            f"{data}: its records were written to `dask.folder` in the order of their ids, and these partitions were "
+            "changed while they were in use. Nothing was sent"
+        )
     return found
 
 
@@ -184,9 +188,16 @@ def validate_partitions(
 
 
 def all_ids(found: Partitions, id_columns: Sequence[str], *, client: Client) -> PartyTable:
-    """The ids of all partitions, on disk, with the numbers of their rows."""
+    """The ids of all partitions, on disk, with the numbers of their rows.
+
+    Raises
+    ------
+    TableError
+        If a file was changed since it was looked through.
+    """
     futures = client.map(partial(ids_of, id_columns=tuple(id_columns)), list(found.paths), pure=False)
     ids = sort_ids((future.result() for future in futures), "refuse").ids
+    found.check_unchanged()
     return numbered(ids, np.arange(len(ids)))
 
 
@@ -200,31 +211,6 @@ def digest_own(found: Partitions, columns: Sequence[ColumnSchema], label: str, l
     read = partial(_own_digest, columns=tuple(columns), label=label, loss=loss)
     digests: list[str] = client.gather(client.map(read, list(found.paths), pure=False))
     return hashlib.sha256("".join([found.id_digest, *digests]).encode()).hexdigest()
-
-
-@contextmanager
-def working_folder(home: Path) -> Iterator[Path]:
-    """A folder at `home` for the time of the block; what a process that was killed left there before is removed."""
-    place = home / f"{_WORK}.{uuid4().hex}"
-    made = [folder for folder in (home, *home.parents) if not folder.exists()]
-    try:
-        private_folder(home)
-        for old in home.glob(f"{_WORK}.*"):
-            # One that is in use belongs to another run.
-            with suppress(RunFolderError), RunFolder(old).locked():
-                shutil.rmtree(old, ignore_errors=True)
-        private_folder(place)
-    except OSError as error:
-        raise RunFolderError(f"{home} cannot be written: {error.strerror}. Nothing was sent") from None
-    try:
-        with RunFolder(place).locked():
-            yield place
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        # Nothing else was put there meanwhile: then it is as before.
-        with suppress(OSError):
-            for folder in made:
-                folder.rmdir()
 
 
 def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) -> tuple[Path, ...]:

@@ -25,7 +25,8 @@ from parties.cluster.held_out_rows import (
     places_by_partition,
     table_without,
 )
-from parties.cluster.partitions import Partitions, all_ids, check_released, partitions_of, working_folder
+from parties.cluster.partitions import Partitions, all_ids, check_released, partitions_of
+from parties.cluster.working_folder import working_folder
 from parties.config.reading import read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import numpy as np
 import pandas as pd
@@ -30,7 +31,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster, reporting_lost_workers
-from parties.cluster.partitions import Partitions, ids_of, partitions_of, working_folder
+from parties.cluster.partitions import Partitions, ids_of, partitions_of
 from parties.cluster.prediction import (
     answer_partitions,
     check_answerable,
@@ -39,6 +40,7 @@ from parties.cluster.prediction import (
     score_part,
     write_bits,
 )
+from parties.cluster.working_folder import working_folder
 from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
@@ -195,7 +197,9 @@ class PartitionScorer:
         make_folder(scores)
         statuses, pending = [], []
         for number, path in enumerate(self.found.paths):
-            bits, status = asking.ask(ids_of(path, self.schema.id_columns), desensitized=desensitized)
+            ids = ids_of(path, self.schema.id_columns)
+            self.found.check_unchanged(number)
+            bits, status = asking.ask(ids, desensitized=desensitized)
             files = {owner: answers / f"{number:06d}.{owner}.parquet" for owner in self.ensemble.owners}
             for owner, file in files.items():
                 write_bits(file, bits[owner])
@@ -244,5 +248,5 @@ def _score(
     predictions = score_part(ensemble, schema.columns, part, answers)
     predictions[status != RecordStatus.ANSWERED] = np.nan
     table = reveal.apply(prediction_table(ids_of(part, schema.id_columns), predictions, status, loss=ensemble.loss))
-    with replacing(target) as unfinished:
+    with replacing(target, writer=f".{uuid4().hex}") as unfinished:
         with_parts(table, schema.id_columns).to_parquet(unfinished, index=False)

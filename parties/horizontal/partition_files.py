@@ -58,8 +58,10 @@ class PartFile:
         ConfigError, TableError, DataError
             Also if the file was changed since.
         """
-        check_unchanged(self.path, self.stamp)
-        rows = OwnerRows.of(self.path, self.schema, self.ignore)
+        try:
+            rows = OwnerRows.of(self.path, self.schema, self.ignore)
+        finally:  # Of a file that was changed, this is told and not what else was found wrong with it.
+            check_unchanged(self.path, self.stamp)
         rows.check_labels(self.n_classes, self.path)
         return rows
 
@@ -84,9 +86,11 @@ class PartFile:
 
     def names(self) -> Names:
         """Digests of the ids of all records in the partition's file; errors as of `read`."""
-        check_unchanged(self.path, self.stamp)
         id_columns = self.schema.id_columns
-        ids = read_ids(read_stored(self.path, list(id_columns)), id_columns, self.path)
+        try:
+            ids = read_ids(read_stored(self.path, list(id_columns)), id_columns, self.path)
+        finally:
+            check_unchanged(self.path, self.stamp)
         return record_names(ids)
 
     def predictions(self, digest: str, model: Ensemble) -> tuple[Values, Values]:

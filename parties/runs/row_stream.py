@@ -63,16 +63,20 @@ class RowStream:
                 f"{folder.path} holds a run that none can go on from: it needs one of `recipe: recommended` or `sgbdt` "
                 f"on rows in one file, and of this role ({role}). Nothing was sent"
             )
+        malformed = RunFolderError(f"{folder.path / 'meta.json'} is malformed. Nothing was sent")
         try:
             found = _STREAM.validate_python(meta["stream"])
         except ValidationError:
-            raise RunFolderError(f"{folder.path / 'meta.json'} is malformed. Nothing was sent") from None
+            raise malformed from None
         # Runs of earlier builds kept none.
         if meta["stream"].get("digest", found.digest) != found.digest:
             raise RunFolderError(
                 f"{folder.path / 'meta.json'} does not say of the run's rows what was written at its end: its digest "
                 "is another one. Bring a copy of it back. Nothing was sent"
             )
+        # A worker has rows, which came at some time.
+        if role == "worker" and not found.arrivals:
+            raise malformed
         return found
 
     @property

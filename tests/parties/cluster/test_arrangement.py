@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
+from parties.cluster import arrangement
 from parties.cluster.partitions import all_ids, partitions_of
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
 from parties.errors import TableError
+from parties.tables.data_files import stamp_of
 from tests.support.inline_client import InlineClient
 from tests.support.parquet_folders import in_a_folder
 from tests.support.sites import Sites
@@ -157,3 +160,57 @@ def test_repeated_ids_and_columns_of_two_types_are_refused(sites: Sites, tmp_pat
         partitions(site, data="others")
     assert yaml.safe_load((site.path / "run.yaml").read_text())["data"] == "others"
     assert folder.exists()
+
+
+def write_plain(table: pd.DataFrame, path: Path) -> None:
+    """Write a file that has as many bytes whatever the order of its rows."""
+    table.to_parquet(path, index=False, compression=None, use_dictionary=False)
+
+
+@pytest.mark.parametrize("keeps_stamp", [False, True])
+@pytest.mark.parametrize("choice", ["ids", "duplicates", "missing_label", "order"])
+def test_a_file_whose_records_come_in_another_order_since_they_were_chosen_is_refused(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, choice: str, keeps_stamp: bool
+) -> None:
+    """The places of the chosen records would be those of other people."""
+    site, changes = sites.bank, {"data": "parts"}
+    if choice == "ids":
+        (site.path / "ids.txt").write_text("\n".join(site.table["id"][:90]))
+        changes["ids"] = "ids.txt"
+    elif choice == "duplicates":
+        site.run["align"] = {"method": "prealigned", "duplicates": "last"}
+    elif choice == "missing_label":
+        site.schema |= {"missing_label": "drop"}
+    folder = in_a_folder(site.table.iloc[:300], site.path / "parts", 3)
+    write_plain(site.table.iloc[300:], folder / "3.parquet")
+    before, choose = stamp_of(folder / "3.parquet"), arrangement.ids_to_keep
+
+    def choose_and_rewrite(*given: Any) -> Any:
+        chosen = choose(*given)
+        write_plain(site.table.iloc[:299:-1], folder / "3.parquet")
+        if keeps_stamp:
+            os.utime(folder / "3.parquet", ns=(before[0][2],) * 2)
+        assert (stamp_of(folder / "3.parquet") == before) is keeps_stamp
+        return chosen
+
+    monkeypatch.setattr(arrangement, "ids_to_keep", choose_and_rewrite)
+    with pytest.raises(TableError, match=r"^3\.parquet was changed while it was in use\. Nothing was sent$"):
+        partitions(site, **changes)
+    assert not (site.path / "runs" / "partitions").exists()
+
+
+def test_a_file_whose_cells_are_others_since_its_records_were_chosen_is_refused(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which records have a label was read before, and a column may be gone."""
+    site, choose = sites.bank, arrangement.ids_to_keep
+    folder = in_a_folder(site.table, site.path / "parts", 3)
+
+    def choose_and_rewrite(*given: Any) -> Any:
+        chosen = choose(*given)
+        pd.read_parquet(folder / "1.parquet").drop(columns="age").to_parquet(folder / "1.parquet")
+        return chosen
+
+    monkeypatch.setattr(arrangement, "ids_to_keep", choose_and_rewrite)
+    with pytest.raises(TableError, match=r"1\.parquet was changed while it was in use\. Nothing was sent"):
+        partitions(site, data="parts")

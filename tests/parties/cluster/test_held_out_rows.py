@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opboost.schema import ColumnSchema, TableSchema
+from parties.cluster import held_out_rows
 from parties.cluster.held_out_rows import by_partition, digest_without, own_records, partitions_without
 from parties.cluster.partitions import validate_partitions
 from parties.tables.record_ids import digest_of_ids
 from tests.support.inline_client import InlineClient
+from tests.support.running_twice import run_twice_at_once
 
 CLIENT: Any = InlineClient()
 SCHEMA = TableSchema(columns=(ColumnSchema(name="age", lower=0, upper=9),), id="id", label="y")
@@ -52,3 +54,16 @@ def test_what_is_held_out_and_what_is_left_are_the_whole(tmp_path: Path, rows: l
     assert list(held.ids) == DATA["id"].iloc[rows].tolist()
     assert held.own["age"].tolist() == DATA["age"].iloc[rows].tolist()
     assert held.labels.tolist() == DATA["y"].iloc[rows].tolist()
+
+
+def test_a_task_that_runs_twice_at_once_writes_one_whole_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, out = tmp_path / "0.parquet", [np.array([1], np.int64)]
+    DATA.to_parquet(path, index=False)
+
+    def write() -> Any:
+        return partitions_without([path], out, tmp_path / "left", names=("id", "age", "y"), client=CLIENT)
+
+    (left, n_left), again = run_twice_at_once(monkeypatch, held_out_rows, write)
+    assert (left, n_left) == again
+    assert pd.read_parquet(left[0])["id"].tolist() == DATA["id"].drop(1).tolist()
+    assert [file.name for file in (tmp_path / "left").iterdir()] == [left[0].name]

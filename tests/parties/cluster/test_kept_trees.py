@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from parties.cluster import kept_trees
 from parties.cluster.kept_trees import KeptTrees
+from tests.support.running_twice import run_twice_at_once
 
 xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
 
@@ -27,3 +29,13 @@ def test_another_process_has_what_was_kept_unless_a_bit_of_it_has_changed(tmp_pa
         (tmp_path / "trees").write_bytes(content)
         assert KeptTrees(tmp_path / "trees").load() is None
         content[place] ^= 1
+
+
+def test_two_processes_that_keep_the_same_trees_at_once_leave_one_whole_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.arange(20.0).reshape(-1, 1)
+    booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(rows, rows[:, 0]), num_boost_round=3)
+    run_twice_at_once(monkeypatch, kept_trees, lambda: KeptTrees(tmp_path / "trees").save(booster))
+    assert KeptTrees(tmp_path / "trees").load().num_boosted_rounds() == 3
+    assert [file.name for file in tmp_path.iterdir()] == ["trees"]

@@ -10,13 +10,14 @@ import pytest
 
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.trees.losses import Logistic
-from parties.cluster.partitions import digest_own, ids_of, partitions_of, validate_partitions, working_folder
+from parties.cluster import partitions
+from parties.cluster.partitions import all_ids, digest_own, ids_of, partitions_of, validate_partitions
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import ActiveRun
-from parties.errors import RunFolderError, TableError
-from parties.runs.run_folder import RunFolder
+from parties.errors import TableError
 from parties.tables.record_ids import digest_of_ids
 from tests.support.inline_client import InlineClient
+from tests.support.parquet_folders import in_a_folder
 from tests.support.sites import Sites
 
 CLIENT: Any = InlineClient()
@@ -86,21 +87,29 @@ def test_a_folder_is_taken_as_it_is_and_a_file_is_divided_for_the_time_of_the_ru
     assert files() == [300, 100]
 
 
-def test_a_working_folder_is_removed_with_what_a_killed_process_left_and_one_in_use_is_not(tmp_path: Path) -> None:
-    home = tmp_path / "new" / "home"
-    with working_folder(home) as first:
-        (home / "work.old").mkdir()
-        (home / "work.old" / "left").touch()
-        with working_folder(home) as second:
-            assert {path.name for path in home.iterdir()} == {first.name, second.name}
-    assert not (tmp_path / "new").exists()
-    assert RunFolder(first).path == first
+def test_ids_of_partitions_that_changed_since_they_were_looked_through_are_not_compared(tmp_path: Path) -> None:
+    paths = write(tmp_path, DATA, 3)
+    found = validated(paths)
+    assert all_ids(found, ("id",), client=CLIENT).index.tolist() == DATA["id"].tolist()
+    DATA.iloc[3:].assign(id=["r6", "r7", "r8"]).to_parquet(paths[1], index=False)
+    with pytest.raises(TableError, match=r"1\.parquet was changed while it was in use\. Nothing more was sent"):
+        all_ids(found, ("id",), client=CLIENT)
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
+def test_partitions_of_a_run_that_somebody_rewrites_are_refused(sites: Sites, monkeypatch: pytest.MonkeyPatch) -> None:
+    arranged = partitions.arranged
+
+    def arranged_and_rewritten(*given: Any, **options: Any) -> Any:
+        paths = arranged(*given, **options)
+        pd.read_parquet(paths[0]).iloc[::-1].to_parquet(paths[0], index=False)
+        return paths
+
+    monkeypatch.setattr(partitions, "arranged", arranged_and_rewritten)
+    sites.bank.run |= {"engine": "dask", "dask": {}, "data": "parts"}
+    in_a_folder(sites.bank.table, sites.bank.path / "parts")
+    run = read_run(sites.bank.write(), ActiveRun)
     with (
-        pytest.raises(RunFolderError, match=r"cannot be written: .* Nothing was sent"),
-        working_folder(tmp_path / "file"),
+        pytest.raises(TableError, match=r"parts: .* were changed while they were in use\. Nothing was sent"),
+        partitions_of(run, *read_schema(run.table_schema), needs_label=True, client=CLIENT),
     ):
         pass

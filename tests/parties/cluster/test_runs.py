@@ -570,6 +570,23 @@ def test_no_model_is_made_of_partitions_that_changed_meanwhile(
     assert not (parties.bank.path / "runs/spring/model.json").exists()
 
 
+def test_no_record_is_released_that_is_not_listed_though_a_file_is_written_anew(
+    parties: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has as many records as before, in another order, since those to release were chosen."""
+    shop, part = parties.shop, parties.shop.path / "parts" / "0.parquet"
+    (shop.path / "ids.txt").write_text("\n".join(sorted(shop.table["id"])[:100]))
+    shop.run |= {"ids": "ids.txt", "align": {"method": "psi"}}
+
+    def change() -> None:
+        pd.read_parquet(part).iloc[::-1].to_parquet(part, index=False)
+
+    _changes_before(monkeypatch, "parties.cluster.arrangement", "select", change)
+    with pytest.raises(TableError, match=r"0\.parquet was changed while it was in use\. Nothing was sent"):
+        train_passive(shop.write(), insecure=False, terminal=SILENT)
+    assert not (shop.path / "runs" / "ledger.sqlite").exists()
+
+
 def test_no_predictions_are_made_of_partitions_that_changed_meanwhile(
     parties: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,9 @@ import pytest
 
 from parties.config.reading import read_schema
 from parties.errors import TableError
+from parties.horizontal import partition_files
 from parties.horizontal.partition_files import PartFile, check_ids, part_files
+from parties.horizontal.row_table import OwnerRows
 from tests.support.row_partitions import files, write_rows
 
 
@@ -87,3 +89,23 @@ def test_ids_that_share_half_of_their_digests_are_two(tmp_path: Path, monkeypatc
     check_ids(halves)
     with pytest.raises(TableError, match="different ids"):
         check_ids([np.frombuffer(b"same" * 4 * len(part), "S16") for part in names])
+
+
+@pytest.mark.parametrize("lost", [[], ["id"]])
+@pytest.mark.parametrize("moment", ["read_stored", "OwnerRows.of"])
+def test_a_file_that_is_changed_just_before_it_is_read_is_not_taken_for_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, lost: list[str]
+) -> None:
+    write_rows(tmp_path)
+    found = files(tmp_path)
+    holder = partition_files if moment == "read_stored" else OwnerRows
+    name = moment.rpartition(".")[2]
+    read = getattr(holder, name)
+
+    def rewrite_and_read(path: Path, *given: Any) -> Any:
+        pd.read_parquet(path).iloc[:-1].drop(columns=lost).to_parquet(path)
+        return read(path, *given)
+
+    monkeypatch.setattr(holder, name, rewrite_and_read)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        found[0].names() if moment == "read_stored" else found[0].read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
         ),
         ({"stream": {**STREAM.facts, "arrivals": []}}, "its digest is another one"),
         ({"stream": {**STREAM.facts, "digest": None}}, "its digest is another one"),
+        ({"stream": {**asdict(STREAM), "arrivals": []}}, "is malformed"),
     ],
 )
 def test_folders_from_which_none_can_go_on_are_refused(tmp_path: Path, meta: dict[str, Any], words: str) -> None:
