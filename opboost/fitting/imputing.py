@@ -69,25 +69,16 @@ class OwnScores:
 
 
 def impute(
-    noised: Noised,
-    labels: Values,
-    rows: NDArray[np.int64],
-    recipe: Recipe,
-    *,
-    n_fits: int = 1,
-    rng: np.random.Generator,
-) -> tuple[tuple[Imputation, ...], Evidence]:
-    """Fit what lies behind the noised columns on some of the rows, so many times; no other label has part in it."""
+    noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
+) -> tuple[Imputation, Evidence]:
+    """Fit what lies behind the noised columns on some of the rows; no other label has part in it."""
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    return imputed(noised, evidence, rows, n_fits=n_fits, rng=rng), evidence
+    return imputed(noised, evidence, rows, rng=rng), evidence
 
 
-def imputed(
-    noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, n_fits: int = 1, rng: np.random.Generator
-) -> tuple[Imputation, ...]:
-    """The fits for known evidence."""
-    sources = sources_of(noised.columns)
+def imputed(noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator) -> Imputation:
+    """The fit for known evidence."""
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-        return tuple(Imputation.fit(sources, evidence, rows, rng=rng) for _ in range(n_fits))
+        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng)

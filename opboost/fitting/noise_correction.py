@@ -24,6 +24,7 @@ from opboost.fitting.recipe import MANY_ROWS, Recipe, moved
 from opboost.fitting.refinement import can_refine, refined
 from opboost.fitting.trials import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, n_draws
 from opboost.trees.binning import BinnedColumn, BinnedTable
+from opboost.trees.boosting import BoostingParameters
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
 
@@ -37,9 +38,12 @@ COMPARED_ROWS = 15_000
 # rounds that learn fast overfit, which speaks for blends of candidates (`docs/architecture/noise-trials.md`).
 _ROUNDS, FEW_ROUNDS = 200, 60
 
-# Fits of what lies behind the released codes, each of which has an equal share of the draws: the mean of what trees
-# learn from several is closer than from any one (`docs/architecture/noise-trials.md`).
+# Fits of what lies behind the released codes, each of which has draws and an ensemble of its own: the mean of what
+# trees learn from several is closer than from any one (`docs/architecture/noise-trials.md`).
 N_FITS = 5
+
+# Fastest rate of an ensemble of its own for every fit, which learns in as many times fewer rounds.
+_FASTEST = 0.2
 
 # Choices for which no exact codes are drawn.
 _UNDRAWN = (NoiseChoice.ALONE, NoiseChoice.PLAIN)
@@ -98,8 +102,9 @@ def fill(
     is_large = len(trained) > MANY_ROWS
     recipe = replace(recipe, own_depths=()) if is_large else recipe
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
-    fits, evidence = impute(noised, labels, trained, recipe, n_fits=1 if is_large else N_FITS, rng=rng)
-    states = _draws(noised, labels, weights, is_trained, fits, evidence, recipe, max_bin=most, rng=rng)
+    n_fits = 1 if is_large else N_FITS
+    fits = [impute(noised, labels, trained, recipe, rng=rng) for _ in range(n_fits)]
+    states = _draws(noised, labels, weights, is_trained, fits, recipe, max_bin=most, rng=rng)
     if choice is not None:
         blend = Blend(choice)
     else:
@@ -109,16 +114,17 @@ def fill(
         if known is None and not is_large:
             drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
         else:
-            first = fits[0].of_rows(some), evidence.rows(some), states[:, :, some]
-            drawn_for = partial(_drawn_before, *first, rng=comparing)
+            fit, evidence = fits[0][0].of_rows(some), fits[0][1].rows(some)
+            drawn_for = partial(_drawn_before, fit, evidence, states[:, :, some], rng=comparing)
         blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
-    sources_alone = fits[0].of_rows(trained[:0]).sources
-    del fits, evidence
+    sources_alone = fits[0][0].of_rows(trained[:0]).sources
+    del fits
     own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
         return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
     binned, alternates = versions_of(noised, sources_alone, states, blend.choice, max_bin=most)
+    alternates = replace(alternates, n_ensembles=n_fits if _are_apart(recipe.parameters, n_fits) else 1)
     return Filled(blend, noised.filled(binned, is_copied=False), alternates, own_trees, margins)
 
 
@@ -158,10 +164,10 @@ def _drawn_apart(
     rng: np.random.Generator,
 ) -> Drawn:
     """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
-    fits, evidence = impute(noised, labels, kept, recipe, rng=rng)
+    fit, evidence = impute(noised, labels, kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(labels)), kept)
-    states = _draws(noised, labels, weights, is_kept, fits, evidence, recipe, max_bin=max_bin, rng=rng)
-    return _drawn(fits[0], evidence, states, kept, held, rng=rng)
+    states = _draws(noised, labels, weights, is_kept, [(fit, evidence)], recipe, max_bin=max_bin, rng=rng)
+    return _drawn(fit, evidence, states, kept, held, rng=rng)
 
 
 def _drawn_before(
@@ -199,33 +205,31 @@ def _draws(
     labels: Values,
     weights: Values,
     is_trained: Mask,
-    fits: Sequence[Imputation],
-    evidence: Evidence,
+    fits: Sequence[tuple[Imputation, Evidence]],
     recipe: Recipe,
     *,
     max_bin: int,
     rng: np.random.Generator,
 ) -> States:
-    """Draws for all rows: of those that are trained on with their labels, and made anew by trees; of others without."""
-    held_out, most, seed = np.flatnonzero(~is_trained), n_draws(len(labels)), int(rng.integers(2**62))
-    states = _draws_of_each(fits, evidence, most, seed=seed)
-    if len(held_out):
-        hidden = [fit.of_rows(held_out) for fit in fits]
-        seed += len(fits)
-        states[:, :, held_out] = _draws_of_each(hidden, evidence.rows(held_out), most, with_label=False, seed=seed)
-    if can_refine(recipe, len(labels) - len(held_out)):
-        trained = np.flatnonzero(is_trained)
-        behind, of_rows = [fit.of_rows(trained) for fit in fits], evidence.rows(trained)
-        first = noised.of_rows(trained), labels[trained], weights[trained], behind, of_rows, states[:, :, trained]
-        states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
-    return states
+    """Draws for all rows, of each fit by turns.
+
+    Of rows that are trained on with their labels, and made anew by trees; of others without.
+    """
+    held_out, trained, seed = np.flatnonzero(~is_trained), np.flatnonzero(is_trained), int(rng.integers(2**62))
+    most, each = n_draws(len(labels)), []
+    for number, (fit, evidence) in enumerate(fits):
+        states = fit.draw(evidence, most, seed=seed + 2 * number)
+        if len(held_out):
+            hidden, unlabelled = fit.of_rows(held_out), evidence.rows(held_out)
+            states[:, :, held_out] = hidden.draw(unlabelled, most, with_label=False, seed=seed + 2 * number + 1)
+        if can_refine(recipe, len(trained)):
+            behind = fit.of_rows(trained), evidence.rows(trained), states[:, :, trained]
+            first = noised.of_rows(trained), labels[trained], weights[trained], *behind
+            states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
+        each.append(states)
+    return np.stack(each, axis=1).reshape(-1, *each[0].shape[1:])
 
 
-def _draws_of_each(
-    fits: Sequence[Imputation], evidence: Evidence, most: int, *, with_label: bool = True, seed: int
-) -> States:
-    """At most so many draws of the same rows, as many by each fit, one fit's after the other's."""
-    every = most // len(fits)
-    return np.concatenate(
-        [fit.draw(evidence, every, with_label=with_label, seed=seed + number) for number, fit in enumerate(fits)]
-    )
+def _are_apart(parameters: BoostingParameters, n_fits: int) -> bool:
+    """Whether every fit has an ensemble of its own: where rounds are many, and no trees are left out by turns."""
+    return parameters.booster != "dart" and n_fits * parameters.learning_rate <= _FASTEST

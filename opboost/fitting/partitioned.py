@@ -116,7 +116,7 @@ def fit_sample(
     own = OwnScores.fit(noised, labels, every, rows % FOLDS, recipe, rng=rng)
     scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
-    (behind,), seed = imputed(noised, evidence, every, rng=rng), int(rng.integers(2**62))
+    behind, seed = imputed(noised, evidence, every, rng=rng), int(rng.integers(2**62))
     states = behind.draw(evidence, MOST_DRAWS, seed=seed)
     blind = behind.draw(evidence, N_SCORED, with_label=False, seed=seed + 1)
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)

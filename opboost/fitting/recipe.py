@@ -34,7 +34,7 @@ CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.
 
 # The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly. The
 # rounds take as many steps as those of `CALM`.
-PATIENT: dict[str, Any] = {"max_depth": 5, "n_estimators": 500, "learning_rate": 0.02, "subsample": 0.75}
+PATIENT: dict[str, Any] = {"max_depth": 5, "n_estimators": 1000, "learning_rate": 0.01, "subsample": 0.75}
 
 # Records that pull every leaf of such trees to nothing, and the most that the curvature of one of classes comes to.
 _PULLING_RECORDS, _CURVATURE_OF_CLASSES = 50.0, 0.25

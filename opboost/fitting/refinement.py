@@ -8,11 +8,9 @@ maximisation (Celeux and Diebolt, 1985) by importance resampling (Rubin, 1987).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
@@ -48,7 +46,7 @@ def refined(
     noised: Noised,
     labels: Values,
     weights: Values,
-    fits: Sequence[Imputation],
+    fit: Imputation,
     evidence: Evidence,
     states: States,
     recipe: Recipe,
@@ -56,10 +54,10 @@ def refined(
     max_bin: int,
     rng: np.random.Generator,
 ) -> States:
-    """Draws in place of `states`; all rows are trained on, and `fits` and `evidence` are about them."""
+    """Draws in place of `states`; all rows are trained on, and `fit` and `evidence` are about them."""
     found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
     # Where draws leave little open, released codes keep what the mixture loses.
-    sources, turns = fits[0].sources, by_turns(open_share(states))
+    sources, turns = fit.sources, by_turns(open_share(states))
     binned, alternates = versions_of(noised, sources, states, turns, max_bin=max_bin)
     table = noised.filled(binned)
     # The same for a model and one that goes on from it, whatever their numbers of rounds.
@@ -71,7 +69,9 @@ def refined(
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-                proposals, given = _proposed(fits, evidence, rows, seed=seed + int(rows[0]))
+                behind, of_rows = fit.of_rows(rows), evidence.rows(rows)
+                proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
+                given = np.stack([behind.label_densities(of_rows, one) for one in proposals])
             both = np.concatenate([states[:, :, rows], proposals])
             versions = Alternates(alternates.columns, in_bins(noised, sources, binned, both), tuple(range(len(both))))
             scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)
@@ -80,18 +80,6 @@ def refined(
             ratios = densities[len(states) :] / np.maximum(given, _LEAST)
             found[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
     return found
-
-
-def _proposed(
-    fits: Sequence[Imputation], evidence: Evidence, rows: NDArray[np.int64], *, seed: int
-) -> tuple[States, Values]:
-    """Proposals for some rows, as many of each fit, and the density of each row's label by the fit that made them."""
-    of_rows, proposals, given = evidence.rows(rows), [], []
-    for number, fit in enumerate(fits):
-        behind = fit.of_rows(rows)
-        proposals.append(behind.draw(of_rows, N_PROPOSALS // len(fits), seed=seed + (number << 32)))
-        given += [behind.label_densities(of_rows, one) for one in proposals[-1]]
-    return np.concatenate(proposals), np.stack(given)
 
 
 def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_known: int) -> Values:

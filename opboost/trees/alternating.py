@@ -2,12 +2,16 @@
 
 Every version has scores of its own, which all trees are added to. The ensemble is close to the mean of as many models
 as there are versions, and costs one of them. Columns without versions are kept and binned once.
+
+Where the trees are dealt to several ensembles, each learns from its own trees alone, and the model is their mean.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +23,13 @@ from opboost.trees.holder import LocalHolder
 from opboost.trees.losses import GradientGrid, Loss
 from opboost.trees.rows import FollowedTree, PutBack, add_trees
 from opboost.trees.tree import Tree
+
+
+class Turn(NamedTuple):
+    """An ensemble and a version of the columns that its trees look at."""
+
+    ensemble: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +44,22 @@ class Alternates:
         In the bins of the table.
     turns : tuple of int
         Which version each round looks at, over and over.
+    n_ensembles : int
+        How many ensembles the rounds are dealt to by turns. A tree of one of so many counts as many times for itself as
+        for the model.
     """
 
     columns: NDArray[np.int64]
     versions: NDArray[np.uint8]
     turns: tuple[int, ...]
+    n_ensembles: int = 1
 
     def __len__(self) -> int:
         return len(self.versions)
+
+    def turn(self, number: int) -> Turn:
+        """Which ensemble grows in a round, and the version that it looks at."""
+        return Turn(number % self.n_ensembles, self.turns[number % len(self.turns)])
 
     def of_rows(self, rows: NDArray[np.int64] | Mask) -> Alternates:
         """The same versions of some of the rows."""
@@ -83,20 +102,20 @@ class AlternatingHolder(LocalHolder):
         self._followed = FollowedVersions(table, alternates, self._rows.scores)
         self._alternates = alternates
         self._n_started = n_rounds
-        self._version = -1
+        self._turn = alternates.turn(n_rounds)
 
     def start_tree(self, output: int) -> None:
         if output == 0:
-            turns = self._alternates.turns
-            self._version = turns[self._n_started % len(turns)]
-            self._table.bins[self._alternates.columns] = self._alternates.versions[self._version]
-            self._rows.scores = self._followed.up_to_date(self._version)
+            self._turn = self._alternates.turn(self._n_started)
+            self._table.bins[self._alternates.columns] = self._alternates.versions[self._turn.version]
+            self._rows.scores = self._followed.up_to_date(self._turn.version, self._turn.ensemble)
             self._n_started += 1
         super().start_tree(output)
 
     def finish_tree(self, tree: Tree) -> None:
-        super().finish_tree(tree)
-        self._followed.add(tree, self._output, but=self._version)
+        of_ensemble = tree.scaled(self._alternates.n_ensembles)
+        super().finish_tree(of_ensemble)
+        self._followed.add_to_ensemble(of_ensemble, self._output, self._turn)
 
     def add_tree(self, tree: Tree, output: int) -> None:
         self._followed.add(tree, output)
@@ -111,7 +130,7 @@ class AlternatingHolder(LocalHolder):
 
 
 class FollowedVersions:
-    """Scores of every version, brought up to date when they are asked for.
+    """Scores of every version that an ensemble looks at, brought up to date when they are asked for.
 
     Parameters
     ----------
@@ -124,21 +143,30 @@ class FollowedVersions:
     def __init__(self, table: BinnedTable, alternates: Alternates, scores: Scores) -> None:
         self._table = table
         self._alternates = alternates
-        self.scores = [scores, *(scores.copy() for _ in range(len(alternates) - 1))]
-        self._waiting: list[list[tuple[int, FollowedTree]]] = [[] for _ in range(len(alternates))]
+        n_turns = math.lcm(alternates.n_ensembles, len(alternates.turns))
+        turns = sorted({alternates.turn(number) for number in range(n_turns)})
+        self._scores = {turn: scores.copy() for turn in turns}
+        self._waiting: dict[Turn, list[tuple[int, FollowedTree]]] = {turn: [] for turn in turns}
         self._places = np.full(table.axes.n_columns, -1, np.int32)
         self._places[alternates.columns] = np.arange(len(alternates.columns))
 
-    def add(self, tree: Tree, output: int, *, but: int = -1) -> None:
-        """Note a tree for every version but one."""
-        followed = FollowedTree.of(tree, self._table.axes)
-        for version, waiting in enumerate(self._waiting):
-            if version != but and version in self._alternates.turns:
-                waiting.append((output, followed))
+    def add(self, tree: Tree, output: int) -> None:
+        """Note a tree for every version of every ensemble."""
+        self._note(tree, output, list(self._waiting))
 
-    def up_to_date(self, version: int) -> Scores:
+    def add_to_ensemble(self, tree: Tree, output: int, turn: Turn) -> None:
+        """Note a tree for every other version that its ensemble looks at."""
+        self._note(tree, output, [one for one in self._waiting if one != turn and one.ensemble == turn.ensemble])
+
+    def up_to_date(self, version: int, ensemble: int = 0) -> Scores:
         """Scores of a version, with all trees so far."""
-        scores, bins = self.scores[version], self._alternates.versions[version]
-        add_trees(scores, bins, self._table.bins, self._places, self._waiting[version])
-        self._waiting[version].clear()
+        turn = Turn(ensemble, version)
+        scores, bins = self._scores[turn], self._alternates.versions[version]
+        add_trees(scores, bins, self._table.bins, self._places, self._waiting[turn])
+        self._waiting[turn].clear()
         return scores
+
+    def _note(self, tree: Tree, output: int, turns: Sequence[Turn]) -> None:
+        followed = FollowedTree.of(tree, self._table.axes)
+        for turn in turns:
+            self._waiting[turn].append((output, followed))

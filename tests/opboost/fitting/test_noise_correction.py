@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import opboost.fitting.noise_correction
+import opboost.fitting.outputs
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
@@ -18,17 +19,17 @@ from opboost.denoise.sources import RankSource
 from opboost.errors import DataError
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
-from opboost.fitting.noise_correction import N_FITS, _drawn_apart, _drawn_before, _draws_of_each
+from opboost.fitting.noise_correction import N_FITS, _drawn_apart, _drawn_before, _draws
 from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
 from opboost.fitting.recipe import OWN_DEPTHS, Recipe
-from opboost.fitting.trials import N_PARTS, Drawn
+from opboost.fitting.trials import MOST_DRAWS, N_PARTS, Drawn
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.alternating import FollowedVersions
 from opboost.trees.binning import bin_values
-from opboost.trees.boosting import BoostingParameters
+from opboost.trees.boosting import BoostingParameters, boost_table
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
@@ -125,7 +126,7 @@ def test_a_small_table_takes_one_thread_to_follow_versions(monkeypatch: pytest.M
     """Two threads that wait for each other at each of 30,000 trees took 25 times as long on a busy machine."""
     seen, followed, before = [], FollowedVersions.up_to_date, n_threads()
     monkeypatch.setattr(
-        FollowedVersions, "up_to_date", lambda self, version: (seen.append(n_threads()), followed(self, version))[1]
+        FollowedVersions, "up_to_date", lambda self, *turn: (seen.append(n_threads()), followed(self, *turn))[1]
     )
     Run(0.2, n_rows=500).train(parameters=replace(CALM, n_estimators=2))
     assert set(seen) == {1}
@@ -353,31 +354,55 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and
     assert all(tree.depth <= 5 for tree in trained.trees if (tree.columns > 0).any())
 
 
-def test_each_fit_has_an_equal_share_of_the_draws() -> None:
-    run = Run(0.1, n_rows=400)
-    noised, recipe = described(run)
-    fits, evidence = impute(noised, run.labels[:400], np.arange(400), recipe, n_fits=2, rng=np.random.default_rng(1))
-    both, twice = (_draws_of_each(each, evidence, 10, seed=1) for each in (fits, fits[:1] * 2))
-    np.testing.assert_array_equal(both[:5], twice[:5])
-    assert len(both) == 10
-    assert (both[5:] != twice[5:]).any()
-    assert (twice[5:] != twice[:5]).any()
+def test_draws_of_each_fit_come_by_turns() -> None:
+    """So that each of as many ensembles looks at the draws of one fit."""
+    run, rows = Run(0.1, n_rows=400), np.arange(400)
+    (noised, recipe), labels = described(run), run.labels[:400]
+    rng = np.random.default_rng(1)
+    fits = [impute(noised, labels, rows, recipe, rng=rng) for _ in range(2)]
+
+    def draws(fits: Any) -> np.ndarray:
+        is_trained = rows < 390
+        return _draws(noised, labels, np.ones(400), is_trained, fits, recipe, max_bin=64, rng=np.random.default_rng(2))
+
+    alone, both = draws(fits[:1]), draws(fits)
+    assert (len(alone), len(both)) == (MOST_DRAWS, 2 * MOST_DRAWS)
+    np.testing.assert_array_equal(both[::2], alone)
+    assert (both[1::2] != alone).any(axis=(0, 1)).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changed", "n_ensembles"),
+    [({"learning_rate": 0.04}, N_FITS), ({"learning_rate": 0.05}, 1), ({"learning_rate": 0.04, "booster": "dart"}, 1)],
+)
+def test_each_fit_has_an_ensemble_where_rounds_are_many(
+    monkeypatch: pytest.MonkeyPatch, changed: Any, n_ensembles: int
+) -> None:
+    run, seen = Run(0.1, n_rows=500), []
+
+    def noted(*rows: Any, alternates: Any, **settings: Any) -> Any:
+        seen.append(alternates.n_ensembles)
+        return boost_table(*rows, alternates=alternates, **settings)
+
+    monkeypatch.setattr(opboost.fitting.outputs, "boost_table", noted)
+    assert run.train(parameters=replace(CALM, **changed)).choice is NoiseChoice.CORRECTED
+    assert seen == [n_ensembles]
 
 
 def test_what_is_drawn_is_fitted_several_times_where_rows_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     run, asked = Run(0.1, n_rows=500), []
 
-    def counted(*rows: Any, n_fits: int = 1, rng: Any) -> Any:
-        asked.append(n_fits)
-        return impute(*rows, n_fits=n_fits, rng=rng)
+    def counted(*rows: Any, rng: Any) -> Any:
+        asked.append(1)
+        return impute(*rows, rng=rng)
 
     monkeypatch.setattr(opboost.fitting.noise_correction, "impute", counted)
     run.train()
     # Then one for each part that candidates are compared on.
-    assert asked == [N_FITS, *[1] * N_PARTS]
+    assert len(asked) == N_FITS + N_PARTS
     monkeypatch.setattr(opboost.fitting.noise_correction, "MANY_ROWS", 499)
     run.train()
-    assert asked[1 + N_PARTS :] == [1]
+    assert len(asked) == N_FITS + N_PARTS + 1
 
 
 def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
@@ -390,7 +415,7 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
         labels = run.labels[:400] + shift * rng.normal(size=400) * (part == 0)
         ones, of_all = np.ones(400), np.random.default_rng(1)
         seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
-        (fit,), evidence = impute(noised, labels, np.arange(400), recipe, rng=of_all)
+        fit, evidence = impute(noised, labels, np.arange(400), recipe, rng=of_all)
         states = fit.draw(evidence, 10, seed=2)
         before.append(_drawn_before(fit, evidence, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -135,22 +136,51 @@ def test_versions_leave_out_the_trees_that_the_table_leaves_out() -> None:
         np.testing.assert_allclose(one.values, other.values, atol=1e-5)
 
 
-def test_each_tree_grows_on_its_version_at_the_scores_that_all_trees_give_it() -> None:
+@pytest.mark.parametrize("n_ensembles", [1, 2])
+def test_each_tree_grows_on_its_version_at_the_scores_that_the_trees_of_its_ensemble_give_it(n_ensembles: int) -> None:
     """An obvious twin grows one tree at a time on a table of its own, with the scores so far as its labels' offset."""
     table, versions, labels = table_of(np.random.default_rng(3), 600, 2)
     turns = (0, 1, 1)
-    trees = grow(table, labels, SquaredError(), alternates=Alternates(np.array([2, 3]), versions, turns))
-    start = labels.mean()
-    for t, tree in enumerate(trees):
+    trees = grow(table, labels, SquaredError(), alternates=Alternates(np.array([2, 3]), versions, turns, n_ensembles))
+    assert all(_is_fitted(table, versions, turns, labels, trees, t, n_ensembles) for t in range(len(trees)))
+    assert not all(_is_fitted(table, versions, turns, labels, trees, t, 3 - n_ensembles) for t in range(len(trees)))
+
+
+def _is_fitted(
+    table: BinnedTable,
+    versions: np.ndarray,
+    turns: tuple[int, ...],
+    labels: np.ndarray,
+    trees: Sequence[Tree],
+    t: int,
+    n_ensembles: int,
+) -> bool:
+    """Whether a tree's leaves are a step towards what the trees before it in its ensemble leave of the labels."""
+    bins = table.bins.copy()
+    bins[2:] = versions[turns[t % len(turns)]]
+    before = trees[t % n_ensembles : t : n_ensembles]
+    scores = labels.mean() + n_ensembles * sum((walked(one, bins, table.axes.sizes) for one in before), np.zeros(600))
+    reached = walked(trees[t], bins, table.axes.sizes)
+    return all(
+        leaf == pytest.approx(0.3 * (labels - scores)[reached == leaf].sum() / ((reached == leaf).sum() + 1), abs=1e-5)
+        for leaf in np.unique(reached)
+    )
+
+
+def test_trees_from_before_count_for_every_ensemble() -> None:
+    table, versions, labels = table_of(np.random.default_rng(3), 600, 2)
+    of_both = Alternates(np.array([2, 3]), versions, (0, 1), n_ensembles=2)
+    earlier = grow(table, labels, SquaredError(), alternates=of_both)
+    first = len(earlier)
+    later = grow(table, labels, SquaredError(), alternates=of_both, earlier=earlier)[first:]
+    for t in range(2):
         bins = table.bins.copy()
-        bins[2:] = versions[turns[t % 3]]
-        scores = start + sum((walked(before, bins, table.axes.sizes) for before in trees[:t]), np.zeros(600))
-        leaves = np.unique(walked(tree, bins, table.axes.sizes))
-        reached = walked(tree, bins, table.axes.sizes)
-        for leaf in leaves:
+        bins[2:] = versions[(first + t) % 2]
+        scores = labels.mean() + sum((walked(one, bins, table.axes.sizes) for one in earlier), np.zeros(600))
+        reached = walked(later[t], bins, table.axes.sizes)
+        for leaf in np.unique(reached):
             here = reached == leaf
-            expected = 0.3 * (labels - scores)[here].sum() / (here.sum() + 1)
-            assert leaf == pytest.approx(expected, abs=1e-5)
+            assert leaf == pytest.approx(0.3 * (labels - scores)[here].sum() / (here.sum() + 1), abs=1e-5)
 
 
 def test_versions_that_do_not_fit_the_table_are_refused() -> None:
