@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,14 +16,15 @@ from opboost.arrays import Values
 from opboost.schema import TableSchema
 from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, PartyError, RecordsRefused, RunFolderError
+from parties.errors import ConfigError, RecordsRefused
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
+from parties.jobs.prediction_note import PredictionNote, digest_of_records
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.storage.atomic_files import check_writable, is_folder, is_taken, writing
+from parties.storage.atomic_files import check_writable, is_folder, is_taken
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
@@ -41,9 +42,6 @@ from parties.vertical.prediction_output import PredictionFormat, score, status_w
 from parties.vertical.reasons import check_reasons
 from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
-
-# Of a request that is not done yet.
-_NOTE = "predicting.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +62,13 @@ class _Request:
     insecure: bool
     terminal: Terminal
 
-    @property
-    def note(self) -> dict[str, str]:
-        """What tells the request from others, while it is not done: one name is another file in another folder."""
-        places = {"of": str(self.source), "ids": str(self.ids or ""), "out": str(self.out or "")}
-        whole = {what: os.path.abspath(one) if one and "://" not in one else one for what, one in places.items()}
-        return {"mode": self.mode, **whole}
+    def note(self, table: PartyTable) -> PredictionNote:
+        """The note of the request for these records, while it is not done."""
+        out = str(self.out or "")
+        what_else = {"mode": self.mode, "reasons": self.reasons, "reveal": self.run.reveal.words()}
+        # One name is another file in another folder.
+        place = os.path.abspath(out) if out and "://" not in out else out
+        return PredictionNote(self.folder, {"records": digest_of_records(table), **what_else, "out": place})
 
     @property
     def is_desensitized(self) -> bool:
@@ -150,17 +149,17 @@ def _predict_table(
     """Score the records of a file; returns where the predictions are."""
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
     table, own = _records(request)
-    # What an earlier process of the same request wrote before it was killed is written again.
-    overwrite = overwrite or (not append and _is_noted(folder, request.note))
+    note = request.note(table)
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
-    target = Destination.of(request.out, default, overwrite=overwrite, append=append, inputs=inputs)
+    # What an earlier process of the same request wrote before it was killed is written again.
+    target = Destination.of(request.out, default, overwrite=overwrite, append=append, own=note.written(), inputs=inputs)
     form = PredictionFormat(
         ensemble=model.ensemble, reveal=run.reveal, n_reasons=request.reasons, id_columns=schema.id_columns
     )
     if append:
         target.check_columns(form.sample(table.index))
     with ExitStack() as stack:
-        stack.push(partial(_forget, folder.path / _NOTE))
+        stack.push(note.close)
         stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
         log = stack.enter_context(logged(folder, request.terminal, path=request.path, run=run))
         request.note_caveats(log)
@@ -171,13 +170,7 @@ def _predict_table(
             channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
             predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=form.evaluate)
         written = form.table(table.index, predictions, status)
-        folder.write_json(_NOTE, request.note)
-        try:
-            target.write(written)
-        except PartyError:
-            # What comes to lie there later is not this request's, and not replaced unasked.
-            (folder.path / _NOTE).unlink(missing_ok=True)
-            raise
+        target.write(written, before=note.add)
         request.note_written(log, len(written), target.name)
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
@@ -185,20 +178,6 @@ def _predict_table(
             scored(score(folder, log, model, table, scores, status == RecordStatus.ANSWERED, request.mode))
         _note_unanswered(status, log, target.name)
     return target.place
-
-
-def _is_noted(folder: RunFolder, request: Mapping[str, str]) -> bool:
-    """Whether an earlier process stopped in this request."""
-    with suppress(RunFolderError):
-        return bool(folder.read_json(_NOTE) == request)
-    return False
-
-
-def _forget(note: Path, error: type[BaseException] | None, *_: object) -> None:
-    """Remove the note of a request that is done, with refused records or without."""
-    if error in (None, RecordsRefused):
-        with writing(note):
-            note.unlink(missing_ok=True)
 
 
 def _ask(

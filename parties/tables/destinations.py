@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError, PartyError, RunFolderError
+from parties.errors import ConfigError, PartyError, RunFolderError, TableError
 from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
 from parties.storage.csv_cells import as_text
 from parties.tables.column_types import check_column_types
+from parties.tables.data_files import file_digest
 from parties.tables.remote_tables import (
     STORES,
     WRITABLE,
     check_uri,
     connect,
+    fetch,
     reaching,
     readable_uri,
     scheme_of,
@@ -54,6 +56,8 @@ class Destination:
         Whether what is there is replaced.
     append : bool
         Whether rows are added to a table.
+    own : tuple of str
+        Digests of files (`file_digest`) that the request has written: such a one is replaced in any case.
     spare : Path or None
         Beside which they are kept if they cannot be written: whoever was asked for them counts his answers.
     """
@@ -61,6 +65,7 @@ class Destination:
     place: Path | str
     overwrite: bool = False
     append: bool = False
+    own: tuple[str, ...] = ()
     spare: Path | None = None
 
     def __str__(self) -> str:
@@ -68,7 +73,14 @@ class Destination:
 
     @classmethod
     def of(
-        cls, out: Path | str | None, default: Path, *, overwrite: bool, append: bool, inputs: Iterable[object] = ()
+        cls,
+        out: Path | str | None,
+        default: Path,
+        *,
+        overwrite: bool,
+        append: bool,
+        own: tuple[str, ...] = (),
+        inputs: Iterable[object] = (),
     ) -> Destination:
         """A destination from the options of a command, checked before anybody is asked.
 
@@ -77,6 +89,7 @@ class Destination:
         out : Path or str, optional
         default : Path
         overwrite, append : bool
+        own : tuple of str, optional
         inputs : iterable, optional
             Paths and sources among them are of data, which predictions never replace or join.
 
@@ -95,7 +108,7 @@ class Destination:
             raise ConfigError(
                 f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
             )
-        found = cls(place, overwrite, append, default)
+        found = cls(place, overwrite, append, own, default)
         found._check()
         if isinstance(place, Path):
             try:
@@ -128,7 +141,15 @@ class Destination:
         if (self.overwrite and self.append) or (self.append and not self._is_table):
             raise ConfigError("--append adds to a table of a database, and goes without --overwrite. Nothing was sent")
         # Also one that may be replaced has to be within reach.
-        if self._exists() and not (self.overwrite or self.append):
+        if not self._exists() or self.overwrite or self.append:
+            return
+        if self._is_table:
+            raise ConfigError(
+                f"table {self.name!r} of {self} exists; give another one with --out, --append to add to it, or "
+                "--overwrite to replace it. It may hold rows of others: a prediction that was stopped and is begun "
+                "again replaces no table by itself. Nothing was sent"
+            )
+        if not self._is_own():
             raise ConfigError(f"{self} exists; give another file with --out, or --overwrite. Nothing was sent")
 
     def _exists(self) -> bool:
@@ -142,6 +163,18 @@ class Destination:
                     return _has_table(database, *self._table)
             store, place = store_at(self.place)
             return bool(store.get_file_info(place).type != fs.FileType.NotFound)
+
+    def _is_own(self) -> bool:
+        """Whether the file or object that is there is one that the request has written, byte for byte."""
+        if not self.own:
+            return False
+        # An empty file, or one that cannot be read, is somebody else's.
+        with suppress(TableError):
+            if isinstance(self.place, Path):
+                return file_digest(self.place) in self.own
+            with reaching(self.place, "read"), TemporaryDirectory(prefix="opboost-") as folder:
+                return file_digest(fetch(self.place, Path(folder))) in self.own
+        return False
 
     def check_columns(self, rows: pd.DataFrame) -> None:
         """Refuse a table to append to that lacks columns of such rows, or would change their cells, if it is there.
@@ -164,10 +197,16 @@ class Destination:
         if self.append and _has_table(database, schema, name):
             check_column_types(database, given, place=str(self.place), schema=schema, name=name)
 
-    def write(self, rows: pd.DataFrame) -> None:
+    def write(self, rows: pd.DataFrame, *, before: Callable[[str], None] = lambda digest: None) -> None:
         """Write predictions keyed by id; whole, or not at all.
 
         In CSV, ids and reasons that a spreadsheet would compute are marked (`parties.storage.csv_cells`).
+
+        Parameters
+        ----------
+        rows : DataFrame
+        before : callable, optional
+            Takes the digest (`file_digest`) of a file or an object before it takes its place.
 
         Raises
         ------
@@ -175,7 +214,7 @@ class Destination:
             That says where they are kept instead, if they are.
         """
         try:
-            self._write(rows)
+            self._write(rows, before)
         except PartyError as error:
             if self.spare is None:
                 raise
@@ -189,10 +228,10 @@ class Destination:
                 failed.add_note(note)
             raise failed from None
 
-    def _write(self, rows: pd.DataFrame) -> None:
+    def _write(self, rows: pd.DataFrame, before: Callable[[str], None]) -> None:
         self._check()
         if isinstance(self.place, Path):
-            _write_file(rows, self.place)
+            _write_file(rows, self.place, before)
             return
         import pyarrow as pa
 
@@ -207,7 +246,7 @@ class Destination:
                     database.commit()
                 return
             store, place = store_at(self.place)
-            _write_file(rows, own := Path(folder, Path(place).name))
+            _write_file(rows, own := Path(folder, Path(place).name), before)
             # Arrow's own copying drops what a store says at the end, where it refuses an object.
             with pa.memory_map(str(own)) as file, store.open_output_stream(place, compression=None) as target:
                 target.write(file.read_buffer())
@@ -245,7 +284,7 @@ def _as_arrow(rows: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(rows, preserve_index=False)
 
 
-def _write_file(rows: pd.DataFrame, path: Path) -> None:
+def _write_file(rows: pd.DataFrame, path: Path, before: Callable[[str], None] = lambda digest: None) -> None:
     # Two predictions of one run may be written at the same time.
     with replacing(path, writer=f".{uuid4().hex}") as partial:
         if path.suffix == ".parquet":
@@ -253,3 +292,4 @@ def _write_file(rows: pd.DataFrame, path: Path) -> None:
         else:
             texts = rows.filter(regex=r"^(id(\.|$)|reason_)").map(as_text, na_action="ignore")
             rows.assign(**texts).to_csv(partial, index=False)
+        before(file_digest(partial))

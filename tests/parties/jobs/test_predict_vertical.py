@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -18,7 +19,7 @@ import yaml
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError, TableError
+from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError, Stopped, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -227,6 +228,64 @@ def test_a_file_of_one_name_in_another_folder_is_not_what_a_stopped_request_wrot
     assert (may / "scores.csv").read_text() == "of May\n"
     monkeypatch.chdir(june)
     assert predict_active(path, **given, terminal=Terminal()) == Path("scores.csv")
+
+
+def _stop_behind_the_predictions(patch: pytest.MonkeyPatch, path: Path, given: dict[str, Any]) -> None:
+    """Have a process told to stop when its predictions are written, and its metrics and report are not."""
+    with patch.context() as stopping:
+        stopping.setattr(predict_vertical, "score", Mock(side_effect=Stopped(signal.SIGTERM)))
+        with pytest.raises(Stopped):
+            predict_active(path, **given, terminal=Terminal())
+
+
+@pytest.mark.parametrize("changed", ["records", "listed records", "cells", "score policy", "predictions", "nothing"])
+def test_a_request_that_is_begun_again_replaces_what_it_wrote_and_nothing_else(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """Predictions of a month, whose process was stopped before its report, gave way to those of the next month."""
+    path, out = _with_a_model_of_own_columns(sites), tmp_path / "scores.csv"
+    (tmp_path / "ids.txt").write_text("".join(f"{one}\n" for one in sites.bank.table["id"][:9]))
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
+    _stop_behind_the_predictions(monkeypatch, path, given)
+    match changed:
+        case "records":
+            sites.bank.table = sites.bank.table.iloc[:100]
+        case "listed records":
+            given["ids"] = tmp_path / "ids.txt"
+        case "cells":
+            sites.bank.table.loc[0, "age"] += 1
+        case "score policy":
+            sites.bank.run["reveal"] = {"bins": 4}
+        case "predictions":
+            out.write_text(f"{out.read_text()}k9999,0.5,ok\n")
+    sites.bank.write()
+    before = out.read_bytes(), out.stat().st_ino
+    if changed == "nothing":
+        assert predict_active(path, **given, terminal=Terminal()) == out
+        assert out.read_bytes() == before[0]
+        assert not (sites.bank.run_folder / "predicting.json").exists()
+        before = out.read_bytes(), out.stat().st_ino
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"scores\.csv exists; give another file"):
+            predict_active(path, **given, terminal=Terminal())
+    assert (out.read_bytes(), out.stat().st_ino) == before
+
+
+def test_a_request_that_is_begun_again_replaces_no_table(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table was dropped, with the rows that another program had added."""
+    pytest.importorskip("adbc_driver_sqlite")
+    path, place = _with_a_model_of_own_columns(sites), tmp_path / "scores.db"
+    out = f"sqlite://{place}#scores"
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
+    _stop_behind_the_predictions(monkeypatch, path, given)
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("INSERT INTO scores VALUES ('other', 0.5, 'ok')")
+    with pytest.raises(ConfigError, match=r"table 'scores' of .*\.db exists; give another one .* no table by itself"):
+        predict_active(path, **given, terminal=Terminal())
+    with closing(sqlite3.connect(place)) as database:
+        assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (len(sites.bank.table) + 1,)
 
 
 def test_a_list_of_the_best_records_is_added_to_the_table_that_another_made(sites: Sites, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from parties.config.data_section import DataSource
 from parties.errors import ConfigError, PartyError, RunFolderError, TableError
+from parties.tables.data_files import file_digest
 from parties.tables.destinations import Destination
 from parties.tables.parquet_files import read_stored
 from parties.tables.remote_tables import connect, fetch
@@ -45,6 +46,21 @@ def test_files_are_written_by_their_name_and_replaced_only_if_asked(tmp_path: Pa
     of(path, overwrite=True).write(SCORES.iloc[:1])
     assert path.read_bytes() != before
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_file_is_replaced_unasked_if_it_is_one_that_the_request_wrote(tmp_path: Path) -> None:
+    path, noted = tmp_path / "scores.csv", list[str]()
+    of(path).write(SCORES, before=lambda digest: noted.append(f"{digest} {path.exists()}"))
+    assert noted == [f"{file_digest(path)} False"]
+    again = of(path, own=("another", file_digest(path)))
+    again.write(SCORES)
+    for taken in (path.write_bytes, lambda nothing: os.truncate(path, 0)):
+        taken(b"of somebody else\n")
+        before = path.read_bytes()
+        for attempt in (lambda: of(path, own=again.own), lambda: again.write(SCORES)):
+            with pytest.raises(ConfigError, match=r"exists; give another file"):
+                attempt()
+        assert path.read_bytes() == before
 
 
 def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
@@ -289,6 +305,15 @@ def test_scores_become_objects_of_a_store(bucket: str, tmp_path: Path, name: str
         of(uri)
     of(uri, overwrite=True).write(SCORES.iloc[:1])
     assert fetch(uri, tmp_path).read_bytes() != (tmp_path / f"own-{name}").read_bytes()
+
+
+def test_an_object_is_replaced_unasked_if_it_is_one_that_the_request_wrote(bucket: str) -> None:
+    uri, noted = f"s3://tables/noted.csv?{bucket}", list[str]()
+    of(uri).write(SCORES, before=noted.append)
+    of(uri, own=tuple(noted)).write(SCORES)
+    of(uri, overwrite=True).write(SCORES.iloc[:1])
+    with pytest.raises(ConfigError, match=r"s3://tables/noted\.csv exists; give another file"):
+        of(uri, own=tuple(noted))
 
 
 _ANSWERS = {
