@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from opboost.routing import Router
@@ -15,14 +16,23 @@ from parties.config.vertical import PassiveRun
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.jobs.predict_vertical import is_partitioned
 from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
+from parties.session.session_log import SessionLog, Tally
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
-from parties.vertical.prediction_server import AnswerableRecords, RecordSource, answer_session, prediction_hello
+from parties.vertical.prediction_server import (
+    AnswerableRecords,
+    Answerer,
+    RecordSource,
+    answer_session,
+    prediction_hello,
+)
 from parties.vertical.prediction_service import RecordsFile, StopSignals, Totals, serve_sessions
-from parties.vertical.rate_limits import Tally
 from parties.vertical.release_accounts import answerer_of
+from protocols.messages.vertical import Hello
+from protocols.transport.channel import Channel
 
 
 def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Terminal) -> int:
@@ -50,17 +60,34 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
             run.party, run.run_id, training=training, max_rows=answerer.max_rows, reveal=run.serve.reveal.words()
         )
         tally = Tally()
-        with_restarts(
-            [channel], lambda: answer_session(answerer, channel, hello, tally=tally, progress=log.progress), log
-        )
+        _answer_once(answerer, channel, hello, tally=tally, log=log)
+    return tally.n_answered
+
+
+def _answer_once(answerer: Answerer, channel: Channel, hello: Hello, *, tally: Tally, log: RunLog) -> None:
+    """Hold one conversation: the log has its beginning, once a minute what was answered, and at its end the rest."""
+    sessions = SessionLog(log, answerer.n_bits)
+
+    @contextmanager
+    def request() -> Iterator[None]:
+        yield
+        sessions.write_due(tally)
+
+    channel.traffic.on_wait = partial(sessions.write_due, tally)
+    answer = partial(answer_session, answerer, channel, hello, tally=tally, around=request, progress=log.progress)
+    log.step("answering", f"{hello.party} answers for one prediction of {channel.peer}")
+    try:
+        with_restarts([channel], answer, log)
+    finally:
+        rest = sessions.rest(tally)
         log.step(
             "answered",
-            f"answered for {tally.n_answered} records, {channel.traffic.sent_bytes} bytes sent",
-            records=tally.n_asked,
-            answered=tally.n_answered,
-            routed_bits=tally.n_routed_bits,
+            f"answered for {rest.n_answered} records{' more' * (rest.n_answered < tally.n_answered)}, "
+            f"{channel.traffic.sent_bytes} bytes sent",
+            records=rest.n_asked,
+            answered=rest.n_answered,
+            routed_bits=rest.n_routed_bits,
         )
-    return tally.n_answered
 
 
 def read_records(
@@ -115,10 +142,4 @@ def serve_until_stopped(
             comes_again=True,
         )
         log.step("serving", f"{run.party} answers for {len(file.records.ids)} records until it is told to stop")
-        totals = serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)
-        log.step(
-            "stopped",
-            f"told to stop after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} "
-            f"records answered, {totals.n_refused} refused",
-        )
-        return totals
+        return serve_sessions(answerer, channel, hello, file=file, log=log, signals=signals)

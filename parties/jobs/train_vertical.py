@@ -19,6 +19,7 @@ from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
 from parties.session.reconnection import Restarts, with_restarts
+from parties.session.session_log import Tally
 from parties.tables.blocks import record_set
 from parties.vertical.alignment import AlignmentPlace
 from parties.vertical.party_a import conclude_saved, train_jointly
@@ -93,6 +94,18 @@ def train_passive(
             folder.save_router(share.router, share.guarantee)
             folder.finish()
 
+        def note_held_out(request: Tally) -> None:
+            # Of an attempt that fails, too: whoever begins again has these answers.
+            if request.n_asked:
+                log.step(
+                    "held out",
+                    f"answered for {request.n_answered} of {request.n_asked} held-out records, which were not "
+                    f"released, with {request.n_routed_bits} routed bits",
+                    records=request.n_asked,
+                    answered=request.n_answered,
+                    routed_bits=request.n_routed_bits,
+                )
+
         folder.note_inputs(prepared.digest)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
@@ -101,18 +114,10 @@ def train_passive(
         def work() -> tuple[PassiveShare, int]:
             job = _agree(prepared, channel, account, place, folder, allowance=allowance)
             job = replace(job, resolved=ResolvedTests(account.ledger, account.occasion))
-            return train(job, channel, save=save, progress=log.progress), job.n_rows
+            share = train(job, channel, save=save, note_held_out=note_held_out, progress=log.progress)
+            return share, job.n_rows
 
         share, n_rows = with_restarts([channel], work, log, restarts)
-        if (held_out := share.held_out).n_asked:
-            log.step(
-                "held out",
-                f"answered for {held_out.n_answered} of {held_out.n_asked} held-out records, which were not released, "
-                f"with {held_out.n_routed_bits} routed bits",
-                records=held_out.n_asked,
-                answered=held_out.n_answered,
-                routed_bits=held_out.n_routed_bits,
-            )
         for name, n in share.n_clipped.items():
             log.step("clipped", f"{n} values of {name} lay outside the public bounds and were moved to them")
         life.finish(log, [channel], n_rows=n_rows)

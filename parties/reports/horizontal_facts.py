@@ -30,8 +30,9 @@ from parties.errors import RunFolderError
 from parties.ledger.model_ledger import LedgerPosition, ledger_position
 from parties.reports.horizontal_account import AccountFacts, account_facts
 from parties.reports.horizontal_words import Observer, observers_of
+from parties.reports.log_lines import log_lines
 from parties.reports.run_facts import Importance, importance_of
-from parties.reports.run_history import RunHistory, log_lines, run_history
+from parties.reports.run_history import RunHistory, run_history
 from parties.runs.config_diff import changes
 from parties.runs.run_folder import RunFolder
 

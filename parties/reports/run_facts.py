@@ -231,7 +231,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     # The run file may have been changed since, and answers been given that the run itself refused.
     of_run = read_section(PassiveRun, read_yaml(folder.path / "config.yaml"))
     history, sources = run_history(run, (run.active.name,), folder, drawn), [one for one, _ in router.tests.sources]
-    if run.allow_routed or any(one.n_routed_bits for one in history.predictions):
+    if run.allow_routed or any(one.n_routed_bits for one in (*history.predictions, history.held_out) if one):
         guarantee = as_answered(guarantee, n_tests=router.tests.n_tests, n_cells=of_run.n_cells)
     return PassiveFacts(
         history=history,

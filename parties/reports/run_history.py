@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from parties.config.horizontal import HorizontalRun
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
+from parties.reports.log_lines import log_lines, read_lines
 from parties.runs.run_folder import RunFolder
 
 # The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
@@ -27,25 +22,8 @@ _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
 # Steps of the log that are prediction jobs: of A, answered by B, and served by B.
 _PREDICTIONS, _HELD_OUT = ("predicted", "answered", "session"), "held out"
 
-
-class _MessageLine(BaseModel):
-    time: str
-    event: Literal["sent", "received"]
-    peer: str
-    kind: str
-    bytes: int
-    sha256: str
-
-
-class _StepLine(BaseModel):
-    time: str
-    seconds: float
-    event: str
-    message: str
-    records: int = 0
-    answered: int | None = None
-    routed_bits: int | None = None
-    messages: int = 0
+# Steps of a passive party that begins to answer, and what it says at the end, when all of its answers are logged.
+_ANSWERING = {"answering": "answered", "serving": "stopped"}
 
 
 class RunMeta(BaseModel):
@@ -62,9 +40,6 @@ class RunMeta(BaseModel):
     protocol_version: int
     python: str
     packages: dict[str, str]
-
-
-_LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepLine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,8 +114,10 @@ class RunHistory:
     n_dropped : int
         Messages of services, sent and received, of which the log keeps no line each any more.
     predictions : tuple of PredictionJob
+    lacks_answers : bool
+        Whether a passive party may have given more answers: it answers now, or was killed when it did.
     held_out : PredictionJob or None
-        A passive party's answers about held-out records, in training; those of the last attempt.
+        A passive party's answers about held-out records, in training; those of all attempts together.
     """
 
     party: str
@@ -160,6 +137,7 @@ class RunHistory:
     is_cut: bool
     n_dropped: int
     predictions: tuple[PredictionJob, ...]
+    lacks_answers: bool
     held_out: PredictionJob | None
 
 
@@ -211,61 +189,15 @@ def run_history(
         is_cut=_end_of_training(lines) is None or sum(line["bytes"] for line in sent) < meta.sent_bytes,
         n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
-        held_out=next((_prediction(line, run) for line in reversed(lines) if line["event"] == _HELD_OUT), None),
+        lacks_answers=isinstance(run, PassiveRun) and _lacks_answers(lines),
+        held_out=_together([_prediction(line, run) for line in lines if line["event"] == _HELD_OUT]),
     )
-
-
-def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
-    """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
-
-    Raises
-    ------
-    RunFolderError
-    """
-    path = folder.path / "log.jsonl"
-    found = list(folder.path.glob("log.jsonl*")) or [path]
-    parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
-    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
-    return list(chain.from_iterable(parts))
 
 
 def _dropped(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> int:
     """Number of a service's messages in parts of their log that are gone: the last one alone is kept."""
     noted = sum(line.get("messages", 0) for line in lines if line["event"] == "messages")
     return max(0, noted - sum(len(read_lines(part)) for part in folder.path.glob("messages.jsonl.*")))
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read one file of a log.
-
-    Raises
-    ------
-    RunFolderError
-        If it cannot be read, or a line is not one that a run writes.
-    """
-    found: list[dict[str, Any]] = []
-    try:
-        content = path.read_bytes()
-        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
-    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile):
-        raise RunFolderError(f"{path} cannot be read: it is damaged") from None
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
-    for number, line in enumerate(text.splitlines(), start=1):
-        # A crash may have cut a line short.
-        with suppress(ValueError, RecursionError):
-            found.append(json.loads(line))
-            if not _is_of_a_run(found[-1]):
-                raise RunFolderError(f"{path}: line {number} is not one that a run writes")
-    return found
-
-
-def _is_of_a_run(line: object) -> bool:
-    try:
-        _LINE.validate_python(line, strict=True)
-    except ValidationError:
-        return False
-    return True
 
 
 def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:
@@ -296,3 +228,29 @@ def _outgoing(line: Mapping[str, Any]) -> OutgoingMessage:
     return OutgoingMessage(
         time=line["time"], peer=line["peer"], kind=line["kind"], bytes=line["bytes"], sha256=line["sha256"]
     )
+
+
+def _lacks_answers(lines: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a job began to answer and has not said that all of its answers are logged."""
+    for begins, ends in _ANSWERING.items():
+        n_open = 0
+        for line in lines:
+            # Not every end in the log of an earlier version has a beginning.
+            n_open = max(0, n_open + (line["event"] == begins) - (line["event"] == ends))
+        if n_open:
+            return True
+    return False
+
+
+def _together(jobs: Sequence[PredictionJob]) -> PredictionJob | None:
+    """All answers about held-out records, which may be asked for again whenever the active party begins again."""
+    if len(jobs) < 2:
+        return jobs[0] if jobs else None
+    n_records = sum(one.n_records for one in jobs)
+    n_answered = sum(one.n_answered or 0 for one in jobs)
+    n_bits = sum(one.n_routed_bits or 0 for one in jobs)
+    told = (
+        f"answered for {n_answered} of {n_records} held-out records, which were not released, with {n_bits} routed "
+        f"bits, in {len(jobs)} requests (a record that was asked for again counts again)"
+    )
+    return replace(jobs[-1], message=told, n_records=n_records, n_answered=n_answered, n_routed_bits=n_bits)

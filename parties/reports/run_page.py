@@ -189,12 +189,18 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
         f"{history.party}."
     )
     if history.held_out is not None:
-        yield Prose(f"In training {history.party} {history.held_out.message}: these answers are exact.")
+        more = "; there may be more, since parts of the log are gone" * history.is_cut
+        yield Prose(f"In training {history.party} {history.held_out.message}: these answers are exact{more}.")
     answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
-    if answered:
+    if answered or history.lacks_answers:
         bits = sum(one.n_routed_bits or 0 for one in history.predictions)
-        at_least = "at least " * history.is_cut
-        told += f" It answered for {at_least}{sum(answered):,} records, with {bits:,} exact routing bits."
+        at_least = "at least " * (history.is_cut or history.lacks_answers)
+        told += f" It answered for {at_least}{sum(answered):,} records, with {at_least}{bits:,} exact routing bits."
+    if history.lacks_answers:
+        told += (
+            " More may have been answered: it answers now, or was killed when it did, and the last minute may not be "
+            "counted."
+        )
     yield Prose(told)
     rows = tuple((one.time, one.message) for one in history.predictions)
     if len(rows) > MOST_MESSAGES:
@@ -205,7 +211,8 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
 
 def history_sections(history: RunHistory) -> Iterator[PageSection]:
     """Sections on prediction jobs, outgoing messages, steps, versions and seeds."""
-    if history.predictions or history.held_out or history.n_trained < len(history.outgoing):
+    is_used = bool(history.predictions or history.lacks_answers or history.n_trained < len(history.outgoing))
+    if is_used or history.held_out:
         yield PageSection("Answers and predictions", tuple(_prediction_blocks(history)), is_folded=True)
     counts: Counter[str] = Counter(one.kind for one in history.outgoing)
     sizes: Counter[str] = Counter()

@@ -10,8 +10,8 @@ from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role
 from parties.config.record_runs import read_record_run
 from parties.reports.ledger_statement import read_statement
+from parties.reports.log_lines import read_lines
 from parties.reports.plain import plain
-from parties.reports.run_history import read_lines
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_locked, is_there
 

@@ -25,13 +25,17 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import Disagreement
 from parties.session.drawn_key import KEY, draw_active, draw_passive, keep, kept_before
 from parties.session.handshake import conversation, greet, greet_all
+from parties.session.session_log import Tally
 from parties.tables.blocks import record_names
 from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import Ids
-from parties.vertical.prediction_server import AnswerableRecords
+from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.training_job import ActiveJob, HeldOutRecords
-from protocols.transport.channel import Channel
+from protocols.errors import UnexpectedMessage
+from protocols.messages.prediction import Ask
+from protocols.messages.vertical import Done
+from protocols.transport.channel import Channel, receive_any
 
 # What the name of a run, and of its folder, has in addition while it is scouted.
 SCOUT = "-scout"
@@ -187,3 +191,33 @@ def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
     """Held-out records of a table, with the columns that the router needs."""
     columns = {one.schema.name: table.features[one.schema.name] for one in router.mechanisms}
     return AnswerableRecords.of(router, table.index, pd.DataFrame(columns), table.keys)
+
+
+def answer_held_out(answerer: Answerer | None, channel: Channel, note: Callable[[Tally], None]) -> Tally:
+    """Answer the active party's requests within a training run until it is done; without an answerer, none.
+
+    `note` is told of every request and its answers before they leave: they are exact, however the run goes on.
+
+    Raises
+    ------
+    UnexpectedMessage
+        If more records are asked for than there are: a peer that asks without end would fill the log.
+    """
+    tally, n_records = Tally(), 0 if answerer is None else answerer.n_records
+    while not isinstance(message := receive_any([channel])[1], Done):
+        if answerer is None or not isinstance(message, Ask):
+            raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
+        n_asked = tally.n_asked + len(message.ids)
+        if n_asked > n_records or (tally.n_requests and not message.ids):
+            raise UnexpectedMessage(
+                f"{channel.peer} asked for {n_asked} records in {tally.n_requests + 1} requests; each of {n_records} "
+                "may be asked for once. Nothing more was answered"
+            )
+        request = Tally()
+        request.count_request(message)
+        answers = answerer.answer(message)
+        request.count_answers(message, answers, answerer.n_bits)
+        note(request)
+        channel.send(answers)
+        tally.add(request)
+    return tally

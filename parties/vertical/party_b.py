@@ -12,13 +12,13 @@ from opboost.routing import Router
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.session.heartbeats import heartbeats, with_heartbeats
+from parties.session.session_log import Tally
 from parties.storage.serialization import router_to_dict
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table
 from parties.vertical.agreed_grid import agree_grid
-from parties.vertical.prediction_server import Answerer
+from parties.vertical.held_out import answer_held_out
 from parties.vertical.rank_sender import RankWindow, send_ranks
-from parties.vertical.rate_limits import Tally
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.release_offer import (
     OfferedRanks,
@@ -30,10 +30,9 @@ from parties.vertical.release_offer import (
     training_digest,
 )
 from parties.vertical.resolution_limit import most_tests
-from protocols.errors import PeerLost, UnexpectedMessage
-from protocols.messages.prediction import Ask
+from protocols.errors import PeerLost
 from protocols.messages.vertical import Done, Held, Offer, SplitRanks, Thresholds
-from protocols.transport.channel import Channel, expect, receive_any
+from protocols.transport.channel import Channel, expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,9 +64,12 @@ def train(
     channel: Channel,
     *,
     save: Callable[[PassiveShare], None] = lambda share: None,
+    note_held_out: Callable[[Tally], None] = lambda request: None,
     progress: Progress = no_progress,
 ) -> PassiveShare:
     """Take part in one training run; `save` is called when the active party has saved the model.
+
+    `note_held_out` is told of every request about held-out records before its answers leave.
 
     Notes
     -----
@@ -98,7 +100,7 @@ def train(
             phase.enter("resolving split ranks")
             router = _resolve(job, columns, channel, wanted, most=most_tests(mine, theirs, columns))
         phase.enter("waiting for the model to be saved")
-        held_out = _answer_until_done(None if job.held_out is None else job.held_out(router), channel)
+        held_out = answer_held_out(None if job.held_out is None else job.held_out(router), channel, note_held_out)
         progress("waiting for the trees", 1, 1)
         guarantee = with_tests(job.guarantee(), router.tests.n_tests)
         share = PassiveShare(
@@ -177,27 +179,3 @@ def _resolve(
     router = Router(job.mechanisms, tests)
     channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
     return router
-
-
-def _answer_until_done(answerer: Answerer | None, channel: Channel) -> Tally:
-    """Answer the active party's requests within a conversation until it is done; without an answerer, none.
-
-    Raises
-    ------
-    UnexpectedMessage
-        If more records are asked for than there are: a peer that asks without end would fill the log.
-    """
-    tally, n_records = Tally(), 0 if answerer is None else answerer.n_records
-    while not isinstance(message := receive_any([channel])[1], Done):
-        if answerer is None or not isinstance(message, Ask):
-            raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
-        n_asked = tally.n_asked + len(message.ids)
-        if n_asked > n_records or (tally.n_requests and not message.ids):
-            raise UnexpectedMessage(
-                f"{channel.peer} asked for {n_asked} records in {tally.n_requests + 1} requests; each of {n_records} "
-                "may be asked for once. Nothing more was answered"
-            )
-        answers = answerer.answer(message)
-        channel.send(answers)
-        tally.count(message, answers, answerer.n_bits)
-    return tally

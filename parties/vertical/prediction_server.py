@@ -20,9 +20,10 @@ from opboost.routing import PackedAnswers, Router
 from parties.errors import OverBudget
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
+from parties.session.session_log import Tally
 from parties.tables.record_ids import each_id
 from parties.tables.record_keys import KeyTexts, places_by_key
-from parties.vertical.rate_limits import Allowance, Tally
+from parties.vertical.rate_limits import Allowance
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task, Terms
@@ -278,9 +279,10 @@ def answer_session(
                 case Ask() as ask:
                     phase.enter("answering")
                     with around():
+                        tally.count_request(ask)
                         answers = answerer.answer(ask)
+                        tally.count_answers(ask, answers, answerer.n_bits)
                         channel.send(answers)
-                        tally.count(ask, answers, answerer.n_bits)
                     progress("answering", tally.n_answered, tally.n_answered)
                 case Done():
                     return

@@ -22,9 +22,9 @@ from opboost.errors import OpBoostError
 from parties.errors import PartyError, Stopped, TableError
 from parties.runs.run_log import RunLog
 from parties.session.connections import seldom
+from parties.session.session_log import SessionLog, Tally
 from parties.tables.data_files import parts
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session
-from parties.vertical.rate_limits import Tally
 from protocols.errors import ProtocolError
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
@@ -75,6 +75,9 @@ class StopSignals:
     @contextmanager
     def shielded(self) -> Iterator[None]:
         """Finish what is done here before the process stops, if that takes no more than `FINISHES_S`."""
+        if self._is_shielded:
+            yield
+            return
         self._raise_if_told()
         self._is_shielded = True
         try:
@@ -171,8 +174,8 @@ def serve_sessions(
 ) -> Totals:
     """Answer the active party whenever it comes; returns when the process is told to stop.
 
-    One line of the log per conversation; of many, one per several. Why none could begin is told once, and again when
-    the reason changes, also seldom where that happens often.
+    One line of the log per conversation; of many, one per several; of one that goes on, one per minute. Why none could
+    begin is told once, and again when the reason changes, also seldom where that happens often.
     """
     totals, tally, pause_s, told = Totals(), Tally(), PAUSE_S, ""
     sessions, wait = SessionLog(log, answerer.n_bits), seldom(partial(log.step, "waiting"))
@@ -182,16 +185,18 @@ def serve_sessions(
         with signals.shielded():
             answerer.records = file.refresh()
             before = replace(tally)
-            yield
-            log.measure(
-                requests=1,
-                records=tally.n_asked - before.n_asked,
-                answered=tally.n_answered - before.n_answered,
-                refused=tally.n_refused - before.n_refused,
-                routed_bits=tally.n_routed_bits - before.n_routed_bits,
-            )
+            try:
+                yield
+            finally:
+                _measure(log, tally.since(before))
+            sessions.write_due(tally)
 
-    with suppress(Stopped):
+    def write_due() -> None:
+        with signals.shielded():
+            sessions.write_due(tally)
+
+    channel.traffic.on_wait = write_due
+    with _all_counted(sessions, totals, log), suppress(Stopped):
         while True:
             tally, ending = Tally(), "told to stop"
             try:
@@ -215,59 +220,33 @@ def serve_sessions(
                 channel.begin_again()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
-    sessions.close()
     return totals
 
 
-class SessionLog:
-    """Logs conversations: each in a line of its own, and many, as of a peer that comes and goes, several in one.
-
-    Parameters
-    ----------
-    log : RunLog
-    n_bits : int
-        Bits per answered record.
-    """
-
-    def __init__(self, log: RunLog, n_bits: int) -> None:
-        self._log, self._n_bits = log, n_bits
-        self._n_sessions = self._n_logged = 0
-        self._tally, self._ending = Tally(), ""
-        self._write_seldom = seldom(self._write)
-
-    def add(self, tally: Tally, ending: str) -> None:
-        """Count a conversation that began, and how it ended."""
-        self._n_sessions += 1
-        self._tally.add(tally)
-        self._ending = ending
-        self._write_seldom()
-
-    def close(self) -> None:
-        """Log what was counted and not logged."""
-        if self._n_logged < self._n_sessions:
-            self._write()
-
-    def _write(self) -> None:
-        tally, first, last = self._tally, self._n_logged + 1, self._n_sessions
-        assert tally.began is not None
-        seconds = round(time.monotonic() - tally.began, 3)
-        modes = " and ".join(sorted(tally.modes)) or "nothing asked"
-        which = f"session {last}" if first == last else f"sessions {first} to {last}"
-        self._log.step(
-            "session",
-            f"{which}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
-            f"answered with {self._n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
-            f"{tally.n_routed_bits} routed bits, {seconds:g} s; {self._ending}",
-            requests=tally.n_requests,
-            records=tally.n_asked,
-            answered=tally.n_answered,
-            unknown=tally.n_unknown,
-            refused=tally.n_refused,
-            bits_each=self._n_bits,
-            routed_bits=tally.n_routed_bits,
-            session_seconds=seconds,
+@contextmanager
+def _all_counted(sessions: SessionLog, totals: Totals, log: RunLog) -> Iterator[None]:
+    """Log what was counted, and that this is all, however the service ends."""
+    end = "stopped by an error"
+    try:
+        yield
+        end = "told to stop"
+    finally:
+        sessions.close()
+        log.step(
+            "stopped",
+            f"{end} after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} records "
+            f"answered, {totals.n_refused} refused",
         )
-        self._tally, self._n_logged = Tally(), last
+
+
+def _measure(log: RunLog, request: Tally) -> None:
+    log.measure(
+        requests=request.n_requests,
+        records=request.n_asked,
+        answered=request.n_answered,
+        refused=request.n_refused,
+        routed_bits=request.n_routed_bits,
+    )
 
 
 def _wait_until_gone(channel: Channel) -> None:

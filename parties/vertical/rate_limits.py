@@ -16,7 +16,6 @@ import sqlite3
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +25,6 @@ from Crypto.Random import get_random_bytes
 from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
 from parties.storage.sqlite import connect, reporting, transaction
-from protocols.messages.prediction import Answers, Ask, RecordStatus
 
 DAY_S = 24 * 3600
 MINUTE_S = 60
@@ -174,50 +172,3 @@ class Allowance:
 def allowance_path(ledger: Path) -> Path:
     """Where the counts lie: beside the ledger."""
     return ledger.with_suffix(".served.sqlite")
-
-
-@dataclass(slots=True)
-class Tally:
-    """What one conversation asked for and got.
-
-    Attributes
-    ----------
-    n_requests, n_asked, n_answered, n_unknown, n_refused : int
-        Requests, and records.
-    n_routed_bits : int
-        Exact bits that left.
-    modes : set of str
-    began : float or None
-        When both sides had agreed, by the monotonic clock.
-    """
-
-    n_requests: int = 0
-    n_asked: int = 0
-    n_answered: int = 0
-    n_unknown: int = 0
-    n_refused: int = 0
-    n_routed_bits: int = 0
-    modes: set[str] = field(default_factory=set)
-    began: float | None = None
-
-    def count(self, ask: Ask, answers: Answers, n_bits: int) -> None:
-        """Note a request and its answers."""
-        n_answered, n_unknown, *refused = np.bincount(answers.status, minlength=len(RecordStatus)).tolist()
-        self.n_requests += 1
-        self.n_asked += len(ask.ids)
-        self.n_answered += n_answered
-        self.n_unknown += n_unknown
-        self.n_refused += sum(refused)
-        self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
-        self.modes.add("desensitized" if ask.desensitized else "routed")
-
-    def add(self, later: Tally) -> None:
-        """Count another conversation, too."""
-        self.n_requests += later.n_requests
-        self.n_asked += later.n_asked
-        self.n_answered += later.n_answered
-        self.n_unknown += later.n_unknown
-        self.n_refused += later.n_refused
-        self.n_routed_bits += later.n_routed_bits
-        self.modes |= later.modes
-        self.began = later.began if self.began is None else self.began

@@ -12,6 +12,7 @@ from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from opboost.routing import Router
 from parties.progress import Progress, no_progress
+from parties.session.session_log import Tally
 from parties.tables.blocks import EncodedTable, encoded_column
 from parties.vertical.prediction_server import (
     AnswerableRecords,
@@ -20,7 +21,6 @@ from parties.vertical.prediction_server import (
     answer_session,
     prediction_hello,
 )
-from parties.vertical.rate_limits import Tally
 from parties.vertical.release_offer import ReleaseTable
 from protocols.errors import ProtocolError
 from protocols.transport.channel import Channel

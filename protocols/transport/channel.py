@@ -85,6 +85,8 @@ class Traffic:
         Called with a sentence whenever it did.
     on_return : callable
         Called with a sentence whenever another connection took the place of a broken one.
+    on_wait : callable
+        Called many times a second by a channel that connects, while it waits for its peer.
     """
 
     sent_bytes: int = 0
@@ -95,6 +97,7 @@ class Traffic:
     n_compared: int = 0
     on_look: Callable[[str], None] = field(default=lambda sentence: None)
     on_return: Callable[[str], None] = field(default=lambda sentence: None)
+    on_wait: Callable[[], None] = field(default=lambda: None)
 
     def count_sent(self, message: Message, frames: Sequence[Frame]) -> None:
         """Count an outgoing message."""

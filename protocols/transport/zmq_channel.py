@@ -77,6 +77,7 @@ class ConnectedChannel:
             if blocked.is_stall:
                 self._is_given_up = True
                 raise PeerLost(f"{self.peer} {blocked.reason}; a {message.kind!r} message was not sent")
+            self.traffic.on_wait()
             self._poll()
         self.traffic.count_sent(message, frames)
 
@@ -84,6 +85,7 @@ class ConnectedChannel:
         self._follow_events()
         while not self._listen():
             self.check()
+            self.traffic.on_wait()
             if not self._attempt.socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
                 self._tell()
         return self.traffic.decode_received(self._inbox.popleft(), self.peer)
@@ -133,11 +135,10 @@ class ConnectedChannel:
 
     def _begin(self) -> None:
         """Begin a conversation."""
-        self._deadline = time.monotonic() + self._timing.wait_s
+        self._deadline, self._was_joined = time.monotonic() + self._timing.wait_s, False
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
         self._failure = self._fault = ""
-        self._was_joined: bool = False
         self._is_cut = self._is_forgotten = self._has_left = self._is_given_up = self._is_busy = False
         self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
@@ -164,8 +165,7 @@ class ConnectedChannel:
         self._attempt.close(is_lost=not self._is_open or self._is_beyond_reach)
 
     def _follow_events(self) -> None:
-        attempt = self._attempt
-        attempt.follow()
+        (attempt := self._attempt).follow()
         self._is_cut |= attempt.is_flooding
         self._failure = attempt.failure or self._failure
         self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)

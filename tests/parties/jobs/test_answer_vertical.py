@@ -18,11 +18,13 @@ from parties.errors import RunFolderError
 from parties.jobs.answer_vertical import read_records, serve_passive
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_vertical import train_active, train_passive
+from parties.reports.run_facts import run_facts
 from parties.runs import run_log
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, seldom
 from parties.session.handshake import greet_all
 from parties.vertical.prediction_client import asking_hello
+from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Done
 from protocols.transport.channel import expect
@@ -94,6 +96,31 @@ def test_whoever_asks_without_end_fills_no_disk(
     assert (folder / "log.jsonl").stat().st_size < before + 50 * n_asked
     events = [json.loads(line)["event"] for line in (folder / "log.jsonl").read_text().splitlines()]
     assert events.count("messages") > 5
+
+
+def test_a_conversation_that_fails_is_in_the_log_with_its_answers(sites: Sites, outcomes: Any, tmp_path: Path) -> None:
+    """What was answered has left, however the active party goes on."""
+    (address,) = free_addresses(1)
+    sites.bank.run["listen"] = sites.shop.run["connect"] = address
+    path, shop = sites.bank.write(), sites.shop.write()
+    common: Any = {"insecure": False, "terminal": SILENT}
+    outcomes({"bank": lambda: train_active(path, **common), "shop": lambda: train_passive(shop, **common)})
+    bank, asked = read_run(path, ActiveRun), tuple(sites.shop.table["id"][:3])
+
+    def ask() -> None:
+        with closing(RunLog(tmp_path)) as log, open_connections(bank, False) as opened:
+            (channel,) = opened(log).values()
+            greet_all([channel], {channel.peer: asking_hello("bank", bank.run_id, None)})
+            channel.send(Ask(ids=asked, desensitized=False))
+            expect(channel, Answers)
+            channel.send(asking_hello("bank", bank.run_id, None))
+
+    found = outcomes({"bank": ask, "shop": lambda: serve_passive(shop, data=None, **common)})
+    assert isinstance(found["shop"], UnexpectedMessage)
+    history = run_facts(shop).history
+    assert [(one.n_records, one.n_answered) for one in history.predictions] == [(3, 3)]
+    assert history.predictions[0].n_routed_bits
+    assert not history.lacks_answers
 
 
 def test_a_note_that_comes_often_is_noted_seldom_with_its_facts() -> None:

@@ -26,8 +26,7 @@ from parties.reports.run_facts import run_facts
 from parties.reports.run_history import _step
 from parties.reports.writing import report_of
 from parties.runs.run_log import RunLog
-from parties.vertical.prediction_service import SessionLog
-from parties.vertical.rate_limits import Tally
+from parties.session.session_log import SessionLog, Tally
 
 
 def document(site: Any) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from parties.config.reading import read_run
-from parties.config.vertical import ActiveRun
+from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.reports.run_history import log_lines, meta_of, run_history
+from parties.reports.log_lines import log_lines
+from parties.reports.run_history import meta_of, run_history
 from parties.reports.run_page import history_sections
 from parties.reports.run_status import run_status
 from parties.runs.run_folder import RunFolder
@@ -29,7 +30,7 @@ def run(sites: Sites) -> ActiveRun:
     return run
 
 
-def history(run: ActiveRun, *lines: dict[str, Any], cut: str = "") -> Any:
+def history(run: ActiveRun | PassiveRun, *lines: dict[str, Any], cut: str = "") -> Any:
     folder = RunFolder(run.run_folder)
     (folder.path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + cut)
     folder.finish(n_rows=3, sent_bytes=18)
@@ -67,6 +68,46 @@ def test_exact_answers_about_held_out_records_are_told_beside_predictions(run: A
     text = " ".join(str(section) for section in history_sections(found))
     assert f"In training {found.party} answered for 4 of 5 held-out records, with 8 routed bits: these answers" in text
     assert history(run, SENT).held_out is None
+
+
+def test_answers_about_held_out_records_of_all_attempts_are_told(run: ActiveRun) -> None:
+    """Those of the last attempt alone were told: whoever begins again with one of the records hides the others."""
+    told = {**AT, "event": "held out", "message": "answered for 1 of 1 held-out records"}
+    lines = [{**told, "records": n, "answered": n - 1, "routed_bits": 12 * n} for n in (135, 2)]
+    found = history(run, SENT, *lines, {**AT, "event": "finished", "message": "finished"})
+    assert (found.held_out.n_records, found.held_out.n_answered, found.held_out.n_routed_bits) == (137, 135, 1644)
+    text = " ".join(str(section) for section in history_sections(found))
+    assert "answered for 135 of 137 held-out records, which were not released, with 1644 routed bits, in 2" in text
+
+
+def test_a_service_that_runs_or_was_killed_has_answered_at_least_what_is_logged(sites: Sites) -> None:
+    path = sites.shop.write()
+    run = read_run(path, PassiveRun)
+    RunFolder(run.run_folder).create(path, party="shop", role="passive")
+    steps = ("serving", "stopped", "answering", "finished")
+    serving, stopped, answering, finished = ({**AT, "event": event, "message": event} for event in steps)
+    answered = {**AT, "event": "answered", "message": "answered", "records": 5, "answered": 5, "routed_bits": 10}
+    session = {**answered, "event": "session"}
+    for lines, is_short in (
+        ((serving, session, stopped), False),
+        ((serving, session), True),
+        # Whatever followed, what was killed has lost its last answers.
+        ((serving, serving, session, stopped), True),
+        ((serving, session, stopped, answering), True),
+        ((answering, answered), False),
+        # An earlier version said no beginning.
+        ((answered, serving, session, stopped), False),
+        ((answered, serving, session), True),
+    ):
+        found = history(run, SENT, SENT, finished, *lines)
+        assert found.lacks_answers is is_short
+        n = sum(line.get("answered", 0) for line in lines)
+        text = " ".join(str(section) for section in history_sections(found))
+        at_least = "at least " * is_short
+        assert f"It answered for {at_least}{n} records, with {at_least}{2 * n} exact routing bits." in text
+        assert ("was killed" in text) is is_short
+    text = " ".join(str(section) for section in history_sections(history(run, SENT, SENT, finished, serving)))
+    assert "It answered for at least 0 records" in text
 
 
 def test_messages_of_a_service_whose_lines_are_gone_are_counted(run: ActiveRun) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from parties.errors import RunFolderError
-from parties.reports.run_history import log_lines
+from parties.reports.log_lines import log_lines
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from protocols.messages.prediction import Ask

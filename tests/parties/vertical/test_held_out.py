@@ -14,22 +14,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError
+from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import auc, metric_by_name
 from opboost.routing import Router, SplitTests
+from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
-from parties.errors import Disagreement
+from parties.errors import Disagreement, RunFolderError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.reports.held_out_section import load_uplift
+from parties.reports.run_facts import run_facts
+from parties.session.session_log import Tally
 from parties.tables.blocks import record_set
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable
 from parties.vertical import held_out
 from parties.vertical.held_out import KeyedChoice, n_held_out, places_of
+from parties.vertical.held_out_score import score_held_out
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train
 from parties.vertical.prediction_client import predict_locally
@@ -40,6 +46,7 @@ from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel
 from protocols.transport.keys import generate_shared
+from protocols.transport.memory import memory_pair
 
 Outcomes = Callable[..., dict[str, Any]]
 SILENT = Terminal()
@@ -188,6 +195,44 @@ def test_a_peer_that_breaks_off_and_comes_with_another_run_gets_no_other_set(
     assert isinstance(found["shop"], Disagreement)
     assert not (sites.shop.path / "runs" / "again" / "released").exists()
     assert chosen_ids(sites) == first
+
+
+def test_exact_answers_of_an_attempt_that_failed_are_in_the_log_and_in_the_report(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bank has them, however it begins again afterwards."""
+
+    def leaves(*given: Any, **settings: Any) -> None:
+        score_held_out(*given, **settings)
+        raise ParameterError("the bank has its answers")
+
+    monkeypatch.setattr("parties.vertical.party_a.score_held_out", leaves)
+    found = train_both(with_held_out(sites), outcomes)
+    assert isinstance(found["bank"], ParameterError)
+    assert isinstance(found["shop"], PeerAborted)
+    n_held = len(chosen_ids(sites))
+    assert [line["answered"] for line in log(sites.shop) if line["event"] == "held out"] == [n_held]
+    monkeypatch.undo()
+    train_both(sites, outcomes)
+    n_tests = len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
+    told = run_facts(sites.shop.path / "run.yaml").history.held_out
+    assert (told.n_records, told.n_answered, told.n_routed_bits) == (2 * n_held, 2 * n_held, 2 * n_held * n_tests)
+
+
+def test_exact_answers_that_cannot_be_noted_do_not_leave(trial: Any) -> None:
+    here, there = memory_pair("shop", "bank")
+    there.send(Ask(ids=tuple(trial.ids[:3]), desensitized=False))
+
+    def note(request: Tally) -> None:
+        raise RunFolderError(f"{request.n_answered} answers cannot be noted")
+
+    spend = ColumnMechanism(
+        ColumnSchema(name="spend", kind=Kind.NUMERIC, lower=0, upper=100), MechanismSettings(epsilon=0.5)
+    )
+    router = Router((spend,), SplitTests((), np.empty(0), np.empty(0, np.bool_)))
+    with pytest.raises(RunFolderError, match="3 answers cannot be noted"):
+        held_out.answer_held_out(answering(trial, np.arange(3))(router), here, note)
+    assert not there.is_ready()
 
 
 def test_a_passive_party_that_refuses_exact_answers_leaves_the_joint_score_unknown(

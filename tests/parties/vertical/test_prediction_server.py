@@ -10,11 +10,11 @@ import pytest
 from opboost.desensitize import exact
 from opboost.routing import PackedAnswers, Router, SplitTests
 from parties.errors import OverBudget
+from parties.session.session_log import Tally
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session, prediction_hello
-from parties.vertical.rate_limits import Tally
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
-from protocols.messages.vertical import Hello, Role, Task
+from protocols.messages.vertical import Done, Hello, Role, Task
 from protocols.transport.channel import expect
 from protocols.transport.memory import memory_pair
 from tests.support.outcomes import outcomes_of
@@ -115,3 +115,41 @@ def test_a_conversation_is_counted_however_it_ends() -> None:
     assert "sent 'hello' where a request was due" in str(found["shop"])
     assert (tally.n_requests, tally.n_asked, tally.n_answered, tally.n_unknown) == (2, 4, 2, 2)
     assert (tally.n_routed_bits, tally.modes) == (2, {"desensitized", "routed"})
+
+
+def test_a_request_that_ends_with_an_error_counts_as_refused() -> None:
+    """Such as one that the budget does not allow, of which the log said that nothing was asked."""
+    here, there = memory_pair("shop", "bank")
+    tally = Tally()
+
+    def ask() -> None:
+        expect(there, Hello)
+        there.send(Hello(role=Role.ACTIVE, party="bank", run_id="r", task=Task.PREDICT, n_rows=0))
+        there.send(Ask(ids=tuple(IDS[:3]), desensitized=True))
+
+    def release(*_: object) -> list[Any]:
+        raise OverBudget("over budget. Nothing was released")
+
+    refusing, hello = answerer(release=release), prediction_hello("shop", "r")
+    found = outcomes_of({"bank": ask, "shop": lambda: answer_session(refusing, here, hello, tally=tally)})
+    assert isinstance(found["shop"], OverBudget)
+    assert (tally.n_requests, tally.n_asked, tally.n_answered, tally.n_unknown, tally.n_refused) == (1, 3, 0, 0, 3)
+    assert (tally.n_routed_bits, tally.modes) == (0, {"desensitized"})
+
+
+def test_answers_are_counted_before_they_leave() -> None:
+    """A peer that is gone by then may have them nevertheless."""
+    here, there = memory_pair("shop", "bank")
+    tally, counted = Tally(), []
+    here.traffic.on_send = lambda kind, frames: counted.append((kind, tally.n_answered))
+
+    def ask() -> None:
+        expect(there, Hello)
+        there.send(Hello(role=Role.ACTIVE, party="bank", run_id="r", task=Task.PREDICT, n_rows=0))
+        there.send(Ask(ids=tuple(IDS[:3]), desensitized=False))
+        expect(there, Answers)
+        there.send(Done())
+
+    hello = prediction_hello("shop", "r")
+    outcomes_of({"bank": ask, "shop": lambda: answer_session(answerer(), here, hello, tally=tally)})
+    assert counted == [("hello", 0), ("answers", 3)]

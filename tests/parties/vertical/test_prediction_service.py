@@ -38,15 +38,15 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections, own_keys, peer_key
 from parties.session.handshake import greet_all
+from parties.session.session_log import Tally
 from parties.vertical import prediction_service
 from parties.vertical.prediction_client import session
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from parties.vertical.prediction_service import StopSignals
-from parties.vertical.rate_limits import Tally
 from protocols.errors import PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Abort, Done, Hello, Role, Task
-from protocols.transport.channel import Channel, Timing, expect
+from protocols.transport.channel import Channel, Timing, Traffic, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
 from tests.support.processes import FORKS
@@ -58,6 +58,9 @@ class LeftBehind:
     """The channel to an active party that has gone."""
 
     peer = "bank"
+
+    def __init__(self) -> None:
+        self.traffic = Traffic()
 
     def check(self) -> None:
         raise PeerLost("bank closed the connection")
@@ -73,6 +76,14 @@ def command(arguments: list[str], stdout: str, stderr: str) -> None:
     sys.argv = ["opboost", *arguments]
     sys.stdout, sys.stderr = (open(path, "w", buffering=1) for path in (stdout, stderr))  # noqa: SIM115
     main()
+
+
+def hasty_command(arguments: list[str], stdout: str, stderr: str) -> None:
+    """The command `opboost` in this process, which logs the 1st, 2nd and 4th session, and others after a moment."""
+    from parties.session import connections, session_log
+
+    connections.OFTEN, session_log.LONGEST_WAIT_S = 0, 0.1
+    command(arguments, stdout, stderr)
 
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -103,20 +114,24 @@ def lines_of(site: Any) -> list[dict[str, Any]]:
 class Service:
     """The shop as a process that serves."""
 
-    def __init__(self, sites: Any) -> None:
+    def __init__(self, sites: Any, target: Callable[..., None] = command) -> None:
         self._sites = sites
         path = sites.shop.run_folder / "log.jsonl"
         self._n_before = len(path.read_text().splitlines())
         self._said = {name: sites.shop.path / f"{name}.txt" for name in ("stdout", "stderr")}
         arguments = ["party-b", str(sites.shop.write()), "--serve", "--format", "json"]
         texts = [str(path) for path in self._said.values()]
-        self.process = FORKS.Process(target=command, args=(arguments, *texts), daemon=True)
+        self.process = FORKS.Process(target=target, args=(arguments, *texts), daemon=True)
         self.process.start()
         self.wait_for("serving")
 
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        """Lines of this service about an event."""
+        return [line for line in lines_of(self._sites.shop)[self._n_before :] if line["event"] == event]
+
     def said(self, event: str) -> list[str]:
         """Sentences of this service about an event."""
-        return [line["message"] for line in lines_of(self._sites.shop)[self._n_before :] if line["event"] == event]
+        return [line["message"] for line in self.lines(event)]
 
     def wait_for(self, event: str, n_times: int = 1) -> str:
         deadline = time.monotonic() + 30
@@ -136,10 +151,10 @@ class Service:
 
 
 @contextmanager
-def serving(sites: Any, **settings: Any) -> Iterator[Service]:
+def serving(sites: Any, target: Callable[..., None] = command, **settings: Any) -> Iterator[Service]:
     before = dict(sites.shop.run)
     sites.shop.run.update(settings)
-    service = Service(sites)
+    service = Service(sites, target)
     try:
         yield service
     finally:
@@ -228,6 +243,54 @@ def test_one_service_answers_many_banks_and_outlives_those_that_die_vanish_or_ta
     assert not err
     assert service.said("session")[0].startswith("session 1: 400 records in 1 requests (routed), 400 answered with ")
     assert not [record_id for record_id in ("k0001", "k0003") if record_id in err + "".join(service.said("session"))]
+
+
+def test_what_a_service_answered_is_logged_while_the_conversation_goes_on_and_stays_when_it_is_killed(
+    sites: Any,
+) -> None:
+    """It waited in memory for the end of the conversation, which a bank may keep open for days."""
+    with serving(sites, hasty_command) as service, as_bank(sites) as channel:
+        greet_all([channel], {"shop": hello()})
+        for n_asked in (3, 2):
+            channel.send(Ask(ids=tuple(f"k{i:04}" for i in range(n_asked)), desensitized=False))
+            expect(channel, Answers)
+            # Nobody says anything meanwhile.
+            assert service.wait_for("session", 4 - n_asked).endswith("goes on")
+        service.process.kill()
+        service.process.join(10)
+        assert service.said("stopped") == []
+    found = [(line["answered"], line["routed_bits"]) for line in service.lines("session")]
+    assert found == [(n, n * bits_per_record(sites)) for n in (3, 2)]
+
+
+def test_a_session_that_waits_for_others_is_logged_where_nobody_comes(sites: Any) -> None:
+    with serving(sites, hasty_command) as service:
+        for _ in range(3):
+            with as_bank(sites) as channel:
+                greet_all([channel], {"shop": hello()})
+                channel.send(Done())
+        assert service.wait_for("session", 3).startswith("session 3: 0 records in 0 requests (nothing asked)")
+
+
+def test_an_error_that_ends_a_service_loses_no_count(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    turns = itertools.count(1)
+
+    def answer_and_fail(*_: Any, tally: Tally, **__: Any) -> None:
+        tally.began, tally.n_requests, tally.n_asked, tally.n_answered = time.monotonic(), 1, 3, 2
+        if next(turns) == 120:
+            raise OSError("the disk is gone")
+
+    monkeypatch.setattr(prediction_service, "answer_session", answer_and_fail)
+    monkeypatch.setattr(prediction_service, "PAUSE_S", 0)
+    answering: Any = SimpleNamespace(n_bits=9)
+    channel, others = cast(Any, LeftBehind()), cast(Any, None)
+    with closing(RunLog(tmp_path)) as log, pytest.raises(OSError, match="the disk is gone"):
+        prediction_service.serve_sessions(answering, channel, others, file=others, log=log, signals=StopSignals())
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert sum(line["answered"] for line in lines if line["event"] == "session") == 240
+    assert lines[-1]["message"] == (
+        "stopped by an error after 120 sessions with 120 requests: 240 records answered, 0 refused"
+    )
 
 
 def test_a_bank_that_came_for_another_job_is_not_disturbed_and_hears_of_it_only_by_waiting(sites: Any) -> None:
@@ -444,11 +507,16 @@ def test_a_signal_waits_until_what_is_shielded_is_done() -> None:
             done.append("shielded")
         done.append("beyond")
     assert done == ["shielded"]
+    with StopSignals() as signals, signals.shielded():
+        with signals.shielded():
+            os.kill(os.getpid(), signal.SIGTERM)
+        done.append("still shielded")
+    assert done == ["shielded", "still shielded"]
     with StopSignals():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(1)
         done.append("beyond")
-    assert done == ["shielded"]
+    assert done == ["shielded", "still shielded"]
     with pytest.raises(ProtocolError), StopSignals():
         raise ProtocolError
 

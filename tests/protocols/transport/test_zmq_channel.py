@@ -46,6 +46,17 @@ def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network:
     assert network.events[0] == "refused a connection: its key is not on the list of peers"
 
 
+@pytest.mark.parametrize("wait", [call_in, ConnectedChannel.receive])
+def test_whoever_waits_for_a_peer_is_told_so_many_times_a_second(
+    network: Any, within: Within, wait: Callable[[ConnectedChannel], Message]
+) -> None:
+    channel, told = network.connect("tcp://127.0.0.1:9", timing=HASTY), []
+    channel.traffic.on_wait = lambda: told.append(time.monotonic())
+    with pytest.raises(PeerLost, match=r"could not be reached .* within 0\.6 s"):
+        within(5, lambda: wait(channel))
+    assert len(told) > 5
+
+
 def test_a_client_that_expects_another_servers_key_does_not_connect(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=HASTY)
     misled = network.connect(listener.address, server="stranger", timing=HASTY)

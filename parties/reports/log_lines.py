@@ -1,0 +1,86 @@
+"""Lines of a run's log: read from all of its parts, and refused where no run writes such a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from parties.errors import RunFolderError
+from parties.runs.run_folder import RunFolder
+
+
+class _MessageLine(BaseModel):
+    time: str
+    event: Literal["sent", "received"]
+    peer: str
+    kind: str
+    bytes: int
+    sha256: str
+
+
+class _StepLine(BaseModel):
+    time: str
+    seconds: float
+    event: str
+    message: str
+    records: int = 0
+    answered: int | None = None
+    routed_bits: int | None = None
+    messages: int = 0
+
+
+_LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepLine)
+
+
+def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
+    """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
+
+    Raises
+    ------
+    RunFolderError
+    """
+    path = folder.path / "log.jsonl"
+    found = list(folder.path.glob("log.jsonl*")) or [path]
+    parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
+    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
+    return list(chain.from_iterable(parts))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Read one file of a log.
+
+    Raises
+    ------
+    RunFolderError
+        If it cannot be read, or a line is not one that a run writes.
+    """
+    found: list[dict[str, Any]] = []
+    try:
+        content = path.read_bytes()
+        text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile):
+        raise RunFolderError(f"{path} cannot be read: it is damaged") from None
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+    for number, line in enumerate(text.splitlines(), start=1):
+        # A crash may have cut a line short.
+        with suppress(ValueError, RecursionError):
+            found.append(json.loads(line))
+            if not _is_of_a_run(found[-1]):
+                raise RunFolderError(f"{path}: line {number} is not one that a run writes")
+    return found
+
+
+def _is_of_a_run(line: object) -> bool:
+    try:
+        _LINE.validate_python(line, strict=True)
+    except ValidationError:
+        return False
+    return True
