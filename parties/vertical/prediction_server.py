@@ -18,6 +18,7 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn, exact
 from opboost.preprocess import EncodedColumn
 from opboost.routing import PackedAnswers, Router
 from parties.errors import OverBudget
+from parties.ledger.answer_steps import Steps, no_steps
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
 from parties.session.session_log import Tally
@@ -108,6 +109,8 @@ class Answerer:
     records : RecordSource
     release : callable
         Makes the desensitized records; by default they are refused.
+    steps : callable
+        Delays desensitized answers where their time would tell of earlier releases.
     may_route : bool
         Whether exact bits may leave.
     allowance : Allowance, optional
@@ -127,6 +130,7 @@ class Answerer:
         records: RecordSource,
         *,
         release: ReleaseRecords = releases_nothing,
+        steps: Steps = no_steps,
         may_route: bool,
         allowance: Allowance | None = None,
         max_rows: int | None = None,
@@ -134,14 +138,13 @@ class Answerer:
         note_over_budget: Callable[[OverBudget], None] | None = None,
     ) -> None:
         self.records: RecordSource = records
-        self._trained = trained
-        self._packed = PackedAnswers(router)
+        self._trained, self._packed = trained, PackedAnswers(router)
+        self._n_columns = len({source for source, _ in router.tests.sources})
         # More than a message holds could not be answered, and would only cost memory.
         fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)
-        self._release = release
-        self._may_route = may_route
-        self._allowance = allowance
+        self._release, self._steps = release, steps
+        self._may_route, self._allowance = may_route, allowance
         self._note_over_budget = note_over_budget
 
     @property
@@ -176,6 +179,10 @@ class Answerer:
             raise UnexpectedMessage(
                 f"{n_rows} records were asked for at once; this party answers at most {self.max_rows} per request"
             )
+        with self._steps(n_rows, self._n_columns) if ask.desensitized else nullcontext():
+            return self._answer(ask, n_rows)
+
+    def _answer(self, ask: Ask, n_rows: int) -> Answers:
         if not ask.desensitized and not self._may_route:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
         records = self.records.about(ask.ids, desensitized=ask.desensitized)
@@ -201,7 +208,11 @@ class Answerer:
         """Packed answers about some of the records."""
         if records.bits is not None and not desensitized:
             return records.bits[rows]
-        columns = self._columns(records, rows, desensitized=desensitized)
+        found = [(m, EncodedColumn(c.codes[rows], c.is_missing[rows], 0)) for m, c in records.columns]
+        if desensitized:
+            columns = list(self._release([m for m, _ in found], [c for _, c in found], records.ids[rows]))
+        else:
+            columns = [exact(mechanism, column) for mechanism, column in found]
         return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
@@ -216,17 +227,6 @@ class Answerer:
             status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
             status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
         return status
-
-    def _columns(
-        self, records: AnswerableRecords, rows: NDArray[np.intp], *, desensitized: bool
-    ) -> Sequence[ReleasedColumn]:
-        found = [
-            (mechanism, EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-            for mechanism, column in records.columns
-        ]
-        if not desensitized:
-            return [exact(mechanism, column) for mechanism, column in found]
-        return self._release([m for m, _ in found], [column for _, column in found], records.ids[rows])
 
 
 def prediction_hello(

@@ -16,6 +16,7 @@ from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
 from parties.errors import LedgerError, OverBudget
+from parties.ledger.answer_steps import Steps, whole_steps
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import Run, here
 from parties.ledger.ledger_lines import Occasion
@@ -70,12 +71,20 @@ def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Acc
 
 @contextmanager
 def answerer_of(
-    run: PassiveRun, schema: TableSchema, router: Router, records: RecordSource, log: RunLog, *, stays_up: bool
+    run: PassiveRun,
+    schema: TableSchema,
+    router: Router,
+    records: RecordSource,
+    log: RunLog,
+    *,
+    stays_up: bool,
+    steps: Steps = whole_steps,
 ) -> Iterator[Answerer]:
     """What answers requests about a table on the run's account and within its limits.
 
     Requests that draw are steps of the log, of very many some; the ledger has all in any case. A party that `stays_up`
     logs requests over budget instead, and answers them with a status: an error would end the conversation for others.
+    `steps` hides in the time of desensitized answers what was drawn before.
 
     Raises
     ------
@@ -88,6 +97,7 @@ def answerer_of(
             router,
             records,
             release=_release_records(account, None if stays_up else log),
+            steps=steps,
             may_route=run.allow_routed,
             allowance=allowance,
             max_rows=run.serve.batch_rows,

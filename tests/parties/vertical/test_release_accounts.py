@@ -6,22 +6,29 @@ import json
 import re
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from opboost.routing import Router, SplitTests
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import LedgerError, OverBudget
+from parties.ledger.answer_steps import step_s, whole_steps
+from parties.ledger.charged_release import Account
 from parties.ledger.release_ledger import Ledger
 from parties.reports.ledger_statement import read_statement
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
+from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.preparation import prepare_passive
-from parties.vertical.release_accounts import account_of, check_knows, release_once
+from parties.vertical.release_accounts import account_of, answerer_of, check_knows, release_once
+from protocols.messages.prediction import Ask
 from protocols.messages.vertical import Task
+from tests.support.false_clock import FalseClock
 from tests.support.sites import Sites
 
 
@@ -109,3 +116,59 @@ def test_an_account_says_for_what_and_for_whom(shop: Shop) -> None:
         assert isinstance(account.ledger, Ledger)
         assert account.rng.is_secure
         assert account.keeps is shop.run.keeps
+
+
+@pytest.mark.parametrize("limit", [None, 0.001])
+def test_answers_about_several_records_take_as_long_whatever_was_released_before(
+    sites: Sites, monkeypatch: pytest.MonkeyPatch, limit: float | None
+) -> None:
+    """Beyond the limit, new records are refused at once and known ones answered."""
+    whole, sites.shop.table = sites.shop.table, sites.shop.table.iloc[:300]
+    shop = Shop(sites)
+    shop.release()
+    known, new = (tuple(part["id"].sort_values()) for part in (whole[:300], whole[300:]))
+    sites.shop.table = whole
+    if limit is not None:
+        sites.shop.run["ledger"] = {"budget": {"per_record": limit}}
+    shop.run = read_run(sites.shop.write(), PassiveRun)
+    clock, makes = FalseClock(), Account.records
+
+    def records(account: Account, *asked: Any) -> Any:
+        clock.now += 0.01
+        columns, cells = makes(account, *asked)
+        clock.now += 0.07 if any(one.n_new for one in cells) else 0.03
+        return columns, cells
+
+    monkeypatch.setattr(Account, "records", records)
+    taken = {}
+    for name, ids in {
+        "known": known[:8],
+        "new": new[:8],
+        "mixed": known[8:12] + new[8:12],
+        "unknown": (*known[:4], "a", "b", "c", "d"),
+        "one": known[:1],
+    }.items():
+        began = clock.now
+        outcome = _answered(shop, ids, clock)
+        assert outcome is (limit is None or name in ("known", "unknown", "one"))
+        taken[name] = clock.now - began
+    assert taken.pop("one") == pytest.approx(0.04)
+    assert taken == pytest.approx(dict.fromkeys(taken, step_s(8, 2)))
+
+
+def _answered(shop: Shop, ids: tuple[str, ...], clock: FalseClock) -> bool:
+    """Whether a request for desensitized records was answered within the budget."""
+    prepared = prepare_passive(shop.run, shop.path)
+    tests = SplitTests((("spend", None), ("visits", None)), np.array([30.5, 60.5]), np.array([True, False]))
+    router = Router(prepared.mechanisms, tests)
+    records = AnswerableRecords.of(router, prepared.table.index, prepared.table.frame)
+    steps = partial(whole_steps, clock=clock, sleep=clock.sleep)
+    with (
+        closing(RunLog(shop.folder.path)) as log,
+        answerer_of(shop.run, shop.schema, router, records, log, stays_up=False, steps=steps) as answerer,
+    ):
+        try:
+            answerer.answer(Ask(ids=ids, desensitized=True))
+            return True
+        except OverBudget:
+            return False
