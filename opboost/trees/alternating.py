@@ -25,7 +25,7 @@ from opboost.trees.rows import FollowedTree, PutBack, add_trees
 from opboost.trees.tree import Tree
 
 
-class Turn(NamedTuple):
+class EnsembleVersion(NamedTuple):
     """An ensemble and a version of the columns that its trees look at."""
 
     ensemble: int
@@ -57,9 +57,9 @@ class Alternates:
     def __len__(self) -> int:
         return len(self.versions)
 
-    def turn(self, number: int) -> Turn:
+    def turn(self, number: int) -> EnsembleVersion:
         """Which ensemble grows in a round, and the version that it looks at."""
-        return Turn(number % self.n_ensembles, self.turns[number % len(self.turns)])
+        return EnsembleVersion(number % self.n_ensembles, self.turns[number % len(self.turns)])
 
     def of_rows(self, rows: NDArray[np.int64] | Mask) -> Alternates:
         """The same versions of some of the rows."""
@@ -146,7 +146,7 @@ class FollowedVersions:
         n_turns = math.lcm(alternates.n_ensembles, len(alternates.turns))
         turns = sorted({alternates.turn(number) for number in range(n_turns)})
         self._scores = {turn: scores.copy() for turn in turns}
-        self._waiting: dict[Turn, list[tuple[int, FollowedTree]]] = {turn: [] for turn in turns}
+        self._waiting: dict[EnsembleVersion, list[tuple[int, FollowedTree]]] = {turn: [] for turn in turns}
         self._places = np.full(table.axes.n_columns, -1, np.int32)
         self._places[alternates.columns] = np.arange(len(alternates.columns))
 
@@ -154,19 +154,19 @@ class FollowedVersions:
         """Note a tree for every version of every ensemble."""
         self._note(tree, output, list(self._waiting))
 
-    def add_to_ensemble(self, tree: Tree, output: int, turn: Turn) -> None:
+    def add_to_ensemble(self, tree: Tree, output: int, turn: EnsembleVersion) -> None:
         """Note a tree for every other version that its ensemble looks at."""
         self._note(tree, output, [one for one in self._waiting if one != turn and one.ensemble == turn.ensemble])
 
     def up_to_date(self, version: int, ensemble: int = 0) -> Scores:
         """Scores of a version, with all trees so far."""
-        turn = Turn(ensemble, version)
+        turn = EnsembleVersion(ensemble, version)
         scores, bins = self._scores[turn], self._alternates.versions[version]
         add_trees(scores, bins, self._table.bins, self._places, self._waiting[turn])
         self._waiting[turn].clear()
         return scores
 
-    def _note(self, tree: Tree, output: int, turns: Sequence[Turn]) -> None:
+    def _note(self, tree: Tree, output: int, turns: Sequence[EnsembleVersion]) -> None:
         followed = FollowedTree.of(tree, self._table.axes)
         for turn in turns:
             self._waiting[turn].append((output, followed))
