@@ -15,7 +15,7 @@ def tune(
     run_file: RunFile,
     trials: Annotated[int, typer.Option(min=1, help="Trials in all, those of earlier calls included.")] = 50,
     jobs: Annotated[int, typer.Option(min=1, help="Trials at a time, in processes of their own.")] = 1,
-    rounds: Annotated[int, typer.Option(min=1, help="Most rounds of boosting of a trial.")] = 500,
+    rounds: Annotated[int, typer.Option(min=1, help="Most rounds of boosting of a trial.")] = 1000,
     metric: Annotated[str | None, typer.Option(help="What is improved; by default the objective's own.")] = None,
     space: Annotated[Path | None, typer.Option(help="YAML file of the ranges that are searched.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0, help="After which no trial begins.")] = None,

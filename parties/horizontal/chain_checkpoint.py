@@ -55,8 +55,8 @@ class _Coins:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    names: frozenset[str] = frozenset()
-    differing: frozenset[str] = frozenset()
+    names: frozenset[str]
+    differing: frozenset[str]
 
 
 _COINS, _DOCUMENT, _COMPARED = TypeAdapter(_Coins), TypeAdapter(dict[str, Any]), TypeAdapter(_Compared)
@@ -165,7 +165,7 @@ class ChainCheckpoint:
     def _compared(self) -> _Compared:
         with suppress(RunFolderError, ValidationError):
             return _COMPARED.validate_python(self._folder.read_json("confirmed.json"))
-        return _Compared()
+        return _Compared(frozenset(), frozenset())
 
     def _note_compared(self, confirmed: frozenset[str], differing: frozenset[str]) -> None:
         self._folder.write_json("confirmed.json", {"names": sorted(confirmed), "differing": sorted(differing)})

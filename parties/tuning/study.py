@@ -74,7 +74,7 @@ class Tuning:
 
     run_file: Path
     n_trials: int = 50
-    rounds: int = 500
+    rounds: int = 1000
     metric: str | None = None
     space: Path | None = None
     seconds: float | None = None
