@@ -118,7 +118,7 @@ def test_a_partition_that_is_left_out_is_missed(tmp_path: Path) -> None:
 
 
 class Killing:
-    """Partitions on Dask, of whose workers the one with a state is killed before a question."""
+    """Partitions on Dask, of whose workers those with the first partition's state are killed before a question."""
 
     def __init__(self, parts: PartsOnDask, client: Client, *, at: int) -> None:
         self._parts, self._client, self._left = parts, client, at
@@ -127,9 +127,9 @@ class Killing:
     def ask(self, calls: Any) -> Any:
         self._left -= 1
         if self._left == 0:
-            ((address, *_), *_) = self._client.who_has(self._parts._states).values()
-            ((pid),) = self._client.run(os.getpid, workers=[address]).values()
-            os.kill(pid, signal.SIGKILL)
+            (addresses,) = self._client.who_has(self._parts._states[:1]).values()
+            for pid in self._client.run(os.getpid, workers=list(addresses)).values():
+                os.kill(pid, signal.SIGKILL)
         return self._parts.ask(calls)
 
     def predictions(self, model: Any) -> Any:
