@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
-from opboost.denoise.sources import sources_of
+from opboost.denoise.sources import Source
 from opboost.fitting.noised_table import Noised
 from opboost.fitting.recipe import FOLDS, Recipe, moved
 from opboost.trees.binning import BinnedTable
@@ -69,16 +70,24 @@ class OwnScores:
 
 
 def impute(
-    noised: Noised, labels: Values, rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
+    noised: Noised,
+    sources: Sequence[Source],
+    labels: Values,
+    rows: NDArray[np.int64],
+    recipe: Recipe,
+    *,
+    rng: np.random.Generator,
 ) -> tuple[Imputation, Evidence]:
-    """Fit what lies behind the noised columns on some of the rows; no other label has part in it."""
+    """Fit what lies behind the noised columns, their `sources`, on some of the rows; no other label has part in it."""
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    return imputed(noised, evidence, rows, rng=rng), evidence
+    return imputed(noised, sources, evidence, rows, rng=rng), evidence
 
 
-def imputed(noised: Noised, evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator) -> Imputation:
+def imputed(
+    noised: Noised, sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator
+) -> Imputation:
     """The fit for known evidence."""
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-        return Imputation.fit(sources_of(noised.columns), evidence, rows, rng=rng)
+        return Imputation.fit(sources, evidence, rows, rng=rng)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.mixture import States
-from opboost.denoise.sources import RankSource
+from opboost.denoise.sources import RankSource, sources_of
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Blend, Filled, NoiseChoice, Noised, plain_bins, versions_of
@@ -102,8 +102,9 @@ def fill(
     is_large = len(trained) > MANY_ROWS
     recipe = replace(recipe, own_depths=()) if is_large else recipe
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
-    n_fits = 1 if is_large else N_FITS
-    fits = [impute(noised, labels, trained, recipe, rng=rng) for _ in range(n_fits)]
+    # What was released is read into states once for all fits.
+    n_fits, behind = 1 if is_large else N_FITS, sources_of(noised.columns)
+    fits = [impute(noised, behind, labels, trained, recipe, rng=rng) for _ in range(n_fits)]
     states = _draws(noised, labels, weights, is_trained, fits, recipe, max_bin=most, rng=rng)
     if choice is not None:
         blend = Blend(choice)
@@ -114,12 +115,13 @@ def fill(
         if known is None and not is_large:
             drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
         else:
-            fit, evidence = fits[0][0].of_rows(some), fits[0][1].rows(some)
-            drawn_for = partial(_drawn_before, fit, evidence, states[:, :, some], rng=comparing)
+            (fit, evidence), of_some = fits[0], states[:, :, some]
+            drawn_for = partial(_drawn_before, fit.of_rows(some), evidence.rows(some), of_some, rng=comparing)
+            del fit, evidence
         blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
     sources_alone = fits[0][0].of_rows(trained[:0]).sources
-    del fits
+    del fits, behind
     own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
         return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
@@ -164,7 +166,7 @@ def _drawn_apart(
     rng: np.random.Generator,
 ) -> Drawn:
     """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
-    fit, evidence = impute(noised, labels, kept, recipe, rng=rng)
+    fit, evidence = impute(noised, sources_of(noised.columns), labels, kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(labels)), kept)
     states = _draws(noised, labels, weights, is_kept, [(fit, evidence)], recipe, max_bin=max_bin, rng=rng)
     return _drawn(fit, evidence, states, kept, held, rng=rng)

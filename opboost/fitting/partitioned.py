@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Ranks, Values
 from opboost.denoise.imputation import Evidence, Imputation
-from opboost.denoise.sources import RankSource
+from opboost.denoise.sources import RankSource, sources_of
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import OwnScores, imputed
 from opboost.fitting.noise_correction import FEW_ROUNDS
@@ -116,7 +116,8 @@ def fit_sample(
     own = OwnScores.fit(noised, labels, every, rows % FOLDS, recipe, rng=rng)
     scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
-    behind, seed = imputed(noised, evidence, every, rng=rng), int(rng.integers(2**62))
+    behind = imputed(noised, sources_of(noised.columns), evidence, every, rng=rng)
+    seed = int(rng.integers(2**62))
     states = behind.draw(evidence, MOST_DRAWS, seed=seed)
     blind = behind.draw(evidence, N_SCORED, with_label=False, seed=seed + 1)
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)

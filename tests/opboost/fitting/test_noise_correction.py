@@ -15,7 +15,7 @@ import opboost.fitting.outputs
 from opboost import rng as bits
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
-from opboost.denoise.sources import RankSource
+from opboost.denoise.sources import RankSource, sources_of
 from opboost.errors import DataError
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
@@ -359,7 +359,8 @@ def test_draws_of_each_fit_come_by_turns() -> None:
     run, rows = Run(0.1, n_rows=400), np.arange(400)
     (noised, recipe), labels = described(run), run.labels[:400]
     rng = np.random.default_rng(1)
-    fits = [impute(noised, labels, rows, recipe, rng=rng) for _ in range(2)]
+    sources = sources_of(noised.columns)
+    fits = [impute(noised, sources, labels, rows, recipe, rng=rng) for _ in range(2)]
 
     def draws(fits: Any) -> np.ndarray:
         is_trained = rows < 390
@@ -415,7 +416,7 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
         labels = run.labels[:400] + shift * rng.normal(size=400) * (part == 0)
         ones, of_all = np.ones(400), np.random.default_rng(1)
         seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
-        fit, evidence = impute(noised, labels, np.arange(400), recipe, rng=of_all)
+        fit, evidence = impute(noised, sources_of(noised.columns), labels, np.arange(400), recipe, rng=of_all)
         states = fit.draw(evidence, 10, seed=2)
         before.append(_drawn_before(fit, evidence, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
