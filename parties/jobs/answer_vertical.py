@@ -84,9 +84,7 @@ def _answer_once(answerer: Answerer, channel: Channel, hello: Hello, *, tally: T
             "answered",
             f"answered for {rest.n_answered} records{' more' * (rest.n_answered < tally.n_answered)}, "
             f"{channel.traffic.sent_bytes} bytes sent",
-            records=rest.n_asked,
-            answered=rest.n_answered,
-            routed_bits=rest.n_routed_bits,
+            **rest.answers,
         )
 
 

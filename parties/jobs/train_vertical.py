@@ -101,9 +101,7 @@ def train_passive(
                     "held out",
                     f"answered for {request.n_answered} of {request.n_asked} held-out records, which were not "
                     f"released, with {request.n_routed_bits} routed bits",
-                    records=request.n_asked,
-                    answered=request.n_answered,
-                    routed_bits=request.n_routed_bits,
+                    **request.answers,
                 )
 
         folder.note_inputs(prepared.digest)

@@ -54,6 +54,11 @@ class Tally:
         self.n_refused -= n_answered + n_unknown
         self.n_routed_bits += 0 if ask.desensitized else n_answered * n_bits
 
+    @property
+    def answers(self) -> dict[str, int]:
+        """Records, those that were answered, and exact bits, as lines of the log and metrics name them."""
+        return {"records": self.n_asked, "answered": self.n_answered, "routed_bits": self.n_routed_bits}
+
     def add(self, later: Tally) -> None:
         """Count another conversation, too."""
         self.n_requests += later.n_requests
@@ -141,13 +146,11 @@ class SessionLog:
             f"{which}: {tally.n_asked} records in {tally.n_requests} requests ({modes}), {tally.n_answered} "
             f"answered with {self._n_bits} bits each, {tally.n_unknown} unknown, {tally.n_refused} refused, "
             f"{tally.n_routed_bits} routed bits, {seconds:g} s; {self._ending}",
+            **tally.answers,
             requests=tally.n_requests,
-            records=tally.n_asked,
-            answered=tally.n_answered,
             unknown=tally.n_unknown,
             refused=tally.n_refused,
             bits_each=self._n_bits,
-            routed_bits=tally.n_routed_bits,
             session_seconds=seconds,
         )
         self._tally, self._n_logged, self._waits_since = Tally(), self._n_sessions, None

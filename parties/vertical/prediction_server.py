@@ -138,13 +138,16 @@ class Answerer:
         note_over_budget: Callable[[OverBudget], None] | None = None,
     ) -> None:
         self.records: RecordSource = records
-        self._trained, self._packed = trained, PackedAnswers(router)
+        self._trained = trained
+        self._packed = PackedAnswers(router)
         self._n_columns = len({source for source, _ in router.tests.sources})
         # More than a message holds could not be answered, and would only cost memory.
         fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)
-        self._release, self._steps = release, steps
-        self._may_route, self._allowance = may_route, allowance
+        self._release = release
+        self._steps = steps
+        self._may_route = may_route
+        self._allowance = allowance
         self._note_over_budget = note_over_budget
 
     @property

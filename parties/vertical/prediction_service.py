@@ -188,7 +188,8 @@ def serve_sessions(
             try:
                 yield
             finally:
-                _measure(log, tally.since(before))
+                asked = tally.since(before)
+                log.measure(**asked.answers, requests=asked.n_requests, refused=asked.n_refused)
             sessions.write_due(tally)
 
     def write_due() -> None:
@@ -237,16 +238,6 @@ def _all_counted(sessions: SessionLog, totals: Totals, log: RunLog) -> Iterator[
             f"{end} after {totals.n_sessions} sessions with {totals.n_requests} requests: {totals.n_answered} records "
             f"answered, {totals.n_refused} refused",
         )
-
-
-def _measure(log: RunLog, request: Tally) -> None:
-    log.measure(
-        requests=request.n_requests,
-        records=request.n_asked,
-        answered=request.n_answered,
-        refused=request.n_refused,
-        routed_bits=request.n_routed_bits,
-    )
 
 
 def _wait_until_gone(channel: Channel) -> None:
