@@ -15,16 +15,16 @@ from itertools import chain
 
 import zmq
 
-from protocols.errors import KeyFileError, PeerLost, PeerRefused, PeerRestarted, ProtocolError, UnexpectedMessage
+from protocols.errors import KeyFileError, PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.message import Message
 from protocols.messages.signs_of_life import Heartbeat, Received
 from protocols.messages.vertical import Abort
-from protocols.transport.channel import Timing, Traffic, ends_with_abort, farewell
+from protocols.transport.channel import Timing, Traffic, ends_with_abort
 from protocols.transport.codec import Frame, encode
-from protocols.transport.conversation import FORGOTTEN, Conversation, connection_id, is_beat, new_token, received_word
+from protocols.transport.conversation import Conversation, connection_id, is_beat, new_token, received_word
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse, Silence, stalled
-from protocols.transport.receive_quota import MAX_AHEAD_BYTES
+from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse
+from protocols.transport.presence import Presence
 from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, has_arrived
 
@@ -53,29 +53,32 @@ class ConnectedChannel:
             raise KeyFileError(f"the public key of {peer} is needed to connect to it")
         self.peer = peer
         self.traffic = Traffic()
-        self._address, self._name, self._timing, self._context = address, name, timing, zmq.Context()
+        self._name, self._timing = name, timing
+        self._context = zmq.Context()
+        self._new_presence = partial(Presence, peer, address, timing)
         self._attempt_as = partial(Attempt, self._context, address, keys=keys, peer_key=peer_key, timing=timing)
         self._begin()
 
     def send(self, message: Message) -> None:
-        frames, blocked, is_kept = encode(message), Blocked(self._timing), False
+        frames = encode(message)
+        blocked, is_kept = Blocked(self._timing), False
         deadline = time.monotonic() + (FAREWELL_S if isinstance(message, Abort) else math.inf)
         while True:
             self._follow_events()
-            if self._is_lost:
+            if self._presence.is_lost:
                 raise self._lost()
-            self._refuse_to_wait()
+            self._presence.refuse_to_wait()
             if not is_kept:
                 self._conversation.keep(frames)
                 is_kept = True
             self._transmit()
-            may_wait = self._was_joined and not self._is_open and self._conversation.has_room
+            may_wait = self._presence.was_joined and not self._is_open and self._conversation.has_room
             if not self._conversation.is_behind or may_wait or time.monotonic() >= deadline:
                 break
             if self._is_open:
                 blocked.listen()
             if blocked.is_stall:
-                self._is_given_up = True
+                self._presence.is_given_up = True
                 raise PeerLost(f"{self.peer} {blocked.reason}; a {message.kind!r} message was not sent")
             self.traffic.on_wait()
             self._poll()
@@ -92,13 +95,13 @@ class ConnectedChannel:
 
     def is_ready(self) -> bool:
         self._follow_events()
-        return self._listen() or self._is_lost or self._is_cut or self._silence.is_stall
+        return self._listen() or self._presence.is_lost or self._presence.is_cut or self._presence.silence.is_stall
 
     def check(self) -> None:
         self._follow_events()
-        if (not self._listen() and self._is_lost) or ends_with_abort(self._inbox):
+        if (not self._listen() and self._presence.is_lost) or ends_with_abort(self._inbox):
             raise self._lost()
-        self._refuse_to_wait()
+        self._presence.refuse_to_wait()
 
     def begin_again(self, *, waits_anew: bool = False) -> None:
         if not self._attempt.socket.closed:
@@ -116,31 +119,14 @@ class ConnectedChannel:
         """Whether messages can be sent: the connection stands, and both ends know from where on."""
         return self._is_joined and not self._attempt.is_over
 
-    @property
-    def _is_lost(self) -> bool:
-        return self._has_left or self._is_forgotten or self._is_given_up or self._away.is_stall
-
-    @property
-    def _is_beyond_reach(self) -> bool:
-        """Whether the peer is lost, refused this party, stalls or was cut off: nothing is sent to it any more."""
-        is_refused = self._attempt.is_refused and not self._was_joined
-        return is_refused or self._is_lost or self._is_cut or self._silence.is_stall
-
     def _lost(self) -> ProtocolError:
-        if self._is_forgotten:
-            return PeerRestarted(f"{self.peer} {FORGOTTEN}")
-        silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
-        ending = "" if self._has_left else f"{silent} {self._timing.away_s:g} s"
-        return farewell(self.peer, chain(self._inbox, self._attempt.waiting()), f"closed the connection{ending}")
+        return self._presence.lost(chain(self._inbox, self._attempt.waiting()))
 
     def _begin(self) -> None:
         """Begin a conversation."""
-        self._deadline, self._was_joined = time.monotonic() + self._timing.wait_s, False
+        self._presence = self._new_presence()
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
-        self._failure = self._fault = ""
-        self._is_cut = self._is_forgotten = self._has_left = self._is_given_up = self._is_busy = False
-        self._silence, self._away = Silence(self._timing.stall_s), Silence(self._timing.away_s)
         self._pulse, self._beats = Pulse(self._timing), BeatCount()
         self._connect()
 
@@ -154,7 +140,7 @@ class ConnectedChannel:
         """Say that this party leaves, and wait a moment until the peer has what was sent."""
         deadline, is_said = time.monotonic() + CLOSING_S, False
         self._follow_events()
-        while not self._is_beyond_reach and time.monotonic() < deadline:
+        while not self._presence.is_beyond_reach and time.monotonic() < deadline:
             if self._is_open and not is_said and not self._conversation.n_unsent:
                 is_said = self._tell(is_last=True)
             if self._conversation.is_confirmed and (is_said or not self._is_open):
@@ -162,13 +148,12 @@ class ConnectedChannel:
             self._poll()
             self._inbox.clear()
             self._follow_events()
-        self._attempt.close(is_lost=not self._is_open or self._is_beyond_reach)
+        self._attempt.close(is_lost=not self._is_open or self._presence.is_beyond_reach)
 
     def _follow_events(self) -> None:
-        (attempt := self._attempt).follow()
-        self._is_cut |= attempt.is_flooding
-        self._failure = attempt.failure or self._failure
-        self._is_busy = attempt.is_refused or (self._is_busy and not attempt.is_met)
+        attempt = self._attempt
+        attempt.follow()
+        self._presence.note_attempt(attempt)
         if attempt.is_met and not (attempt.is_over or self._is_joined) and (self._pulse.is_due or not self._is_greeted):
             self._greet()
         self._reconnect()
@@ -178,24 +163,16 @@ class ConnectedChannel:
     def _greet(self) -> None:
         """Both sides are known. The first connection is the conversation's; on others the peer hears what has come."""
         self._is_greeted, self._retry_s = True, RETRY_S
-        self._is_joined, self._was_joined = not self._was_joined, True
+        self._is_joined = not self._presence.was_joined
+        self._presence.was_joined = True
         if not self._is_joined:
             self._pulse.start()  # It hears that again if it does not answer: the word may have been left out.
             self._tell()
 
     def _reconnect(self) -> None:
-        """Connect again, after everything was taken that came over the connection that has ended.
-
-        A peer that knows the key and refuses it now is there, and has not read what came over earlier connections
-        (`zmq_authenticator.HASTY_KEY`): then its program is waited for, not the connection.
-        """
-        if self._is_busy:
-            self._silence.listen()
-        if not self._was_joined or self._is_busy or (self._is_greeted and not self._attempt.is_over):
-            self._away.end()
-        else:
-            self._away.listen()
-        if not self._attempt.is_over or self._is_beyond_reach:
+        """Connect again, after everything was taken that came over the connection that has ended."""
+        self._presence.note_connection(stands=self._is_greeted and not self._attempt.is_over)
+        if not self._attempt.is_over or self._presence.is_beyond_reach:
             return
         if self._next_try == math.inf:
             self._next_try = time.monotonic() + self._retry_s
@@ -203,7 +180,7 @@ class ConnectedChannel:
         if time.monotonic() >= self._next_try:
             while has_arrived(self._attempt.socket):
                 self._take_next()
-            if not self._is_lost:
+            if not self._presence.is_lost:
                 self._attempt.close(is_lost=True)
                 self._connect()
 
@@ -232,26 +209,24 @@ class ConnectedChannel:
 
     def _listen(self) -> bool:
         """Whether a message waits; takes no more than one of them: the others count as ahead of their turn."""
-        while not (self._inbox or self._is_cut) and has_arrived(self._attempt.socket):
+        while not (self._inbox or self._presence.is_cut) and has_arrived(self._attempt.socket):
             self._take_next()
-        if self._inbox or not (self._is_busy or (self._is_greeted and not self._attempt.is_over)):
-            self._silence.end()
-        else:
-            self._silence.listen()
+        is_there = self._presence.is_busy or (self._is_greeted and not self._attempt.is_over)
+        self._presence.note_silence(is_awaited=is_there and not self._inbox)
         return bool(self._inbox)
 
     def _take_next(self) -> None:
         """Take what came next; whoever goes on says so first, and what is missing comes again over another one."""
         frames = self._attempt.take()
-        self._silence.end()
+        self._presence.silence.end()
         word, beats = received_word(frames), is_beat(frames)
-        self._is_cut |= (beats or word is not None) and self._beats.is_flood()
+        self._presence.is_cut |= (beats or word is not None) and self._beats.is_flood()
         if word is not None:
             try:
                 self._note_received(word)
             except UnexpectedMessage as error:
                 # Whoever leaves or begins again takes messages, too, and must come to the end of it.
-                self._is_cut, self._fault = True, str(error)
+                self._presence.cut(str(error))
         elif beats:
             self._attempt.is_over |= self._conversation.misses(frames) or (len(frames) > 1 and not self._is_joined)
         elif self._is_joined and self._conversation.received(frames):
@@ -264,10 +239,10 @@ class ConnectedChannel:
     def _note_received(self, word: Received) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""
         if word.count is None:
-            self._is_forgotten = True
+            self._presence.is_forgotten = True
         elif self._is_joined:
             self._conversation.confirm(word.count)
-            self._has_left |= word.is_last
+            self._presence.has_left |= word.is_last
             if word.is_last:
                 self._tell()
         else:
@@ -283,18 +258,3 @@ class ConnectedChannel:
         else:
             self._attempt.monitor.poll(int(POLL_S * 1000))
         self._listen()
-
-    def _refuse_to_wait(self) -> None:
-        """Raise if the peer refused the connection, timed out, stalled or exceeded its receive quota."""
-        if self._is_cut:
-            amount = f"{MAX_AHEAD_BYTES >> 20} MiB ahead of its turn, or heartbeats without end"
-            raise UnexpectedMessage(f"{self.peer} {self._fault or f'sent more than {amount}'}, and was cut off")
-        if self._attempt.is_refused and not self._was_joined:
-            raise PeerRefused(f"{self.peer} at {self._address} {self._failure}")
-        if self._silence.is_stall:
-            raise PeerLost(f"{self.peer} {stalled(self._timing.stall_s)}")
-        if not self._was_joined and time.monotonic() > self._deadline:
-            raise PeerLost(
-                f"{self.peer} could not be reached at {self._address} within {self._timing.wait_s:g} s; "
-                f"{self._failure or 'it may not be running, or the keys do not match'}"
-            )

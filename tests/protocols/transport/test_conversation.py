@@ -178,7 +178,8 @@ def test_what_is_said_over_a_stolen_name_of_a_conversation_is_refused(network: A
     assert within(5, listener.channel("b").receive) == Done()
     c = network.connect(listener.address, own="c", timing=TIMING)
     c._attempt.close(is_lost=True)
-    c._token, c._number, c._was_joined = b._token, 7, True
+    c._token, c._number = b._token, 7
+    c._presence.was_joined = True
     c._connect()
     with pytest.raises(PeerRestarted):
         within(5, lambda: answering(listener, c))
@@ -287,7 +288,7 @@ def test_a_connection_goes_by_party_conversation_and_number() -> None:
 def test_nothing_is_said_over_a_connection_before_both_know_from_where_on(network: Any, within: Within) -> None:
     """A message that comes before the answer to `Received` is dropped: it comes again."""
     b = network.connect(network.listen("b", timing=TIMING).address, timing=TIMING)
-    b._was_joined, b._is_joined = True, False
+    b._presence.was_joined, b._is_joined = True, False
     b._attempt.take = lambda: encode(Done())
     b._take_next()
     assert not b._inbox
@@ -380,7 +381,7 @@ def test_a_message_that_is_left_out_is_missed_though_none_follows(
 def test_a_connection_over_which_the_answer_to_a_count_was_left_out_is_over(frames: list[Frame], network: Any) -> None:
     """This party waited for the answer, as long as the other one went on."""
     b = network.connect(network.listen("b", timing=TIMING).address, timing=TIMING)
-    b._was_joined, b._is_joined = True, False
+    b._presence.was_joined, b._is_joined = True, False
     b._conversation.received([b"h", mark(1, 1)])
     for left_out in (False, True):
         b._attempt.take = lambda left_out=left_out: list(frames if left_out else HEARTBEAT)

@@ -16,7 +16,7 @@ import pytest
 
 from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Done, RankChunk
-from protocols.transport import zmq_attempt, zmq_channel, zmq_listener
+from protocols.transport import presence, zmq_attempt, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
 from protocols.transport.receive_quota import Cut, Outsiders, ReceiveQuotas
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tell
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
-    for user in (zmq_listener, zmq_channel, zmq_attempt):
+    for user in (zmq_listener, presence, zmq_attempt):
         monkeypatch.setattr(user, "MAX_AHEAD_BYTES", LIMIT)
 
 
