@@ -130,7 +130,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
         costs = [one.cost for one in planned(mechanisms, record_set(records.ids), is_secure=run.bits.is_secure)]
         try:
-            ledger.balances.check(costs, budget)
+            ledger.sums.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")
         except OverBudget as error:
             sentence = f"mode `desensitized`, if all records are to be drawn: {error}"

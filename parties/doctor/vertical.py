@@ -157,7 +157,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
                 absent = [one.release for one in cells if one.n_new]
                 if absent and RunFolder(run.run_folder).has_released:
                     note(Status.PROBLEM, "this run has released before, but not what it would release now")
-                ledger.balances.check([release.cost for release in absent], budget)
+                ledger.sums.balances.check([release.cost for release in absent], budget)
                 n_stored = len(releases) - len(absent)
                 sentence = f"{ledger.n_lines} lines, verified; {len(absent)} columns to draw, {n_stored} stored already"
                 note(Status.OK, sentence)
@@ -191,6 +191,6 @@ def _check_before_alignment(
     verified = f"{ledger.n_lines} lines, verified; {len(releases)} columns to draw unless they are stored already for "
     checks.add("ledger", Status.OK, f"{verified}the records that turn out to be common")
     try:
-        ledger.balances.check([release.cost for release in releases], budget)
+        ledger.sums.balances.check([release.cost for release in releases], budget)
     except OverBudget as error:
         checks.add("budget", Status.WARNING, f"if they are to be drawn: {error}")

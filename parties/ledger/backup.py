@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from parties.errors import LedgerBusy, LedgerError
-from parties.ledger.ledger_lines import read_head
+from parties.ledger.chain_head import read_head
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import copy, is_taken, is_there, make_folder, partial_of, replacing, write_text
 from parties.storage.sqlite import reporting

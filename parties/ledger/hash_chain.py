@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -30,9 +29,9 @@ from typing import Any
 from Crypto.Random import get_random_bytes
 
 from parties.errors import LedgerError
-from parties.ledger.ledger_lines import BEGINNING, Fields, Head, Verified, canonical, opened_fields, read_head, seal
+from parties.ledger.chain_head import Head, Verified, read_head, write_private
+from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.storage.sqlite import connect, reporting, transaction
-from protocols.private_files import private_opener, sync_folder
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -61,6 +60,8 @@ class HashChain:
         Whether a ledger that is not there yet is begun.
     sums, take_up : callable, optional
         The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
+    mark : callable, optional
+        A number of the owner's that the head shall tell; it depends on the lines alone.
 
     Raises
     ------
@@ -77,6 +78,7 @@ class HashChain:
         create: bool = True,
         sums: Callable[[], dict[str, Any]] | None = None,
         take_up: Callable[[dict[str, Any]], None] | None = None,
+        mark: Callable[[], int] | None = None,
     ) -> None:
         self.path = path
         self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
@@ -88,7 +90,7 @@ class HashChain:
         self.name = ""
         self.n_lines = 0
         self._last = (0, BEGINNING)
-        self._count, self._sums, self._take_up = count, sums, take_up
+        self._count, self._sums, self._take_up, self._mark = count, sums, take_up, mark
         self._may_begin = create
         self._digest = BEGINNING
         self._verified: Verified | None = None
@@ -112,7 +114,7 @@ class HashChain:
             if is_opening and self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
                 with suppress(OSError):
                     self._verified = self._keep_sums(self._sums())
-            wanted = Head(self.n_lines, self._digest, self._verified)
+            wanted = Head(self.n_lines, self._digest, self._verified, self._mark and self._mark())
             if head != wanted or always_writes:
                 self._write_head(wanted)
 
@@ -149,6 +151,15 @@ class HashChain:
         self.database.execute("ROLLBACK TO undone")
         self.database.execute("RELEASE undone")
         self._last = before
+
+    def has_new_mark(self) -> bool:
+        """Whether the head's mark is another one than that of the lines that were read; any is that of a head without.
+
+        No line is read for that, however many are new.
+        """
+        with reporting(self.path):
+            head = self._head()
+        return head is None or head.mark is None or self._mark is None or head.mark != self._mark()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -231,7 +242,7 @@ class HashChain:
     def _keep_sums(self, sums: dict[str, Any]) -> Verified:
         """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
         kept = json.dumps({"format": _SUMS_FORMAT, "name": self.name, "sums": sums}).encode()
-        _write_private(self.sums_path, kept)
+        write_private(self.sums_path, kept)
         return Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
 
     def _content(self, n_lines: int) -> str:
@@ -270,7 +281,7 @@ class HashChain:
             raise self.tampered(f"{self.head_path.name} cannot be read as the head of a ledger") from None
 
     def _write_head(self, head: Head) -> None:
-        _write_private(self.head_path, json.dumps(asdict(head)).encode())
+        write_private(self.head_path, json.dumps(asdict(head)).encode())
 
 
 def only_added(table: str) -> tuple[str, ...]:
@@ -280,19 +291,3 @@ def only_added(table: str) -> tuple[str, ...]:
         "BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END"
         for verb in ("UPDATE", "DELETE")
     )
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone can read, as a whole; it outlives a power cut."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)
-        with open(partial, "xb", opener=private_opener) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

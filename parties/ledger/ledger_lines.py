@@ -26,11 +26,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import JsonValue, TypeAdapter
+from pydantic import JsonValue
 
 from parties.ledger.costs import Cells, Charge, Cost, Spent, Unit
 from parties.tables.key_sets import HALF_NAME, NAME, KeySet, Names, windows
@@ -262,30 +261,3 @@ def plain(number: float) -> float | str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """Lines that were verified one by one: how many, the last one's digest, that of their bytes, that of their sums."""
-
-    lines: int
-    digest: str
-    content: str
-    sums: str
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """What a ledger's head tells: how many lines there are, the last one's digest, and which were verified."""
-
-    lines: int
-    digest: str
-    verified: Verified | None = None
-
-
-_HEAD = TypeAdapter(Head)
-
-
-def read_head(path: Path) -> Head:
-    """Read the head of a ledger; a ValueError says that it is none, an OSError that it cannot be read."""
-    return _HEAD.validate_json(path.read_bytes(), strict=True)

@@ -71,7 +71,7 @@ def migrate(path: Path, table: OldTable | None) -> Migrated:
     """
     old = path.with_suffix(".releases.sqlite")
     with Ledger(path, create=False, migrates=True) as ledger:
-        if not old.exists() or ledger.is_migrated:
+        if not old.exists() or ledger.sums.is_migrated:
             raise LedgerError(f"{path} has no {old.name} beside it that is to be taken over. Nothing was changed")
         with reporting(old), closing(connect(old, ())) as store:
             owner = store.execute("SELECT ledger FROM owner").fetchone()
@@ -79,7 +79,7 @@ def migrate(path: Path, table: OldTable | None) -> Migrated:
                 raise LedgerError(f"{old} belongs to another ledger than {path}. Restore the one. Nothing was changed")
             lost = []
             with ledger.changing() as add:
-                for charge, content in ledger.old_contents.items():
+                for charge, content in ledger.sums.old_contents.items():
                     row = store.execute("SELECT content FROM drawn WHERE charge = ?", (charge,)).fetchone()
                     if row is not None and hashlib.sha256(row[0]).hexdigest() != content:
                         raise LedgerError(
@@ -88,10 +88,10 @@ def migrate(path: Path, table: OldTable | None) -> Migrated:
                         )
                     if row is None or not _take(ledger, charge, row[0], table):
                         lost.append(charge)
-                add(migrated_fields(len(ledger.old_contents) - len(lost), lost))
+                add(migrated_fields(len(ledger.sums.old_contents) - len(lost), lost))
         with reporting(old):
             old.rename(old.with_name(f"{old.name}.migrated"))
-    return Migrated(len(ledger.old_contents) - len(lost), tuple(lost))
+    return Migrated(len(ledger.sums.old_contents) - len(lost), tuple(lost))
 
 
 def _take(ledger: Ledger, charge: int, content: bytes, table: OldTable | None) -> bool:

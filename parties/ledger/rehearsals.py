@@ -54,7 +54,7 @@ def rehearse_charges(
     others = dict.fromkeys({one.release.cost.column for one in cells} - set(reuses), Reuse((), 1))
     with ledger.undone():
         with suppress(OverBudget):
-            ledger.balances.check([priced(offer, names).cost for offer in offers], budget)
+            ledger.sums.balances.check([priced(offer, names).cost for offer in offers], budget)
         releases = [priced(offer, unknown) for offer in offers]
         for release, number in zip(releases, ledger.charge(releases, others, occasion, Budget()), strict=True):
             ledger.cells.put_key(number, release.family, bytes(32))

@@ -204,13 +204,13 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
     Where a column's step, as the schema says it today, spans several of the units that it is charged by, what it has
     spent is per step, as its limit is.
     """
-    n_units = {name: ledger.balances.units_in_step(name, step) for name, step in budget.steps.items()}
-    epsilon, cell_bits = ledger.balances.worst_record(n_units)
+    n_units = {name: ledger.sums.balances.units_in_step(name, step) for name, step in budget.steps.items()}
+    epsilon, cell_bits = ledger.sums.balances.worst_record(n_units)
     return Statement(
         path=ledger.path,
         n_lines=ledger.n_lines,
-        peers=tuple(sorted(ledger.peers)),
-        n_records=ledger.balances.n_records,
+        peers=tuple(sorted(ledger.sums.peers)),
+        n_records=ledger.sums.balances.n_records,
         record=Spending(epsilon, budget.per_record),
         record_cell_bits=Spending(cell_bits, budget.cell_bits_per_record),
         columns=tuple(_columns(ledger, budget, n_units)),
@@ -218,21 +218,21 @@ def statement(ledger: Ledger, budget: Budget) -> Statement:
 
 
 def _columns(ledger: Ledger, budget: Budget, n_units: Mapping[str, int]) -> Iterator[ColumnStatement]:
-    for name in sorted(ledger.balances.columns | set(budget.columns)):
-        unit, n, limit = ledger.balances.units.get(name), n_units.get(name, 1), budget.limit(name)
+    for name in sorted(ledger.sums.balances.columns | set(budget.columns)):
+        unit, n, limit = ledger.sums.balances.units.get(name), n_units.get(name, 1), budget.limit(name)
         step = budget.steps.get(name, 0.0)
-        spent = ledger.balances.worst(name).times(n)
+        spent = ledger.sums.balances.worst(name).times(n)
         yield ColumnStatement(
             column=name,
             unit=unit if n == 1 else Unit(step, f"a step of {step:g}, {n} units of its account"),
             epsilon=Spending(spent.epsilon, limit.epsilon),
             category_epsilon=Spending(spent.category_epsilon, limit.category_epsilon),
             cell_bits=Spending(spent.cell_bits, limit.cell_bits),
-            n_records=ledger.balances.n_charged(name),
-            n_releases=ledger.n_releases[name],
-            n_reuses=ledger.n_reuses[name],
-            n_tests=ledger.n_tests(name),
+            n_records=ledger.sums.balances.n_charged(name),
+            n_releases=ledger.sums.n_releases[name],
+            n_reuses=ledger.sums.n_reuses[name],
+            n_tests=ledger.sums.n_tests(name),
             # Cuts of other points or bounds may have the same numbers.
-            n_cuts=len({(*key[1:3], cut) for key, cuts in ledger.grids.items() if key[0] == name for cut in cuts}),
-            n_answered=ledger.n_answered[name],
+            n_cuts=len({(*key[1:3], cut) for key, cuts in ledger.sums.grids.items() if key[0] == name for cut in cuts}),
+            n_answered=ledger.sums.n_answered[name],
         )

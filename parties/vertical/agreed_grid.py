@@ -76,7 +76,7 @@ def agree_grid(
         for column in columns:
             mechanism = mechanisms[column.number]
             key = mechanism.schema.name, described[column.number], column.category, n_cells
-            kept = ledger.grids.get(key) if ledger is not None else None
+            kept = ledger.sums.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
                 is_learnt = share_codes and counts.sum() >= LEAST_ROWS
@@ -138,7 +138,7 @@ def coarse_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cel
     found = []
     for mechanism in mechanisms:
         key = mechanism.schema.name, _described(mechanism, is_secure=is_secure), None, n_cells
-        kept = ledger.grids.get(key)
+        kept = ledger.sums.grids.get(key)
         if kept is not None and 2 * (len(kept) + 1) <= min(n_cells, mechanism.settings.domain.size):
             found.append(mechanism.schema.name)
     return found
@@ -149,8 +149,8 @@ def other_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cell
     found = []
     for mechanism in mechanisms:
         name, own = mechanism.schema.name, (_described(mechanism, is_secure=is_secure), n_cells)
-        is_cut = any(key[0] == name and (key[1], key[3]) != own for key in ledger.grids)
-        if is_cut or ledger.n_tests(name):
+        is_cut = any(key[0] == name and (key[1], key[3]) != own for key in ledger.sums.grids)
+        if is_cut or ledger.sums.n_tests(name):
             found.append(name)
     return found
 

@@ -25,7 +25,6 @@ from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import seldom
-from parties.storage.sqlite import reporting
 from parties.tables.blocks import EncodedTable, record_names
 from parties.tables.key_sets import KeySet, Names, is_member
 from parties.tables.record_ids import Ids
@@ -40,21 +39,15 @@ class TrainingRecords:
 
     def __init__(self, account: Account) -> None:
         self._ledger, self._peer = account.ledger, account.occasion.peer
-        self._head = b""
         self._found: tuple[pd.Index | None, list[str], Mask] = (None, [], np.zeros(0, np.bool_))
 
     def among(self, ids: pd.Index) -> Mask:
         """Which of a table's records these are; looked up again where the table or these releases have changed.
 
-        Releases to somebody else change nothing: how long a lookup takes would tell of them.
+        Releases for predictions, and to somebody else, change nothing: how long a lookup takes would tell of them.
         """
-        # Written after every line, by whichever process; its time may be that of the line before.
-        with reporting(head_path := self._ledger.path.with_suffix(".head.json")):
-            head = head_path.read_bytes()
-        if self._head != head:
-            self._ledger.refresh()
-            self._head = head
-        released = self._ledger.trained_digests(self._peer)
+        self._ledger.refresh_trained()
+        released = self._ledger.sums.trained(self._peer)
         if self._found[0] is not ids or self._found[1] != released:
             self._found = ids, released, _are_in(record_names(ids), self._ledger.trained(self._peer))
         return self._found[2]
@@ -116,7 +109,7 @@ def released_otherwise(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *,
     """Columns that were released under other settings before: the losses of a new release add to those."""
     own = {mechanism.schema.name: unpriced(mechanism, is_secure=is_secure).family for mechanism in mechanisms}
     # Charges of an earlier version have no family.
-    others = {name for family, name in ledger.families.items() if family not in ("", own.get(name))}
+    others = {name for family, name in ledger.sums.families.items() if family not in ("", own.get(name))}
     return [name for name in own if name in others]
 
 

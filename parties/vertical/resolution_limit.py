@@ -88,9 +88,9 @@ class ResolvedTests:
             self._of_process.update(asked)
             return tests
         with self.ledger.changing():
-            before = self.ledger.tests(self.occasion.peer, self.occasion.run_id)
+            before = self.ledger.sums.tests(self.occasion.peer, self.occasion.run_id)
             _check_count(len(before | asked), most, peer, of_run)
-            ever = {test for test in self.ledger.tests(self.occasion.peer) if test[0] in families.values()}
+            ever = {test for test in self.ledger.sums.tests(self.occasion.peer) if test[0] in families.values()}
             of_release = "of these columns in all runs; `agreed.tests` or, where it is not set, this run's model allows"
             _check_count(len(ever | asked), most if agreed is None else agreed, peer, of_release)
             if new := sorted(asked - before, key=str):

@@ -93,8 +93,8 @@ def assert_finishes_with_one_release(sites: Any, outcomes: Any) -> None:
     found = start_both(sites, outcomes)
     assert not [error for error in found.values() if isinstance(error, BaseException)], found
     with Ledger(sites.shop.path / "runs" / "ledger.sqlite", create=False) as ledger:
-        assert set(ledger.n_releases) == {"spend", "visits"}
-        assert max(ledger.n_releases.values()) == 1
+        assert set(ledger.sums.n_releases) == {"spend", "visits"}
+        assert max(ledger.sums.n_releases.values()) == 1
         assert ledger.n_stored == 2
         ledger.verify()
 

@@ -141,7 +141,7 @@ def assert_sound(sites: Any) -> None:
     path = sites.shop.path / "runs" / "ledger.sqlite"
     if path.exists():
         with Ledger(path) as ledger:
-            assert max(ledger.n_releases.values(), default=0) <= 1
+            assert max(ledger.sums.n_releases.values(), default=0) <= 1
             assert ledger.n_stored <= 2
             ledger.verify()
 

@@ -422,11 +422,11 @@ def test_the_shop_trains_with_whoever_recites_and_pays_once(trial: Any, recital:
             kinds = [message.kind for message in channel.heard]
             assert kinds.count("offer") <= 1
             assert kinds.count("thresholds") <= 1
-            assert set(ledger.n_releases) <= {"spend", "visits", "town"}
-            assert all(n == 1 for n in ledger.n_releases.values())
+            assert set(ledger.sums.n_releases) <= {"spend", "visits", "town"}
+            assert all(n == 1 for n in ledger.sums.n_releases.values())
 
         recite()
-        assert ledger.n_releases == {"spend": 1, "visits": 1, "town": 1}
+        assert ledger.sums.n_releases == {"spend": 1, "visits": 1, "town": 1}
         ledger.verify()
     assert 0 < n_saved < 75
 

@@ -76,7 +76,7 @@ def test_a_release_costs_what_its_guarantee_says_per_column_and_per_record(path:
     on_account(path, train())
     promises = [mechanism.guarantee() for mechanism in mechanisms()]
     with Ledger(path) as ledger:
-        balances = ledger.balances
+        balances = ledger.sums.balances
         assert balances.worst("spend") == (promises[0].epsilon, 0.0, 0.0)
         assert balances.worst("visits") == (promises[1].epsilon, 2.0, 0.0)
         assert balances.worst("town") == (0.0, 4.0, 0.0)
@@ -186,9 +186,9 @@ def test_a_run_that_has_released_draws_nothing_anew(path: Path) -> None:
 def test_seeded_bits_are_charged_like_no_noise_and_never_stand_in_for_secure_ones(path: Path) -> None:
     seeded = on_account(path, train(), rng=rng.seeded(1))
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend") == (math.inf, 0.0, 0.0)
-        assert ledger.balances.worst("visits") == (math.inf, math.inf, 0.0)
-        assert ledger.balances.worst("town") == (0.0, math.inf, 0.0)
+        assert ledger.sums.balances.worst("spend") == (math.inf, 0.0, 0.0)
+        assert ledger.sums.balances.worst("visits") == (math.inf, math.inf, 0.0)
+        assert ledger.sums.balances.worst("town") == (0.0, math.inf, 0.0)
     secure = on_account(path, train())
     assert same(seeded, secure) == [False] * 3
     with pytest.raises(OverBudget):
@@ -426,8 +426,8 @@ def test_of_a_table_that_grew_new_records_alone_are_drawn_and_charged(path: Path
     reuses = [line for line in lines(path) if line["kind"] == "reuse"]
     assert [(line["charges"], line["n_records"]) for line in reuses] == [([2], half), ([3], half), ([4], half)]
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 4.0, 0.0)
-        assert ledger.balances.n_records == N_ROWS
+        assert ledger.sums.balances.worst("town") == (0.0, 4.0, 0.0)
+        assert ledger.sums.balances.n_records == N_ROWS
 
 
 def test_a_run_that_begins_to_keep_first_draws_keeps_those_there_are(path: Path) -> None:
@@ -449,8 +449,8 @@ def test_prediction_uses_the_draws_of_training_and_another_mechanism_adds_to_the
     on_account(path, train())
     on_account(path, predict([0]))
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("town") == (0.0, 4.0, 0.0)
-        assert ledger.balances.n_records == N_ROWS
+        assert ledger.sums.balances.worst("town") == (0.0, 4.0, 0.0)
+        assert ledger.sums.balances.n_records == N_ROWS
     limit = Budget(Limit(category_epsilon=5))
     with pytest.raises(OverBudget, match=r"categories of column 'town' would have spent 6 of 5\. Nothing was released"):
         on_account(path, predict([0], category_epsilon=1.0), budget=limit)
@@ -538,7 +538,7 @@ def test_tests_and_answers_are_counted_over_all_runs(path: Path) -> None:
     on_account(path, train())
     on_account(path, predict([1, 2, 3]), occasion=replace(SPRING, task="predict"))
     with Ledger(path) as ledger:
-        assert ledger.n_answered == {"spend": 3, "visits": 3, "town": 3}
+        assert ledger.sums.n_answered == {"spend": 3, "visits": 3, "town": 3}
 
 
 @pytest.mark.parametrize("knows_halves", [False, True])
@@ -566,5 +566,5 @@ def test_records_that_share_half_a_name_are_drawn_and_charged_apart(
         assert (one.marked[1::2] == other.marked).all()
     assert len(np.unique(all_of_them[0].codes)) > 10
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2 if knows_halves else 0.1)
-        assert ledger.balances.n_records == (1 if knows_halves else len(IDS))
+        assert ledger.sums.balances.worst("spend").epsilon == pytest.approx(0.2 if knows_halves else 0.1)
+        assert ledger.sums.balances.n_records == (1 if knows_halves else len(IDS))

@@ -58,7 +58,7 @@ def spend(path: Path, n_times: int, *, first: int = 0) -> None:
 
 
 def state(ledger: Ledger) -> tuple[Any, ...]:
-    balances = ledger.balances
+    balances = ledger.sums.balances
     worst = [balances.worst(column) for column in sorted(balances.columns)]
     return (
         ledger.name,
@@ -67,12 +67,12 @@ def state(ledger: Ledger) -> tuple[Any, ...]:
         balances.worst_record(),
         balances.n_records,
         balances.units,
-        dict(ledger.n_releases),
-        dict(ledger.n_reuses),
-        ledger.peers,
-        ledger._contents,
-        ledger.families,
-        ledger.n_answered,
+        dict(ledger.sums.n_releases),
+        dict(ledger.sums.n_reuses),
+        ledger.sums.peers,
+        ledger.sums.contents,
+        ledger.sums.families,
+        ledger.sums.n_answered,
     )
 
 
@@ -239,7 +239,7 @@ def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.Mon
             raise OSError(28, "No space left on device")
         write(path, content)
 
-    write = hash_chain._write_private
+    write = hash_chain.write_private
     gone(kept)
-    monkeypatch.setattr(hash_chain, "_write_private", no_room)
+    monkeypatch.setattr(hash_chain, "write_private", no_room)
     assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [N_LINES] * 2

@@ -111,7 +111,7 @@ def test_a_record_keeps_its_noised_label_in_every_run_and_pays_once(sites: Any, 
     # Kept with probability e/(1 + e) = .731: 4 standard deviations of 400 coins.
     assert abs((one == labels).mean() - np.e / (1 + np.e)) < 4 * np.sqrt(0.731 * 0.269 / 400)
     with Ledger(sites.bank.path / "runs/labels.sqlite") as ledger:
-        assert list(ledger.n_releases.values()) == [1]
+        assert list(ledger.sums.n_releases.values()) == [1]
         ledger.verify()
     page = finished_report(sites.bank.path / "run.yaml").page
     (words,) = [

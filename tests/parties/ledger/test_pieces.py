@@ -87,8 +87,8 @@ def test_records_that_an_earlier_version_charged_are_the_same_records(path: Path
                 account.records([MECHANISM], [changed], IDS)
     for _ in range(2):
         with Ledger(path) as ledger:
-            assert ledger.balances.n_records == ledger.balances.n_charged("spend") == N_ROWS
-            assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)
+            assert ledger.sums.balances.n_records == ledger.sums.balances.n_charged("spend") == N_ROWS
+            assert ledger.sums.balances.worst("spend").epsilon == pytest.approx(0.2)
 
 
 def test_a_version_that_knows_pieces_of_4096_alone_refuses_larger_ones(

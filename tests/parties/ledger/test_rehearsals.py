@@ -64,7 +64,7 @@ class Work:
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "fsync", self._counted(os.fsync, "n_synced"))
-            patch.setattr(hash_chain, "_write_private", self._counted(hash_chain._write_private, "n_heads"))
+            patch.setattr(hash_chain, "write_private", self._counted(hash_chain.write_private, "n_heads"))
             patch.setattr(due_cells, "desensitize", self._noting_draws(due_cells.desensitize))
             database.set_trace_callback(note)
             job(account)

@@ -104,13 +104,13 @@ def test_a_charge_says_what_to_whom_at_what_cost_and_when(charged: Path) -> None
 
 def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
     with Ledger(charged) as ledger:
-        assert ledger.balances.worst("spend") == (0.1, 0.0, 0.0)
-        assert ledger.balances.worst("town") == (0.1, 3.0, 0.0)
-        assert ledger.balances.worst_record() == pytest.approx((3.2, 0.0))
+        assert ledger.sums.balances.worst("spend") == (0.1, 0.0, 0.0)
+        assert ledger.sums.balances.worst("town") == (0.1, 3.0, 0.0)
+        assert ledger.sums.balances.worst_record() == pytest.approx((3.2, 0.0))
         names = lines(charged)[-1]["names"]
         assert (ledger.content(2, names), ledger.content(3, names)) == (lines(charged)[-1]["content"], None)
         assert ledger.n_stored == 1
-        assert (ledger.n_lines, ledger.peers) == (4, {"bank"})
+        assert (ledger.n_lines, ledger.sums.peers) == (4, {"bank"})
         # Its line says that cells were stored, and nothing was drawn here.
         with pytest.raises(LedgerError, match="cells that line 2 charged are not those that were drawn"):
             ledger.verify()
@@ -119,8 +119,8 @@ def test_a_ledger_reads_back_what_it_was_told(charged: Path) -> None:
 def test_reuse_is_entered_at_no_cost_with_what_paid_for_it(charged: Path) -> None:
     with Ledger(charged) as ledger:
         assert ledger.charge([], {"spend": Reuse((2,), 3)}, SPRING, Budget(Limit(0.0001), per_record=0.0001)) == []
-        assert ledger.balances.worst("spend") == (0.1, 0.0, 0.0)
-        assert ledger.n_reuses["spend"] == 1
+        assert ledger.sums.balances.worst("spend") == (0.1, 0.0, 0.0)
+        assert ledger.sums.n_reuses["spend"] == 1
     line = lines(charged)[-1]
     assert {key: line[key] for key in ("kind", "charges", "epsilon", "category_epsilon", "n_records")} == {
         "kind": "reuse",
@@ -144,7 +144,7 @@ def test_a_set_of_records_that_is_written_in_pieces_is_read_back_whole(
         kept = {bytes(keys) for (keys,) in database.execute("SELECT records FROM record_sets")}
     assert kept == {names(range(n)).tobytes() for n in sizes.values()}
     with Ledger(path) as ledger:
-        assert ledger.balances.n_records == 7
+        assert ledger.sums.balances.n_records == 7
         with pytest.raises(OverBudget):
             ledger.charge([release("spend", n=1)], {}, SPRING, Budget(per_record=0.01))
 
@@ -166,7 +166,7 @@ def test_an_infinite_cost_is_kept_without_leaving_json(path: Path) -> None:
         ledger.charge([release(epsilon=math.inf)], {}, SPRING, NO_LIMIT)
     assert lines(path)[1]["epsilon"] == "inf"
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend") == (math.inf, 0.0, 0.0)
+        assert ledger.sums.balances.worst("spend") == (math.inf, 0.0, 0.0)
 
 
 def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> None:
@@ -174,7 +174,7 @@ def test_a_later_release_is_charged_in_the_unit_of_the_first(charged: Path) -> N
     fine = ChargedColumn(schema="s", mechanism="fine", terms={}, cost=replace(fine.cost, point=0.5))
     with Ledger(charged) as ledger:
         ledger.charge([fine], {}, SPRING, NO_LIMIT)
-        assert ledger.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
+        assert ledger.sums.balances.worst("spend")[0] == pytest.approx(0.1 + 4 * 0.1)
     assert (lines(charged)[-1]["epsilon"], lines(charged)[-1]["unit"]) == (0.4, 2.0)
 
 
@@ -182,9 +182,9 @@ def test_the_cells_of_a_local_map_have_a_line_of_their_own(path: Path) -> None:
     local = replace(release(), cost=replace(release().cost, cells=Cells(10, 100)))
     with Ledger(path) as ledger:
         numbers = ledger.charge([local, release("age")], {}, SPRING, NO_LIMIT)
-        assert ledger.balances.worst("spend") == (0.1, 0.0, math.log2(10))
-        assert ledger.balances.worst_record() == pytest.approx((0.2, math.log2(10)))
-        assert ledger.n_releases == {"spend": 1, "age": 1}
+        assert ledger.sums.balances.worst("spend") == (0.1, 0.0, math.log2(10))
+        assert ledger.sums.balances.worst_record() == pytest.approx((0.2, math.log2(10)))
+        assert ledger.sums.n_releases == {"spend": 1, "age": 1}
     charge, cells, other = lines(path)[1:]
     assert numbers == [charge["number"], other["number"]] == [2, 4]
     assert {key: cells[key] for key in ("kind", "column", "n_cells", "narrowest", "bits", "records", "n_records")} == {
@@ -197,7 +197,7 @@ def test_the_cells_of_a_local_map_have_a_line_of_their_own(path: Path) -> None:
         "n_records": 3,
     }
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend").cell_bits == math.log2(10)
+        assert ledger.sums.balances.worst("spend").cell_bits == math.log2(10)
         with pytest.raises(OverBudget, match=r"column 'spend'.*would have spent 6\.64386 of 4"):
             ledger.charge([local], {}, SPRING, Budget(Limit(cell_bits=4)))
 
@@ -208,7 +208,7 @@ def test_a_charge_says_of_what_difference_it_speaks(charged: Path) -> None:
         (2.0, "2 original units", 1),
     ]
     with Ledger(charged) as ledger:
-        assert ledger.balances.units["spend"] == Unit(2.0, "2 original units")
+        assert ledger.sums.balances.units["spend"] == Unit(2.0, "2 original units")
 
 
 # A charge as versions wrote it that knew neither units of columns nor lines of cells.
@@ -239,11 +239,11 @@ def test_a_charge_of_a_version_before_keeps_its_meaning_and_its_cells_are_counte
             keep_records(ledger._lines.database, digest, release().cost.records)
             add({**CHARGE_BEFORE, "records": digest})
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend") == (0.1, 0.5, math.log2(10))
-        assert ledger.balances.units["spend"] == Unit(0.25, "0.25 original units, one point of the mapped domain")
+        assert ledger.sums.balances.worst("spend") == (0.1, 0.5, math.log2(10))
+        assert ledger.sums.balances.units["spend"] == Unit(0.25, "0.25 original units, one point of the mapped domain")
         # A later release is charged in that unit still: 0.25 is less than one of its points.
         ledger.charge([release()], {}, SPRING, NO_LIMIT)
-        assert ledger.balances.worst("spend").epsilon == pytest.approx(0.2)
+        assert ledger.sums.balances.worst("spend").epsilon == pytest.approx(0.2)
     assert (lines(path)[-1]["unit"], lines(path)[-1]["points"]) == (0.25, 1)
 
 
@@ -253,8 +253,43 @@ def test_two_openings_of_one_ledger_see_each_others_charges(path: Path) -> None:
         with pytest.raises(OverBudget):
             theirs.charge([release()], {}, SPRING, Budget(Limit(0.15)))
         theirs.charge([release("age")], {}, SPRING, Budget(Limit(0.15)))
-        mine.refresh()
-        assert mine.balances.worst("age") == theirs.balances.worst("age") == (0.1, 0.0, 0.0)
+        with mine.changing():
+            assert mine.sums.balances.worst("age") == theirs.sums.balances.worst("age") == (0.1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("earlier_version", [False, True])
+def test_what_others_add_is_read_for_training_records_only_if_some_are_among_it(
+    path: Path, earlier_version: bool
+) -> None:
+    """The time of the lookup would tell whether records that were just asked for had been released before."""
+    charge = replace(SPRING, task="predict")
+    with Ledger(path) as mine, Ledger(path) as theirs:
+        mine.note_released(names(range(3)), SPRING)
+        n_lines = mine.n_lines
+        for n in range(4, 7):
+            theirs.charge([release(n=n)], {}, charge, NO_LIMIT)
+            mine.refresh_trained()
+            assert mine.n_lines == n_lines
+        theirs.note_released(names(range(5)), replace(SPRING, peer="other"))
+        if earlier_version:
+            head = json.loads((head_path := path.with_suffix(".head.json")).read_text())
+            head_path.write_text(json.dumps({key: head[key] for key in ("lines", "digest", "verified")}))
+        mine.refresh_trained()
+        assert mine.n_lines == theirs.n_lines > n_lines
+        assert [len(found) for found in mine.trained("other")] == [5]
+
+
+def test_training_records_of_lines_that_the_head_does_not_tell_yet_are_known(path: Path) -> None:
+    """A process that was killed between line and head, and one that opens the ledger with sums that were kept."""
+    with Ledger(path) as mine:
+        mine.note_released(names(range(3)), SPRING)
+        before = path.with_suffix(".head.json").read_bytes()
+        mine.note_released(names(range(5)), SPRING)
+        path.with_suffix(".head.json").write_bytes(before)
+        mine.refresh_trained()
+        assert len(mine.trained("bank")) == 2
+        with Ledger(path) as theirs:
+            assert len(theirs.trained("bank")) == 2
 
 
 def charge_often(path: Path) -> int:
@@ -276,7 +311,7 @@ def test_processes_that_race_cannot_overspend_together(path: Path, exists: bool)
     # 120 tries at 0.1 under a limit of 5.
     assert sum(at_once(3, charge_often, path)) == 50
     with Ledger(path) as ledger:
-        assert ledger.balances.worst("spend")[0] == pytest.approx(5.0)
+        assert ledger.sums.balances.worst("spend")[0] == pytest.approx(5.0)
         assert ledger.n_lines == 51
 
 
@@ -436,7 +471,7 @@ def test_a_crash_between_line_and_head_keeps_the_charge_and_the_next_user_moves_
     head = charged.with_suffix(".head.json")
     assert json.loads(head.read_text())["lines"] == 4
     with Ledger(charged) as ledger:
-        assert ledger.balances.worst("age") == (0.1, 0.0, 0.0)
+        assert ledger.sums.balances.worst("age") == (0.1, 0.0, 0.0)
     assert json.loads(head.read_text())["lines"] == 5
 
 

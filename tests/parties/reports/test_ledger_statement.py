@@ -79,10 +79,10 @@ def test_what_remains_is_per_step_of_today_as_the_limit_is(tmp_path: Path) -> No
         assert visits in plain.columns
         more = later.cost.loss(3)
         for limits in (Budget(Limit(epsilon=spend.epsilon.spent + more)), Budget(per_record=found.record.spent + more)):
-            ledger.balances.check([later.cost], replace(limits, steps=steps))
+            ledger.sums.balances.check([later.cost], replace(limits, steps=steps))
         for limits in (Budget(Limit(before.epsilon.spent + more)), Budget(per_record=plain.record.spent + more)):
             with pytest.raises(OverBudget):
-                ledger.balances.check([later.cost], replace(limits, steps=steps))
+                ledger.sums.balances.check([later.cost], replace(limits, steps=steps))
 
 
 def test_a_run_files_schema_says_the_steps(sites: Sites) -> None:

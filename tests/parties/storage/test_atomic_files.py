@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from parties.errors import RunFolderError
-from parties.ledger import hash_chain
+from parties.ledger import chain_head
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import (
     LOOK_S,
@@ -71,7 +71,7 @@ def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch
 
     for write in (
         lambda: write_text(target, "{}"),
-        lambda: hash_chain._write_private(target, b"{}"),
+        lambda: chain_head.write_private(target, b"{}"),
         lambda: copy(tmp_path / "source", target),
         write_otherwise,
     ):

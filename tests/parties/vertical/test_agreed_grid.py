@@ -96,8 +96,8 @@ def test_cuts_stay_for_good_whatever_is_released_later(book: ResolvedTests, tmp_
     assert book.ledger is not None
     assert book.ledger.n_lines == 2
     with Ledger(tmp_path / "ledger.sqlite") as again:
-        assert again.grids == book.ledger.grids
-        ((column, _, category, n_cells),) = again.grids
+        assert again.sums.grids == book.ledger.sums.grids
+        ((column, _, category, n_cells),) = again.sums.grids
         assert (column, category, n_cells) == ("spend", None, 16)
 
 

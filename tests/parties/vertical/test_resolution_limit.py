@@ -48,9 +48,9 @@ def ask(
     columns = [column("a", 10), column("b", 10)]
     found = resolved.resolve(wanted, columns, MECHANISMS, is_secure=True, most=4, agreed=agreed, peer=peer)
     assert found.thresholds.tolist() == [rank + 0.5 for rank in wanted.ranks.tolist()]
-    if "a" not in ledger.families.values():
-        ledger.families.update({test[0]: "a" for test in ledger.tests(peer)})
-    return ledger.n_tests("a")
+    if "a" not in ledger.sums.families.values():
+        ledger.sums.families.update({test[0]: "a" for test in ledger.sums.tests(peer)})
+    return ledger.sums.n_tests("a")
 
 
 def test_a_resumed_run_is_not_counted_twice_and_another_models_tests_add_up(ledger: Ledger) -> None:
@@ -86,7 +86,7 @@ def test_where_no_number_was_agreed_on_all_runs_together_get_what_one_model_asks
 def test_what_was_counted_is_known_when_the_ledger_is_opened_again(tmp_path: Path, ledger: Ledger) -> None:
     ask(ledger, asked(1, 2, 3, 4))
     with Ledger(tmp_path / "ledger.sqlite") as again:
-        assert again.tests("bank") == ledger.tests("bank")
+        assert again.sums.tests("bank") == ledger.sums.tests("bank")
         with pytest.raises(UnexpectedMessage):
             ask(again, asked(5))
 

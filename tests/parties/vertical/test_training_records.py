@@ -132,9 +132,7 @@ def test_a_release_counts_for_its_peer_alone_and_as_soon_as_another_process_made
         head = ledger.path.with_suffix(".head.json")
         looked = head.stat()
         with Ledger(ledger.path) as elsewhere:
-            elsewhere.note_released(
-                elsewhere._records(sorted(elsewhere._trained["bank", False])[0])[:7], _train("other")
-            )
+            elsewhere.note_released(elsewhere._records(sorted(elsewhere.sums.trained("bank"))[0])[:7], _train("other"))
         # File systems know times by milliseconds or seconds.
         os.utime(head, ns=(looked.st_atime_ns, looked.st_mtime_ns))
         assert theirs.among(ids).sum() == 7

@@ -1,0 +1,61 @@
+"""The head of a chain of lines, in a file beside them: what it tells, and how it is read and written."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from protocols.private_files import private_opener, sync_folder
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """Lines that were verified one by one: how many, the last one's digest, that of their bytes, that of their sums."""
+
+    lines: int
+    digest: str
+    content: str
+    sums: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a ledger's head tells: how many lines there are, the last one's digest, and which were verified.
+
+    Attributes
+    ----------
+    mark : int or None
+        A number of the owner's, for those who need not read every line that is new; None of an earlier version.
+    """
+
+    lines: int
+    digest: str
+    verified: Verified | None = None
+    mark: int | None = None
+
+
+_HEAD = TypeAdapter(Head)
+
+
+def read_head(path: Path) -> Head:
+    """Read the head of a ledger; a ValueError says that it is none, an OSError that it cannot be read."""
+    return _HEAD.validate_json(path.read_bytes(), strict=True)
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone can read, as a whole; it outlives a power cut."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=private_opener) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+        sync_folder(path.parent)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
