@@ -135,21 +135,33 @@ class Imputation:
         return states
 
     def label_densities(self, evidence: Evidence, states: States) -> Values:
-        """Density of each row's label given its own numbers and true states of `states`, shape ``(n_sources, n_rows)``.
+        """Density of each row's label given its own numbers and true states, shape ``(n_versions, n_rows)``.
 
-        What was released says nothing of the label beyond these.
+        What was released says nothing of the label beyond versions of these, ``states[version, source, row]``.
         """
+        blind, n_rows = self.without_label(), states.shape[2]
+        exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
+        seen, densities = (
+            _without_label(_observed(self.sources, evidence, slice(None))),
+            self._label_densities(evidence),
+        )
+        found, n_together = np.empty((len(states), n_rows)), max(1, DRAWN_ROWS // max(1, n_rows))
+        for first in range(0, len(states), n_together):
+            some = states[first : first + n_together]
+            times = (len(some), 1)
+            flat = np.ascontiguousarray(some.transpose(0, 2, 1)).reshape(-1, some.shape[1])
+            classes = exact.classes(Observed(flat, np.tile(seen.states, times), np.tile(seen.numbers, times)))
+            found[first : first + len(some)] = (classes.reshape(len(some), n_rows, -1) * densities).sum(axis=2)
+        return found
+
+    def _label_densities(self, evidence: Evidence) -> Values:
+        """Density of each row's label in every class, shape ``(n_rows, n_classes)``."""
         # Loaded here: it takes 0.4 s, which every command would pay.
         from scipy.stats import norm
 
-        blind = self.without_label()
-        exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
-        seen = _without_label(_observed(self.sources, evidence, slice(None)))
-        classes = exact.classes(replace(seen, released=np.ascontiguousarray(states.T)))
         if evidence.n_classes:
-            return np.asarray((classes * self.classes.exact_laws[0][evidence.label_states[:, 0]]).sum(axis=1))
-        means, deviations = self.classes.means[0], self.classes.deviations[0]
-        return np.asarray((classes * norm.pdf(evidence.label_numbers, means, deviations)).sum(axis=1))
+            return self.classes.exact_laws[0][evidence.label_states[:, 0]]
+        return np.asarray(norm.pdf(evidence.label_numbers, self.classes.means[0], self.classes.deviations[0]))
 
     def without_label(self) -> LatentClasses:
         """The mixture's law of everything but the label."""

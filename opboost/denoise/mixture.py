@@ -8,8 +8,7 @@ normal one. The idea is classical: Dempster, Laird and Rubin (1977); multiple im
 from __future__ import annotations
 
 import itertools
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -17,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.denoise.clustering import Clustering, k_means
 from opboost.denoise.kernels import draw_states, responsibilities, weighted_counts
 
 States = NDArray[np.uint8]
 Floats = NDArray[np.float32]
-Clustering = Callable[[Floats, int, int], NDArray[np.int32]]
 
 # Records that the overall law of a column counts for in every class.
 PRIOR_RECORDS = 2.0
@@ -117,7 +116,7 @@ class LatentClasses:
             margin(c, np.bincount(z, minlength=c.shape[1])) for c, z in zip(channels, observed.released.T, strict=True)
         ]
         shares = [np.bincount(s, minlength=n) / len(observed) for n, s in zip(n_states, observed.states.T, strict=True)]
-        classes = _start(observed, n_classes, cluster or _k_means, rng)
+        classes = _start(observed, n_classes, cluster or k_means, rng)
         laws = [np.tile(law, (n_classes, 1)) for law in margins]
         known, model = _Moments.of(observed.numbers), None
         for step in range(n_steps):
@@ -221,19 +220,6 @@ def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
         law = law * (channel @ (shares / np.maximum(law @ channel, _LEAST)))
         law /= law.sum()
     return law
-
-
-def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-    from threadpoolctl import threadpool_limits
-
-    # Threads that wait for a busy core take ten times as long as one alone; and sums do not depend on their number.
-    with warnings.catch_warnings(), threadpool_limits(1, "openmp"):
-        # Points that differ by less than single precision tells are one cluster: the others are classes of few records.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        found: NDArray[np.int32] = KMeans(n_clusters, n_init=1, max_iter=10, random_state=seed).fit_predict(points)
-    return found
 
 
 def _start(observed: Observed, n_classes: int, cluster: Clustering, rng: np.random.Generator) -> Floats:

@@ -71,7 +71,7 @@ def refined(
             with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
                 behind, of_rows = fit.of_rows(rows), evidence.rows(rows)
                 proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
-                given = np.stack([behind.label_densities(of_rows, one) for one in proposals])
+                given = behind.label_densities(of_rows, proposals)
             both = np.concatenate([states[:, :, rows], proposals])
             versions = Alternates(alternates.columns, in_bins(noised, sources, binned, both), tuple(range(len(both))))
             scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)

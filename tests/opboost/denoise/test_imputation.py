@@ -21,7 +21,7 @@ CHANNEL = np.full((3, 3), 1 / 3)
 
 @pytest.mark.parametrize("n_classes", [2, 0])
 def test_the_density_of_a_label_given_exact_codes_is_the_enumerated_one(n_classes: int) -> None:
-    """Nine pairs of codes; the channel tells nothing, so what was released must not count."""
+    """Nine pairs of codes, in two versions; the channel tells nothing, so what was released must not count."""
     pairs = np.array(list(itertools.product(range(3), range(3))), np.uint8)
     labels, own = np.arange(9) % 2, np.linspace(-1, 1, 9, dtype=np.float32)
     evidence = Evidence.of(labels.astype(float), own[:, None].astype(float), n_classes=n_classes)
@@ -33,9 +33,11 @@ def test_the_density_of_a_label_given_exact_codes_is_the_enumerated_one(n_classe
     model = LatentClasses(
         (CHANNEL, CHANNEL), WEIGHTS, LAWS, (LABELS,) if n_classes else (), means[numbers], deviations[numbers]
     )
-    found = Imputation(sources, model).label_densities(evidence, np.ascontiguousarray(pairs.T))
-    for i, (first, second) in enumerate(pairs):
+    versions = np.stack([pairs.T, pairs[::-1].T])
+    found = Imputation(sources, model).label_densities(evidence, versions)
+    for version, i in itertools.product(range(2), range(9)):
+        first, second = versions[version, :, i]
         joint = WEIGHTS * LAWS[0][:, first] * LAWS[1][:, second]
         joint *= norm.pdf(evidence.numbers[i, 0], MEANS, DEVIATIONS)
         of_label = LABELS[labels[i]] if n_classes else norm.pdf(evidence.label_numbers[i, 0], means[0], deviations[0])
-        assert found[i] == pytest.approx((joint * of_label).sum() / joint.sum(), rel=1e-4)
+        assert found[version, i] == pytest.approx((joint * of_label).sum() / joint.sum(), rel=1e-4)
