@@ -16,9 +16,9 @@ from opboost.arrays import Values
 from opboost.schema import TableSchema
 from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import ConfigError, RecordsRefused
+from parties.errors import ConfigError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
-from parties.jobs.prediction_note import PredictionNote, digest_of_records
+from parties.jobs.prediction_note import NOTE_FILE, PredictionNote, digest_of_records
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -38,7 +38,7 @@ from parties.vertical.prediction_client import (
     predict_locally,
     session,
 )
-from parties.vertical.prediction_output import PredictionFormat, score, status_word
+from parties.vertical.prediction_output import PredictionFormat, count_statuses, note_unanswered, score
 from parties.vertical.reasons import check_reasons
 from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
@@ -150,9 +150,11 @@ def _predict_table(
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
     table, own = _records(request)
     note = request.note(table)
+    noted = note.written()
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
-    # What an earlier process of the same request wrote before it was killed is written again.
-    target = Destination.of(request.out, default, overwrite=overwrite, append=append, own=note.written(), inputs=inputs)
+    target = Destination.of(request.out, default, overwrite=overwrite, append=append, own=noted, inputs=inputs)
+    if target.written is not None:
+        return _end_written(request, target, note, counts=noted[target.written])
     form = PredictionFormat(
         ensemble=model.ensemble, reveal=run.reveal, n_reasons=request.reasons, id_columns=schema.id_columns
     )
@@ -170,13 +172,43 @@ def _predict_table(
             channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
             predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=form.evaluate)
         written = form.table(table.index, predictions, status)
-        target.write(written, before=note.add)
+        counts = count_statuses(status)
+        target.write(written, before=lambda digest: note.add(digest, counts))
         request.note_written(log, len(written), target.name)
         if run.reveal.words() is None:
             # Of few records, metrics and curves tell exact scores.
             scores = predictions[:, 0] if request.reasons else predictions
             scored(score(folder, log, model, table, scores, status == RecordStatus.ANSWERED, request.mode))
-        _note_unanswered(status, log, target.name)
+        note_unanswered(counts, log, target.name)
+    return target.place
+
+
+def _end_written(
+    request: _Request, target: Destination, note: PredictionNote, *, counts: Mapping[str, int]
+) -> Path | str:
+    """End a request that was stopped when its predictions were written: nobody is asked again, nothing is replaced.
+
+    Raises
+    ------
+    ConfigError
+        Of a table, which may hold the predictions or not.
+    RecordsRefused
+    """
+    if not target.written:
+        raise ConfigError(
+            f"table {target.name!r} of {target} may hold the predictions of this very request, which was stopped when "
+            f"it wrote them; if it does not, remove {request.folder.path / NOTE_FILE} and begin again. Nothing was sent"
+        )
+    with ExitStack() as stack:
+        stack.push(note.close)
+        stack.enter_context(reporting_afterwards(request.path, request.run, request.terminal))
+        log = stack.enter_context(logged(request.folder, request.terminal, path=request.path, run=request.run))
+        log.step(
+            "predicted",
+            f"{target.name} holds the predictions of this very request, which was stopped after it had written them: "
+            "nobody was asked again, and metrics may be missing. Begun with another --out, it predicts anew",
+        )
+        note_unanswered(counts, log, target.name)
     return target.place
 
 
@@ -237,7 +269,7 @@ def _predict_partitions(request: _Request) -> Path | str:
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             status = scorer.score(asking, target, desensitized=request.is_desensitized, progress=log.progress)
         request.note_written(log, len(status), target.name)
-        _note_unanswered(status, log, target.name)
+        note_unanswered(count_statuses(status), log, target.name)
     return target
 
 
@@ -249,25 +281,6 @@ def note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
 
 def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
     return run.engine == "dask" and is_folder(source)
-
-
-def _note_unanswered(status: Statuses, log: RunLog, name: str) -> None:
-    """Log the number of records without a prediction, and the reasons.
-
-    Raises
-    ------
-    RecordsRefused
-        If a passive party knows records, or may know them, and did not answer.
-    """
-    counts = {one: n for one in RecordStatus if (n := int((status == one).sum()))}
-    if n_unknown := counts.get(RecordStatus.UNKNOWN, 0):
-        log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
-    refused = [f"{n} ({status_word(one)})" for one, n in counts.items() if one > RecordStatus.UNKNOWN]
-    if refused:
-        raise RecordsRefused(
-            f"a passive party refused {', '.join(refused)} of {len(status)} records; {name} holds the others "
-            "and says which"
-        )
 
 
 def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:

@@ -1,7 +1,8 @@
-"""Note of a prediction that is not over: what is begun again replaces nothing but what it has written itself.
+"""Note of a prediction that is not over: a request that is begun again knows what it has written itself.
 
 It names the request and the digests of the files that processes of it have written, each before the file takes its
-place. A process may be killed after that, while metrics and reports are written.
+place. A process may be killed after that, while metrics and reports are written. Its scores are complete: to ask again
+would count for the limits of passive parties, who may then refuse what they have answered before.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import pandas as pd
+from pydantic import TypeAdapter, ValidationError
 
 from parties.errors import RecordsRefused, RunFolderError
 from parties.runs.run_folder import RunFolder
@@ -19,7 +21,10 @@ from parties.storage.atomic_files import writing
 from parties.tables.keyed_table import names_to_ask
 from parties.tables.party_table import PartyTable
 
-_FILE = "predicting.json"
+NOTE_FILE = "predicting.json"
+
+# By digest, the number of records of each status.
+_WRITTEN = TypeAdapter(dict[str, dict[str, int]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +42,28 @@ class PredictionNote:
     folder: RunFolder
     request: Mapping[str, object]
 
-    def written(self) -> tuple[str, ...]:
-        """Digests of the files that this request has written or was about to write; none if another one is noted."""
-        with suppress(RunFolderError):
-            found = self.folder.read_json(_FILE)
-            if found.get("request") == self.request and isinstance(found.get("written"), list):
-                return tuple(found["written"])
-        return ()
+    def written(self) -> dict[str, dict[str, int]]:
+        """What this request has written or was about to write; empty if another one is noted.
 
-    def add(self, digest: str) -> None:
+        Returns
+        -------
+        dict
+            By the digest of a file, or an empty text for a table, the number of its records of each status.
+        """
+        with suppress(RunFolderError, ValidationError):
+            found = self.folder.read_json(NOTE_FILE)
+            if found.get("request") == self.request:
+                return _WRITTEN.validate_python(found.get("written"))
+        return {}
+
+    def add(self, digest: str, counts: Mapping[str, int]) -> None:
         """Note what is about to be written; until then, what was noted before is there."""
-        self.folder.write_json(_FILE, {"request": self.request, "written": [*self.written(), digest]})
+        self.folder.write_json(NOTE_FILE, {"request": self.request, "written": {**self.written(), digest: counts}})
 
     def close(self, error: type[BaseException] | None, *_: object) -> None:
         """Remove the note at the end of a request that is done, with refused records or without."""
         if error in (None, RecordsRefused):
-            with writing(note := self.folder.path / _FILE):
+            with writing(note := self.folder.path / NOTE_FILE):
                 note.unlink(missing_ok=True)
 
 

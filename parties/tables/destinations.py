@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -56,17 +56,17 @@ class Destination:
         Whether what is there is replaced.
     append : bool
         Whether rows are added to a table.
-    own : tuple of str
-        Digests of files (`file_digest`) that the request has written: such a one is replaced in any case.
     spare : Path or None
         Beside which they are kept if they cannot be written: whoever was asked for them counts his answers.
+    written : str or None
+        What `write` has told of what is there, if the same request wrote it.
     """
 
     place: Path | str
     overwrite: bool = False
     append: bool = False
-    own: tuple[str, ...] = ()
     spare: Path | None = None
+    written: str | None = None
 
     def __str__(self) -> str:
         return str(self.place) if isinstance(self.place, Path) else readable_uri(self.place)
@@ -79,7 +79,7 @@ class Destination:
         *,
         overwrite: bool,
         append: bool,
-        own: tuple[str, ...] = (),
+        own: Collection[str] = (),
         inputs: Iterable[object] = (),
     ) -> Destination:
         """A destination from the options of a command, checked before anybody is asked.
@@ -89,7 +89,8 @@ class Destination:
         out : Path or str, optional
         default : Path
         overwrite, append : bool
-        own : tuple of str, optional
+        own : collection of str, optional
+            What `write` has told in earlier processes of the same request.
         inputs : iterable, optional
             Paths and sources among them are of data, which predictions never replace or join.
 
@@ -108,7 +109,9 @@ class Destination:
             raise ConfigError(
                 f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
             )
-        found = cls(place, overwrite, append, own, default)
+        found = cls(place, overwrite, append, default)
+        if (written := found._own(own)) is not None:
+            return replace(found, written=written)
         found._check()
         if isinstance(place, Path):
             try:
@@ -143,14 +146,11 @@ class Destination:
         # Also one that may be replaced has to be within reach.
         if not self._exists() or self.overwrite or self.append:
             return
+        shown, ways = str(self), "another file with --out, or --overwrite"
         if self._is_table:
-            raise ConfigError(
-                f"table {self.name!r} of {self} exists; give another one with --out, --append to add to it, or "
-                "--overwrite to replace it. It may hold rows of others: a prediction that was stopped and is begun "
-                "again replaces no table by itself. Nothing was sent"
-            )
-        if not self._is_own():
-            raise ConfigError(f"{self} exists; give another file with --out, or --overwrite. Nothing was sent")
+            shown = f"table {self.name!r} of {self}"
+            ways = "another one with --out, --append to add to it, or --overwrite to replace it"
+        raise ConfigError(f"{shown} exists; give {ways}. Nothing was sent")
 
     def _exists(self) -> bool:
         if isinstance(self.place, Path):
@@ -164,17 +164,19 @@ class Destination:
             store, place = store_at(self.place)
             return bool(store.get_file_info(place).type != fs.FileType.NotFound)
 
-    def _is_own(self) -> bool:
-        """Whether the file or object that is there is one that the request has written, byte for byte."""
-        if not self.own:
-            return False
+    def _own(self, own: Collection[str]) -> str | None:
+        """What `write` has told of the file or object that is there, byte for byte, or of a table of the name."""
+        if not own or not self._exists():
+            return None
+        digest = ""
         # An empty file, or one that cannot be read, is somebody else's.
         with suppress(TableError):
             if isinstance(self.place, Path):
-                return file_digest(self.place) in self.own
-            with reaching(self.place, "read"), TemporaryDirectory(prefix="opboost-") as folder:
-                return file_digest(fetch(self.place, Path(folder))) in self.own
-        return False
+                digest = file_digest(self.place)
+            elif not self._is_table:
+                with reaching(self.place, "read"), TemporaryDirectory(prefix="opboost-") as folder:
+                    digest = file_digest(fetch(self.place, Path(folder)))
+        return digest if digest in own else None
 
     def check_columns(self, rows: pd.DataFrame) -> None:
         """Refuse a table to append to that lacks columns of such rows, or would change their cells, if it is there.
@@ -206,7 +208,7 @@ class Destination:
         ----------
         rows : DataFrame
         before : callable, optional
-            Takes the digest (`file_digest`) of a file or an object before it takes its place.
+            Takes the digest (`file_digest`) of a file or object before it has its place, or "" before a table has rows.
 
         Raises
         ------
@@ -243,6 +245,7 @@ class Destination:
                 with closing(connect(self.place, writes=True)) as database, database.cursor() as cursor:
                     self._check_types(database, table.schema)
                     cursor.adbc_ingest(name, table, mode=mode, db_schema_name=schema)
+                    before("")
                     database.commit()
                 return
             store, place = store_at(self.place)

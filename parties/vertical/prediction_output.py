@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from opboost.metrics import default_metric, evaluate
 from opboost.trees.losses import Loss, Quantiles, Several
 from opboost.trees.tree import Ensemble
 from parties.config.score_policy import RevealSection
+from parties.errors import RecordsRefused
 from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -35,6 +36,37 @@ def status_word(status: RecordStatus) -> str:
 
 
 _STATUS_WORDS = np.array([status_word(one) for one in RecordStatus], dtype=object)
+
+
+def count_statuses(statuses: Statuses) -> dict[str, int]:
+    """Number of records of each status that occurs, by the words of files."""
+    return {status_word(one): n for one in RecordStatus if (n := int((statuses == one).sum()))}
+
+
+def note_unanswered(counts: Mapping[str, int], log: RunLog, name: str) -> None:
+    """Log the number of records without a prediction, and the reasons.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        See `count_statuses`.
+    log : RunLog
+    name : str
+        Of the file or table with the predictions.
+
+    Raises
+    ------
+    RecordsRefused
+        If a passive party knows records, or may know them, and did not answer.
+    """
+    refused = dict(counts)
+    n_answered, n_unknown = (refused.pop(status_word(one), 0) for one in (RecordStatus.ANSWERED, RecordStatus.UNKNOWN))
+    if n_unknown:
+        log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
+    if refused:
+        words = ", ".join(f"{n} ({word})" for word, n in refused.items())
+        rest = f"{name} holds the others and says which" if n_answered else f"{name} says which, and holds no score"
+        raise RecordsRefused(f"a passive party refused {words} of {sum(counts.values())} records; {rest}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -19,7 +20,7 @@ import yaml
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.reading import read_schema
-from parties.errors import ConfigError, Disagreement, RecordsRefused, RunFolderError, Stopped, TableError
+from parties.errors import ConfigError, Disagreement, RunFolderError, Stopped, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.life_cycle import Terminal
@@ -30,41 +31,12 @@ from parties.runs.joint_model import JointModel
 from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
-from protocols.messages.prediction import RecordStatus
 from tests.support.addresses import free_addresses
+from tests.support.processes import FORKS
 from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
 
 PASSIVE = mechanisms()[:1]
-
-
-class Log:
-    def __init__(self) -> None:
-        self.steps: list[tuple[str, str]] = []
-
-    def step(self, event: str, sentence: str, **facts: object) -> None:
-        self.steps.append((event, sentence))
-
-
-def note(*status: int) -> list[tuple[str, str]]:
-    log = Log()
-    predict_vertical._note_unanswered(np.array(status, np.uint8), log, Path("out.csv"))  # type: ignore[arg-type]
-    return log.steps
-
-
-def test_unknown_records_are_noted_and_answered_ones_are_not() -> None:
-    assert note(RecordStatus.ANSWERED, RecordStatus.ANSWERED) == []
-    assert note(RecordStatus.ANSWERED, RecordStatus.UNKNOWN) == [
-        ("incomplete", "1 records are unknown to a passive party and have no prediction")
-    ]
-
-
-@pytest.mark.parametrize("status", [one for one in RecordStatus if one > RecordStatus.UNKNOWN])
-def test_a_refusal_is_an_error_that_counts_records(status: RecordStatus) -> None:
-    with pytest.raises(
-        RecordsRefused, match=r"a passive party refused 2 \(.*\) of 3 records; out\.csv holds the others"
-    ):
-        note(RecordStatus.ANSWERED, status, status)
 
 
 def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
@@ -238,8 +210,13 @@ def _stop_behind_the_predictions(patch: pytest.MonkeyPatch, path: Path, given: d
             predict_active(path, **given, terminal=Terminal())
 
 
+def _be_killed_behind_the_predictions(path: Path, given: dict[str, Any]) -> None:
+    predict_vertical.score = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    predict_active(path, **given, terminal=Terminal())
+
+
 @pytest.mark.parametrize("changed", ["records", "listed records", "cells", "score policy", "predictions", "nothing"])
-def test_a_request_that_is_begun_again_replaces_what_it_wrote_and_nothing_else(
+def test_a_request_that_is_begun_again_knows_what_it_wrote_and_nothing_else(
     sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     """Predictions of a month, whose process was stopped before its report, gave way to those of the next month."""
@@ -261,31 +238,41 @@ def test_a_request_that_is_begun_again_replaces_what_it_wrote_and_nothing_else(
     sites.bank.write()
     before = out.read_bytes(), out.stat().st_ino
     if changed == "nothing":
-        assert predict_active(path, **given, terminal=Terminal()) == out
-        assert out.read_bytes() == before[0]
+        said: list[str] = []
+        assert predict_active(path, **given, terminal=Terminal(say=said.append)) == out
+        assert "scores.csv holds the predictions of this very request" in " ".join(said)
         assert not (sites.bank.run_folder / "predicting.json").exists()
-        before = out.read_bytes(), out.stat().st_ino
     for _ in range(2):
         with pytest.raises(ConfigError, match=r"scores\.csv exists; give another file"):
             predict_active(path, **given, terminal=Terminal())
     assert (out.read_bytes(), out.stat().st_ino) == before
 
 
-def test_a_request_that_is_begun_again_replaces_no_table(
-    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"append": True}], ids=["", "overwrite", "append"])
+def test_a_request_that_is_begun_again_replaces_no_table_and_adds_to_none(
+    sites: Sites, tmp_path: Path, how: dict[str, bool]
 ) -> None:
-    """Its table was dropped, with the rows that another program had added."""
+    """Its table was dropped, with the rows that another program had added; or its rows were there twice."""
     pytest.importorskip("adbc_driver_sqlite")
     path, place = _with_a_model_of_own_columns(sites), tmp_path / "scores.db"
     out = f"sqlite://{place}#scores"
-    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
-    _stop_behind_the_predictions(monkeypatch, path, given)
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False, **how}
+    process = FORKS.Process(target=_be_killed_behind_the_predictions, args=(path, given))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
     with closing(sqlite3.connect(place)) as database, database:
         database.execute("INSERT INTO scores VALUES ('other', 0.5, 'ok')")
-    with pytest.raises(ConfigError, match=r"table 'scores' of .*\.db exists; give another one .* no table by itself"):
-        predict_active(path, **given, terminal=Terminal())
+    for _ in range(2):
+        with pytest.raises(
+            ConfigError, match=r"table 'scores' of .*\.db may hold the predictions of this very request"
+        ):
+            predict_active(path, **given, terminal=Terminal())
     with closing(sqlite3.connect(place)) as database:
         assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (len(sites.bank.table) + 1,)
+        database.execute("DROP TABLE scores")
+    predict_active(path, **given, terminal=Terminal())
+    assert not (sites.bank.run_folder / "predicting.json").exists()
 
 
 def test_a_list_of_the_best_records_is_added_to_the_table_that_another_made(sites: Sites, tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ MAY, JUNE = {"records": "may", "out": "/srv/scores.csv"}, {"records": "june", "o
 def test_a_note_is_of_one_request_and_keeps_what_was_noted_before(tmp_path: Path) -> None:
     """A process may be killed between its note and its file; then the earlier file is still there."""
     may, june = (PredictionNote(RunFolder(tmp_path), request) for request in (MAY, JUNE))
-    assert may.written() == ()
-    may.add("a")
-    may.add("b")
-    assert (may.written(), june.written()) == (("a", "b"), ())
-    june.add("c")
-    assert (may.written(), june.written()) == ((), ("c",))
+    assert may.written() == {}
+    may.add("a", {"ok": 3})
+    may.add("b", {"ok": 2, "refused_rate_limit": 1})
+    assert (may.written(), june.written()) == ({"a": {"ok": 3}, "b": {"ok": 2, "refused_rate_limit": 1}}, {})
+    june.add("", {"ok": 4})
+    assert (may.written(), june.written()) == ({}, {"": {"ok": 4}})
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,13 @@ def test_a_note_is_of_one_request_and_keeps_what_was_noted_before(tmp_path: Path
         "{",
         '{"records": "may", "out": "/srv/scores.csv"}',
         '{"request": %s}',
-        '{"request": %s, "written": "a"}',
+        '{"request": %s, "written": ["a"]}',
+        '{"request": %s, "written": {"a": {"ok": "many"}}}',
     ],
 )
 def test_a_note_that_is_damaged_or_of_an_earlier_version_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "predicting.json").write_text(text.replace("%s", '{"records": "may", "out": "/srv/scores.csv"}'))
-    assert PredictionNote(RunFolder(tmp_path), MAY).written() == ()
+    assert PredictionNote(RunFolder(tmp_path), MAY).written() == {}
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_a_note_that_is_damaged_or_of_an_earlier_version_says_nothing(tmp_path: 
 def test_a_note_goes_when_its_request_is_done(tmp_path: Path, error: Any, stays: bool) -> None:
     note = PredictionNote(RunFolder(tmp_path), MAY)
     note.close(error)
-    note.add("a")
+    note.add("a", {"ok": 1})
     note.close(error)
     assert bool(note.written()) is stays
 

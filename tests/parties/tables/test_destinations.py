@@ -48,18 +48,20 @@ def test_files_are_written_by_their_name_and_replaced_only_if_asked(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
-def test_a_file_is_replaced_unasked_if_it_is_one_that_the_request_wrote(tmp_path: Path) -> None:
+def test_a_file_is_known_if_it_is_one_that_the_request_wrote_and_replaced_by_nothing(tmp_path: Path) -> None:
     path, noted = tmp_path / "scores.csv", list[str]()
     of(path).write(SCORES, before=lambda digest: noted.append(f"{digest} {path.exists()}"))
-    assert noted == [f"{file_digest(path)} False"]
-    again = of(path, own=("another", file_digest(path)))
-    again.write(SCORES)
+    digest = file_digest(path)
+    assert noted == [f"{digest} False"]
+    own = ("another", digest)
+    assert [of(path, own=own, overwrite=overwrite).written for overwrite in (False, True)] == [digest] * 2
+    assert of(tmp_path / "absent.csv", own=own).written is None
     for taken in (path.write_bytes, lambda nothing: os.truncate(path, 0)):
         taken(b"of somebody else\n")
         before = path.read_bytes()
-        for attempt in (lambda: of(path, own=again.own), lambda: again.write(SCORES)):
-            with pytest.raises(ConfigError, match=r"exists; give another file"):
-                attempt()
+        with pytest.raises(ConfigError, match=r"exists; give another file"):
+            of(path, own=own)
+        assert of(path, own=own, overwrite=True).written is None
         assert path.read_bytes() == before
 
 
@@ -307,13 +309,13 @@ def test_scores_become_objects_of_a_store(bucket: str, tmp_path: Path, name: str
     assert fetch(uri, tmp_path).read_bytes() != (tmp_path / f"own-{name}").read_bytes()
 
 
-def test_an_object_is_replaced_unasked_if_it_is_one_that_the_request_wrote(bucket: str) -> None:
+def test_an_object_is_known_if_it_is_one_that_the_request_wrote(bucket: str) -> None:
     uri, noted = f"s3://tables/noted.csv?{bucket}", list[str]()
     of(uri).write(SCORES, before=noted.append)
-    of(uri, own=tuple(noted)).write(SCORES)
+    assert [of(uri, own=noted).written] == noted
     of(uri, overwrite=True).write(SCORES.iloc[:1])
     with pytest.raises(ConfigError, match=r"s3://tables/noted\.csv exists; give another file"):
-        of(uri, own=tuple(noted))
+        of(uri, own=noted)
 
 
 _ANSWERS = {

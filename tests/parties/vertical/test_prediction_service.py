@@ -49,7 +49,7 @@ from protocols.messages.vertical import Abort, Done, Hello, Role, Task
 from protocols.transport.channel import Channel, Timing, Traffic, expect
 from protocols.transport.codec import MAX_ARRAY_BYTES
 from protocols.transport.zmq_listener import Listener
-from tests.support.processes import FORKS
+from tests.support.processes import FORKS, finish
 
 SILENT = Terminal()
 
@@ -83,6 +83,14 @@ def hasty_command(arguments: list[str], stdout: str, stderr: str) -> None:
     from parties.session import connections, session_log
 
     connections.OFTEN, session_log.LONGEST_WAIT_S = 0, 0.1
+    command(arguments, stdout, stderr)
+
+
+def command_that_dies(number: int, arguments: list[str], stdout: str, stderr: str) -> None:
+    """The command `opboost predict` in this process, which gets a signal when its predictions have their place."""
+    from parties.jobs import predict_vertical
+
+    predict_vertical.score = lambda *_: os.kill(os.getpid(), number)  # type: ignore[assignment]
     command(arguments, stdout, stderr)
 
 
@@ -392,6 +400,43 @@ def test_rate_and_refused_bits_are_told_per_record_and_do_not_end_the_service(si
         assert second["status"].tolist() == ["ok"] * 6 + ["refused_rate_limit"]
         assert second["prediction"].notna().tolist() == [True] * 6 + [False]
         assert service.stop()[:2] == (0, {"sessions": 2, "requests": 2, "records_answered": 6})
+
+
+@pytest.mark.parametrize(
+    ("number", "n_asked", "options"),
+    [(signal.SIGKILL, 6, []), (signal.SIGTERM, 7, []), (signal.SIGKILL, 6, ["--overwrite"])],
+    ids=["killed", "told to stop", "killed as it replaced a file"],
+)
+def test_a_bank_that_dies_behind_its_predictions_asks_for_them_only_once(
+    tmp_path: Path, make_sites: Callable[[Path], Any], outcomes: Outcomes, number: int, n_asked: int, options: list[str]
+) -> None:
+    """Begun again it was refused all of them, since its limit was used up, and this took the place of all scores."""
+    made = make_sites(tmp_path)
+    train(made, outcomes)
+    out, ids = tmp_path / "scores.csv", tmp_path / "ids.txt"
+    ids.write_text("".join(f"k{i:04}\n" for i in range(n_asked)))
+    if options:
+        out.write_text("of May\n")
+    asked = ["--ids", str(ids), "--out", str(out), *options]
+    with serving(made, serve={"records_per_minute": 6}) as service:
+        arguments = ["predict", str(made.bank.write()), *asked]
+        said = [str(tmp_path / name) for name in ("stdout", "stderr")]
+        bank = FORKS.Process(target=command_that_dies, args=(number, arguments, *said), daemon=True)
+        bank.start()
+        bank.join(60)
+        assert bank.exitcode == (-number if number == signal.SIGKILL else 128 + number)
+        written = out.read_bytes()
+        assert pd.read_csv(out)["status"].tolist() == ["ok"] * 6 + ["refused_rate_limit"] * (n_asked - 6)
+        (end,) = finish(made.bank.start("predict", *asked))
+        assert out.read_bytes() == written
+        assert end[0] == (0 if n_asked == 6 else 5), end
+        assert ("refused 1 (refused_rate_limit) of 7 records; scores.csv holds the others" in end[2]) == (n_asked > 6)
+        assert not (made.bank.run_folder / "predicting.json").exists()
+        assert "nobody was asked again" in (made.bank.run_folder / "log.txt").read_text()
+        service.wait_for("session")
+        assert service.stop()[:2] == (0, {"sessions": 1, "requests": 1, "records_answered": 6})
+    (end,) = finish(made.bank.start("predict", *asked[:4]))
+    assert (end[0], "scores.csv exists; give another file" in end[2]) == (1, True)
 
 
 def test_a_request_over_budget_ends_no_conversation_and_counts_as_asked_for(
