@@ -32,11 +32,12 @@ hypothesis.settings.load_profile("opboost")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect tests without the garbage collector, and let it look through what tests make less often."""
+    """Collect tests without the garbage collector, which then looks only through what they make, and less often."""
     gc.disable()
     try:
         return (yield)
     finally:
+        gc.freeze()
         gc.set_threshold(10_000, 10, 10)
         gc.enable()
 
