@@ -33,7 +33,14 @@ REPEATED = "the first row of each counts, by `align: {duplicates: first}` on bot
 
 IdOption = Annotated[str | None, typer.Option("--id", help="The record key's column; by default one without repeats.")]
 LabelOption = Annotated[str | None, typer.Option("--label", help="The label's column (active, worker, owner).")]
-PositiveOption = Annotated[str | None, typer.Option("--positive", help="The label that means 1; by default the rarer.")]
+PositiveOption = Annotated[
+    str | None,
+    typer.Option(
+        "--positive",
+        help="The label that means 1; by default the rarer of two, or for a worker or an owner a TODO that all fill in "
+        "alike.",
+    ),
+]
 BoundsOption = Annotated[
     list[str] | None, typer.Option("--bounds", help="Public bounds, COLUMN=LOWER:UPPER; repeatable.")
 ]
@@ -194,6 +201,8 @@ def _print_made(
     }
     if marks := [f"{one.files[0]}: {', '.join(one.open_marks)}" for one in made.values() if one.open_marks]:
         found["marks_to_write"] = marks
+    if labels := [f"{one.files[0]}: positive" for one in made.values() if one.is_label_open]:
+        found["labels_to_write"] = labels
     lists = {key: _listed(names, form) for key, names in found.items()}
     print_result(form, made=_listed(files, form), **more, **lists, next=then)
 

@@ -88,7 +88,10 @@ class ReadingSection(Section):
     """The keys of a schema file about how cells and labels are read."""
 
     reader: ReaderSection = Field(ReaderSection(), description="How the texts of the data file are written.")
-    positive: Texts | bool = Field((), description="Labels that are read as 1, in any case; yes for words of truth.")
+    positive: Texts | bool = Field(
+        (),
+        description="Labels that are read as 1, in any case; yes for words of truth. The same at all owners of rows.",
+    )
     negative: Texts | bool = Field((), description="Labels that are read as 0; by default the one other that there is.")
     missing_label: Literal["refuse", "drop"] = Field(
         "refuse", description="Whether a record without a label is an error, or left out of training."
@@ -127,8 +130,8 @@ def open_keys(described: Mapping[str, object]) -> list[str]:
     return [str(key) for key, value in described.items() if is_open(value)]
 
 
-def check_complete(columns: Mapping[object, Mapping[str, Any]], reader: object = None) -> None:
-    """Refuse a schema that is still a draft, by its `columns` and its `reader` section.
+def check_complete(columns: Mapping[object, Mapping[str, Any]], reader: object = None, positive: object = None) -> None:
+    """Refuse a schema that is still a draft, by its `columns`, its `reader` section and its `positive` label.
 
     Raises
     ------
@@ -144,6 +147,8 @@ def check_complete(columns: Mapping[object, Mapping[str, Any]], reader: object =
         raise SchemaError(
             f"`reader` has a {TODO} under {', '.join(marks)}: write down the marks that the numbers of the file have"
         )
+    if is_open(positive):
+        raise SchemaError(f"`positive` has a {TODO}: write down the label that means 1, the same at all owners of rows")
 
 
 def described_column(name: str, description: Mapping[str, Any]) -> tuple[ColumnSchema, ColumnFormat]:

@@ -108,7 +108,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
     if not isinstance(ignore, list):
         raise ConfigError(f"{path}: `ignore` must be a list of column names")
     with naming(path):
-        check_complete(columns, document.get("reader"))
+        check_complete(columns, document.get("reader"), document.get("positive"))
         keys = read_section(ReadingSection, {key: document[key] for key in READING_KEYS & document.keys()})
         described = [described_column(_name(name, "a column's name"), column) for name, column in columns.items()]
         ids, labels = document.get("id", "id"), _names(document.get("label"), "`label`")

@@ -16,11 +16,16 @@ from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
+from opboost.table_format import TableFormat, plain_word
 from parties.config.federated_section import FederatedSection
 from parties.config.protection import Delta, Epsilon, LabelBounds
 from parties.config.section import PositiveCount, Section
 from parties.config.sgbdt_section import SGBDTSection
 from protocols.secure_aggregation.epochs import MAX_WORKERS
+
+# Name of the term for what words of labels mean. Owners whose terms do not hold it may train on opposite labels: words
+# mean what each one's own schema says.
+LABEL_TERM = "`positive` and `negative` of the schema"
 
 _RECIPES = {"recommended", "sgbdt", "federated"}
 
@@ -63,9 +68,9 @@ class TaskSection(Section):
         return {**self.model_dump(mode="json", exclude_none=exclude_none), "epsilon": self.epsilon}
 
     def terms(self, schema: TableSchema) -> dict[str, JsonValue]:
-        """The settings as they travel, with a digest of what is public about the columns."""
-        columns = json.dumps([asdict(column) for column in schema.columns], default=str)
-        return {"schema": hashlib.sha256(columns.encode()).hexdigest(), **flat(self.agreed())}
+        """The settings as they travel, with digests of what is public about the columns, and of the labels' words."""
+        columns = [asdict(column) for column in schema.columns]
+        return {"schema": _digest(columns), **_label_terms(schema.format), **flat(self.agreed())}
 
 
 class RecommendedSection(Section):
@@ -197,6 +202,20 @@ class TrainingSection(TaskSection):
     def _other_sections(self) -> set[str]:
         """Sections of the recipes that are not trained."""
         return _RECIPES - {self.recipe}
+
+
+def _label_terms(form: TableFormat) -> dict[str, JsonValue]:
+    """A digest of the labels that mean 1 and 0, in the form in which they are compared; nothing where none is listed.
+
+    How numbers and empty cells are written is each owner's own, and no part of it.
+    """
+    if not form.positive:
+        return {}
+    return {LABEL_TERM: _digest([sorted(set(map(plain_word, texts))) for texts in (form.positive, form.negative)])}
+
+
+def _digest(described: object) -> str:
+    return hashlib.sha256(json.dumps(described, default=str).encode()).hexdigest()
 
 
 def flat(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:

@@ -135,6 +135,7 @@ def _note_terms(terms: Mapping[str, JsonValue], recipe: RecordRecipe, checks: Ch
     checks.add(
         "terms",
         Status.SKIPPED,
-        f"all agree on `training` ({what}), columns and public keys of workers, if any, whose doctor shows {digest}. "
-        "The run itself compares the terms of all before anything is asked, and names every difference",
+        f"all agree on `training` ({what}), columns, words of labels and public keys of workers, if any, whose "
+        f"doctor shows {digest}. The run itself compares the terms of all before anything is asked, and names every "
+        "difference",
     )

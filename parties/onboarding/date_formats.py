@@ -10,7 +10,7 @@ import pandas as pd
 from parties.config.reader_section import TODO
 from parties.tables.cells import times_by
 
-_DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y")
+_DAYS = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%m-%d-%Y")
 _TIMES = tuple(f"{day} {time}" for day in _DAYS for time in ("%H:%M", "%H:%M:%S"))
 
 

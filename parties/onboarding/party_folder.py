@@ -25,21 +25,30 @@ SCHEMA, RUN = "schema.yaml", "run.yaml"
 class Made:
     """What was made: files, columns whose public bounds are to be written down, and columns that stay out.
 
-    `open_marks` are keys of the reader, of which it is open which marks numbers have. With `has_repeats`, the data file
-    repeats ids.
+    `open_marks` are keys of the reader, of which it is open which marks numbers have. With `is_label_open`, all owners
+    have yet to say which label means 1. With `has_repeats`, the data file repeats ids.
     """
 
     files: tuple[Path, ...]
     to_send: Path
     open_bounds: tuple[str, ...] = ()
     open_marks: tuple[str, ...] = ()
+    is_label_open: bool = False
     ignored: tuple[str, ...] = ()
     has_repeats: bool = False
 
     @classmethod
     def by(cls, draft: Draft, files: tuple[Path, ...], to_send: Path, *, has_repeats: bool = False) -> Made:
         """What was made with the draft of a schema."""
-        return cls(files, to_send, tuple(draft.open_bounds), tuple(draft.open_marks), tuple(draft.ignore), has_repeats)
+        return cls(
+            files,
+            to_send,
+            open_bounds=tuple(draft.open_bounds),
+            open_marks=tuple(draft.open_marks),
+            is_label_open=draft.is_label_open,
+            ignored=tuple(draft.ignore),
+            has_repeats=has_repeats,
+        )
 
 
 def common_keys(role: str, party: str, run_id: str) -> dict[str, str]:

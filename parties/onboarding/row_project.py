@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -228,7 +228,7 @@ def _listening(address: str) -> str:
 def _drafted(data: Path, hints: Hints) -> _Description:
     """A schema that is drafted from the data, in which no id may come twice."""
     raw = read_raw(data)
-    draft = draft_schema(raw, data, hints)
+    draft = draft_schema(raw, data, replace(hints, is_among_owners=True))
     assert draft.label is not None
     rows_to_keep(read_ids(raw.frame, [draft.id], data), "refuse", [draft.id], data)
     return _Description(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from opboost.table_format import TableFormat
+from opboost.table_format import TableFormat, plain_word
 from parties.config.reader_section import TODO, described_column
 from parties.errors import ConfigError
 from parties.onboarding.date_formats import times_of
@@ -53,6 +53,8 @@ class Hints:
         Public bounds by column.
     beside : frozenset of str
         Names of the other party's columns, case-folded: the record key is likely to have one of them.
+    is_among_owners : bool
+        Whether others describe the same columns of their own rows: nothing that all must say alike follows from these.
     """
 
     id: str | None = None
@@ -60,6 +62,7 @@ class Hints:
     positive: str | None = None
     bounds: Mapping[str, tuple[Bound, Bound]] = field(default_factory=dict)
     beside: frozenset[str] = frozenset()
+    is_among_owners: bool = False
 
 
 def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
@@ -85,7 +88,7 @@ def draft_schema(raw: RawTable, path: Path, hints: Hints) -> Draft:
     draft = Draft(hints.id or _id_of(texts, path, hints), hints.label)
     forms = _formats(draft, raw, texts, hints)
     if draft.label is not None:
-        _describe_label(draft, texts[draft.label], forms, hints.positive)
+        _describe_label(draft, texts[draft.label], forms, hints)
     cleaning: set[str] = set()
     for name in names:
         if name not in (draft.id, draft.label):
@@ -166,30 +169,44 @@ def _words(name: str) -> list[str]:
     return [word.casefold() for word in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name) if word]
 
 
-def _describe_label(draft: Draft, texts: pd.Series, forms: Sequence[TableFormat], positive: str | None) -> None:
-    present = texts.dropna().str.strip()
+def _describe_label(draft: Draft, texts: pd.Series, forms: Sequence[TableFormat], hints: Hints) -> None:
+    present, positive = texts.dropna().str.strip(), hints.positive
     if len(present) < len(texts):
         draft.keys["missing_label"] = "drop"
     is_number = bool(_readers(present, forms))
-    counts = present.str.casefold().value_counts()
     if positive is None and is_number:
         # Beside a missing label, programs write 0.0 and 1.0.
         are_two = {text.removesuffix(".0") for text in present.unique()} <= {"0", "1"}
         draft.objective = "binary:logistic" if are_two else "reg:squarederror"
         return
-    if positive is None and len(counts) != 2:
+    words = _spelled(present)
+    if positive is None:
+        _propose_label(draft, words, hints)
+    elif plain_word(positive) not in set(map(plain_word, words)):
+        raise ConfigError(f"label column {draft.label!r} holds no {positive!r}, as --positive says. Nothing was made")
+    else:
+        draft.keys["positive"] = positive
+
+
+def _propose_label(draft: Draft, words: pd.Series, hints: Hints) -> None:
+    """Which of two words means 1: that of truth, or the rarer one; among owners, others may find another one rarer."""
+    groups = words.groupby(words.str.casefold())
+    # In whatever order the rows come, the same proposal.
+    ranked = sorted((len(group), min(group), plain) for plain, group in groups)
+    if len(ranked) != 2:
         raise ConfigError(
-            f"label column {draft.label!r} holds {len(counts)} different words: give the positive one with --positive, "
+            f"label column {draft.label!r} holds {len(ranked)} different words: give the positive one with --positive, "
             "or number several classes from 0"
         )
-    truth = [word for word in counts.index if word in ("yes", "true", "y", "t")]
-    known = {text.removesuffix(".0") for text in _spelled(present).str.casefold()}
-    if positive is not None and " ".join(positive.split()).casefold().removesuffix(".0") not in known:
-        raise ConfigError(f"label column {draft.label!r} holds no {positive!r}, as --positive says. Nothing was made")
-    chosen = positive or present[present.str.casefold() == (truth or [counts.index[-1]])[0]].iloc[0]
-    draft.keys["positive"] = chosen
-    if positive is None and not truth:
-        draft.remark = "  # the rarer of the two"
+    (n_first, first, _), (n_second, second, _) = ranked
+    truth = [word for _, word, plain in ranked if plain in ("yes", "true", "y", "t")]
+    if len(truth) == 1:
+        draft.keys["positive"] = truth[0]
+    elif hints.is_among_owners:
+        draft.keys["positive"] = f"{TODO}: {' or '.join(sorted((first, second)))}"
+    else:
+        draft.keys["positive"] = first
+        draft.remark = "  # both are as frequent: check it" if n_first == n_second else "  # the rarer of the two"
 
 
 def _describe(

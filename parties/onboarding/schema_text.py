@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from parties.config.reader_section import open_keys
+from parties.config.reader_section import is_open, open_keys
 
 WHY = (
     "# TODO stands where public bounds belong: what is generally known about the column, by law, by contract or by\n"
@@ -23,6 +23,10 @@ LISTED = (
 MARKS = (
     "# Numbers such as 1,234 can be read in two ways, one of which is a thousand times the other. For the two TODO of\n"
     "# the reader, write what is meant: the first mark of each, or the second; for `none`, leave the key out.\n"
+)
+LABELS = (
+    "# For the TODO of `positive`, write the label that means 1, the same at all owners: the rarer one of this file\n"
+    "# may be the other one in theirs. Where some spell it otherwise, all write one list, such as [sick, ill].\n"
 )
 
 
@@ -63,13 +67,19 @@ class Draft:
         """Keys of the reader with a TODO."""
         return open_keys(self.keys.get("reader", {}))
 
+    @property
+    def is_label_open(self) -> bool:
+        """Whether it is open which label means 1."""
+        return is_open(self.keys.get("positive"))
+
     def text(self) -> str:
         """The schema file."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
         has_lists = any("categories" in column for column in self.columns.values())
-        yield WHY + (LISTED if has_lists else "") + (MARKS if self.open_marks else "") + f"id: {flow(self.id)}"
+        notes = ((LISTED, has_lists), (MARKS, self.open_marks), (LABELS, self.is_label_open))
+        yield "".join([WHY, *(note for note, is_due in notes if is_due)]) + f"id: {flow(self.id)}"
         if self.label is not None:
             yield f"label: {flow(self.label)}"
         for key, value in self.keys.items():

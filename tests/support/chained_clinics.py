@@ -20,6 +20,7 @@ from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 from tests.support.processes import Command
+from tests.support.worded_labels import label_by_words
 
 SCHEMA = {"id": "id", "label": "y", "columns": {name: {"lower": 0, "upper": 1} for name in ("age", "dose", "size")}}
 NAMES = ("w0", "w1", "w2")
@@ -29,7 +30,7 @@ class Clinics:
     """Three clinics with rows of their own, each of which connects to those after it."""
 
     def __init__(self, root: Path, **training: Any) -> None:
-        self.root = root
+        self.root, self.own_keys = root, dict[str, dict[str, Any]]()
         self.training: dict[str, Any] = {
             "epsilon": 2.0,
             "order": list(NAMES),
@@ -71,9 +72,14 @@ class Clinics:
             frame.insert(0, "id", [f"{name}-{i:03}" for i in range(80)])
             frame.to_csv(root / name / "data.csv", index=False)
 
+    def with_words(self, **positive: str) -> None:
+        """Make labels words, one of which means 1 in everybody's schema, or another one in some."""
+        self.own_keys = {name: {"positive": positive.get(name, "ill")} for name in NAMES}
+        label_by_words(self.root, NAMES)
+
     def write(self, name: str) -> Path:
         folder = self.root / name
-        (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA, sort_keys=False))
+        (folder / "schema.yaml").write_text(yaml.safe_dump(SCHEMA | self.own_keys.get(name, {}), sort_keys=False))
         run = {"training": self.training, **self.runs[name]}
         (folder / "run.yaml").write_text(yaml.safe_dump(run))
         return folder / "run.yaml"

@@ -26,6 +26,7 @@ from parties.jobs.train_vertical import Terminal
 from protocols.transport.keys import generate
 from tests.support.addresses import free_addresses
 from tests.support.processes import Command
+from tests.support.worded_labels import label_by_words
 from tests.support.yaml_text import yaml_text
 
 SCHEMA = {
@@ -43,6 +44,7 @@ class Clinics:
     def __init__(self, root: Path, **training: Any) -> None:
         (address,) = free_addresses(1)
         self.root, self.schema = root, copy.deepcopy(SCHEMA)
+        self.own_keys: dict[str, dict[str, Any]] = {}
         self.training: dict[str, Any] = {
             "epsilon": 2.0,
             "delta": 1e-6,
@@ -97,9 +99,15 @@ class Clinics:
             frame = pd.read_csv(self.root / name / "data.csv")
             frame.assign(size=(3 * frame["size"]).astype(int)).to_csv(self.root / name / "data.csv", index=False)
 
+    def with_words(self, **positive: str) -> None:
+        """Make labels words, one of which means 1 in everybody's schema, or another one in some."""
+        self.schema["positive"] = "ill"
+        self.own_keys = {name: {"positive": word} for name, word in positive.items()}
+        label_by_words(self.root, NAMES)
+
     def write(self, name: str) -> Path:
         folder = self.root / name
-        (folder / "schema.yaml").write_text(yaml_text(self.schema))
+        (folder / "schema.yaml").write_text(yaml_text(self.schema | self.own_keys.get(name, {})))
         training = self.runs[name].get("training", self.training)
         (folder / "run.yaml").write_text(yaml_text({**self.runs[name], "training": training}, sort_keys=True))
         return folder / "run.yaml"

@@ -162,6 +162,32 @@ def test_an_owners_folder_is_made_and_the_bounds_that_are_to_be_written_are_told
     assert found["next"] == f"opboost doctor {folder / 'run.yaml'}"
 
 
+def test_a_label_of_words_is_left_to_all_owners_and_told(table: Path, tmp_path: Path) -> None:
+    table.write_text(table.read_text().replace(",0\n", ",paid\n"))
+    cells = [line.split(",") for line in table.read_text().splitlines()[1:]]
+    lines = ["id,age,debt", *(f"{one},{age},{'paid' if debt == 'paid' else 'owed'}" for one, age, debt in cells)]
+    table.write_text("\n".join(lines))
+    words = (
+        "--role",
+        "owner",
+        "--owners",
+        "bank=tcp://bank.example:1,shop",
+        "--label",
+        "debt",
+        "--bounds",
+        "age=0:120",
+    )
+    code, out, error = rows(table, *words, "--folder", tmp_path / "made")
+    assert code == 0, error
+    schema = tmp_path / "made" / "schema.yaml"
+    assert json.loads(out)["labels_to_write"] == [f"{schema}: positive"]
+    code, out, _ = run("doctor", tmp_path / "made" / "run.yaml", "--wait", "0.1")
+    assert code
+    assert "`positive` has a TODO" in " ".join(out.replace("│", " ").split())
+    code, out, error = rows(table, *words, "--folder", tmp_path / "other", "--positive", "owed")
+    assert (code, "labels_to_write" in json.loads(out)) == (0, False), error
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -109,3 +109,6 @@ def test_a_draft_is_no_schema() -> None:
     check_complete({"age": {"lower": 0}}, {"decimal": ","})
     with pytest.raises(SchemaError, match=f"`reader` has a {TODO} under decimal, thousands"):
         check_complete({"age": {"lower": 0}}, {"decimal": f"{TODO}: . or ,", "sep": ";", "thousands": TODO})
+    check_complete({"age": {"lower": 0}}, None, "sick")
+    with pytest.raises(SchemaError, match=f"`positive` has a {TODO}: write down the label that means 1"):
+        check_complete({"age": {"lower": 0}}, None, f"{TODO}: sick or well")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from pydantic import ValidationError
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import ColumnSchema, TableSchema
-from parties.config.training_section import RecommendedSection, TaskSection, TrainingSection, flat
+from parties.config.chain import ChainSection
+from parties.config.reader_section import ReadingSection
+from parties.config.training_section import LABEL_TERM, RecommendedSection, TaskSection, TrainingSection, flat
 
 SHARED: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
 GIVEN: dict[str, Any] = {**SHARED, "recipe": "sgbdt"}
@@ -91,6 +94,31 @@ def test_the_recommended_recipe_names_its_records_and_its_classes(changes: dict[
 def test_terms_tell_columns_apart_by_a_digest() -> None:
     first, same, other = (TrainingSection(**GIVEN).terms(one)["schema"] for one in (schema(), schema(), schema(2.0)))
     assert first == same != other
+
+
+def terms_of(section: TaskSection, **reading: Any) -> dict[str, Any]:
+    return section.terms(replace(schema(), format=ReadingSection(**reading).format({})))
+
+
+@pytest.mark.parametrize("section", [TrainingSection(**GIVEN), ChainSection(epsilon=1.0, order=("w0", "w1"))])
+def test_terms_tell_by_a_digest_which_labels_mean_1_and_0(section: TaskSection) -> None:
+    found = terms_of(section, positive="Very  ill", negative="well")
+    assert len(found[LABEL_TERM]) == 64
+    assert "ill" not in json.dumps(found)
+    assert found == terms_of(section, positive=["very ill", "VERY ILL"], negative=["well"])
+    opposite, open_end = {"positive": "well", "negative": "very ill"}, {"positive": "very ill"}
+    for labels in (opposite, open_end, {"positive": ["very ill", "1"], "negative": "well"}):
+        other = terms_of(section, **labels)
+        assert {name for name in found if found[name] != other[name]} == {LABEL_TERM}
+    assert terms_of(section, positive=True) != terms_of(section, positive=False)
+
+
+def test_of_labels_that_are_numbers_no_term_tells_anything() -> None:
+    section = TrainingSection(**GIVEN)
+    assert LABEL_TERM not in terms_of(section)
+    own_marks = {"reader": {"decimal": ",", "na_values": ["?"]}, "missing_label": "drop"}
+    assert terms_of(section) == terms_of(section, **own_marks)
+    assert terms_of(section, positive="ill") == terms_of(section, positive="ill", **own_marks)
 
 
 def test_an_infinite_epsilon_travels_as_a_number() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from parties.config.training_section import LABEL_TERM
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.horizontal import examine_rows
 from parties.horizontal.public_randomness import after_looks
@@ -19,6 +20,7 @@ from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import TakeTurns
 from protocols.transport.keys import read_public
 from protocols.transport.memory import memory_pair
+from tests.support.chained_clinics import Clinics as ChainedClinics
 from tests.support.clinics import Clinics
 
 
@@ -60,6 +62,33 @@ def test_doctors_of_both_sides_name_whose_public_key_differs(tmp_path: Path) -> 
     right, earlier = (read_public(tmp_path / name / "keys" / "w1.public").hex() for name in ("hub", "w0"))
     assert f"do not agree: public key of w1: hub has {right}, this party {earlier}" in found.sentence
     assert f"public key of w1: w0 has {earlier}, this party {right}" in of_hub[0][0].sentence
+
+
+@pytest.mark.parametrize("positive", ["well", "ill"])
+def test_doctors_name_labels_that_mean_another_number(tmp_path: Path, positive: str) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.with_words(w1=positive)
+    thread, of_hub = beside(lambda: peers(clinics.write("hub"), wait_s=4.0))
+    others = [beside(lambda name=name: peers(clinics.write(name))) for name in ("w0", "w1", "w2")]
+    for one in (thread, *(other for other, _ in others)):
+        one.join(30)
+    (same,), (found,) = others[0][1][0], others[1][1][0]
+    assert same.status is Status.OK
+    assert found.status is (Status.OK if positive == "ill" else Status.PROBLEM)
+    assert positive == "ill" or found.sentence.startswith(f"hub and this party do not agree: {LABEL_TERM}: hub has ")
+    assert not {"ill", "well"} & set(found.sentence.split())
+    assert [one.status for one in of_hub[0]].count(Status.PROBLEM) == (0 if positive == "ill" else 1)
+
+
+def test_doctors_of_a_chain_name_labels_that_mean_another_number(tmp_path: Path) -> None:
+    clinics = ChainedClinics(tmp_path)
+    clinics.with_words(w2="well")
+    thread, of_last = beside(lambda: peers(clinics.write("w2"), wait_s=4.0))
+    found = peers(clinics.write("w1"), wait_s=4.0)
+    thread.join(30)
+    said = [one.sentence for one in found if one.status is Status.PROBLEM]
+    assert [one.split(" has ")[0] for one in said] == [f"w2 and this party do not agree: {LABEL_TERM}: w2"]
+    assert any(one.sentence.startswith(f"w1 and this party do not agree: {LABEL_TERM}") for one in of_last[0])
 
 
 def test_runs_that_wait_answer_doctors_of_the_other_side_and_go_on(tmp_path: Path) -> None:

@@ -18,10 +18,12 @@ from opboost.trees.model_file import load_model
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
+from parties.config.training_section import LABEL_TERM
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError, TreesDiffer
 from parties.horizontal.chain import ChainJob, run_chain_owner
 from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
+from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
 from tests.support.chained_clinics import NAMES, Clinics, leaves
@@ -118,6 +120,34 @@ def test_owners_whom_another_one_sent_different_trees_end_with_no_model(
         assert not (clinics.folder(name) / "model.json").exists()
         assert len(list((clinics.folder(name) / "turns").glob("*.json"))) == 6
         assert clinics.read(name, "meta.json")["finished"] is None
+
+
+def test_labels_that_mean_another_number_are_named_and_nothing_is_charged(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.with_words(w1="well")
+    found = clinics.together(*NAMES)
+    assert all(isinstance(one, Disagreement) for one in found.values()), found
+    assert f"the owners do not agree: {LABEL_TERM}: w1 has " in str(found["w0"])
+    assert f"the owners do not agree: {LABEL_TERM}: w0 has " in str(found["w1"])
+    assert not any((clinics.folder(name) / "turns" / "0000.json").exists() for name in NAMES)
+    for name in NAMES:
+        run = read_run(clinics.write(name), OwnerRun)
+        with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+            assert ledger.charges() == ()
+
+
+def test_labels_that_owners_spell_differently_are_listed_by_all(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    expected = clinics.simulated()
+    clinics.with_words()
+    clinics.own_keys = {name: {"positive": ["ill", "sick", "1"]} for name in NAMES}
+    clinics.own_keys["w2"] = {"positive": [1, "SICK", "ill"]}
+    for name, words in (("w1", {"ill": "Sick", "well": "fit"}), ("w2", {"ill": 1, "well": 0})):
+        path = tmp_path / name / "data.csv"
+        pd.read_csv(path).replace({"y": words}).to_csv(path, index=False)
+    found = clinics.together(*NAMES)
+    assert not any(isinstance(one, BaseException) for one in found.values()), found
+    assert leaves(load_model(clinics.folder("w1") / "model.json")) == expected
 
 
 def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_model(tmp_path: Path) -> None:

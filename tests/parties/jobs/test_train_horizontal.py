@@ -23,6 +23,7 @@ from opboost.trees.tree import Tree
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
+from parties.config.training_section import LABEL_TERM
 from parties.doctor.check_result import Checklist
 from parties.doctor.run_files import check_folder
 from parties.errors import ConfigError
@@ -271,6 +272,24 @@ def test_other_settings_are_named_on_both_sides_and_nothing_is_answered(tmp_path
     assert "epsilon: w1 has 1.0, this party 2.0" in ends["hub"]
     assert "epsilon: hub has 2.0, this party 1.0" in ends["w1"]
     assert not (clinics.folder("w0") / "answers.json").exists()
+
+
+def test_labels_that_mean_another_number_are_named_on_both_sides_and_nothing_is_charged(tmp_path: Path) -> None:
+    """A model of labels that are opposite at one of three workers would be wrong without a word."""
+    clinics = Clinics(tmp_path)
+    clinics.with_words(w1="well")
+    for name in ("w0", "w2"):
+        clinics.runs[name]["wait"] = 2  # the coordinator may have ended before they look for it
+    processes = [clinics.start(name) for name in ("hub", *NAMES)]
+    ends = dict(zip(("hub", *NAMES), finish(*processes), strict=True))
+    assert f"w1 and this party do not agree: {LABEL_TERM}: w1 has " in ends["hub"][2]
+    assert f"hub and this party do not agree: {LABEL_TERM}: hub has " in ends["w1"][2]
+    for name in NAMES:
+        assert ends[name][0] != 0
+        assert not (clinics.folder(name) / "answers.json").exists()
+        run = read_run(clinics.write(name), WorkerRun)
+        with worker_ledger(run.ledger.path, run.ledger.budget) as ledger:
+            assert ledger.charges() == ()
 
 
 @pytest.mark.parametrize("insecure", [False, True], ids=["with keys", "in plain text"])

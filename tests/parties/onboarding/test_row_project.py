@@ -11,7 +11,7 @@ import yaml
 
 from parties.config.chain import MAX_OWNERS, OwnerRun
 from parties.config.horizontal import CoordinatorRun, WorkerRun
-from parties.config.reading import read_run
+from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import read_record_run
 from parties.errors import ConfigError, PartyError
 from parties.onboarding.party_folder import Made
@@ -183,6 +183,21 @@ def test_a_worker_without_an_agreed_schema_drafts_one(
     assert (schema["id"], schema["label"], list(schema["columns"])) == ("id", "y", ["age"])
     # Proposed by the name; the label's are no part of a schema.
     assert made.open_bounds == ()
+
+
+@pytest.mark.parametrize("make", [worker, owner])
+def test_owners_with_other_base_rates_do_not_draft_opposite_labels(tmp_path: Path, make: Any) -> None:
+    schemas = []
+    for name, labels in (("north", ["sick", "sick", "well"]), ("south", ["sick", "well", "well"])):
+        (tmp_path / name).mkdir()
+        part = make(tmp_path, party=name, folder=tmp_path / name / "made")
+        made = make_row_party(part, Hints(label="y"), data=table(tmp_path / name, labels * 20))
+        assert made.is_label_open
+        schemas.append(part.folder / "schema.yaml")
+        with pytest.raises(ConfigError, match="`positive` has a TODO"):
+            read_schema(schemas[-1])
+    assert schemas[0].read_text() == schemas[1].read_text()
+    assert yaml.safe_load(schemas[0].read_text())["positive"] == "TODO: sick or well"
 
 
 def test_columns_whose_bounds_are_to_be_written_are_told(tmp_path: Path) -> None:

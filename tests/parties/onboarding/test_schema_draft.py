@@ -18,6 +18,7 @@ from parties.errors import ConfigError
 from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
+from parties.onboarding.schema_text import flow
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
 
@@ -288,6 +289,48 @@ def test_labels_of_words_are_described(
     expected = [float(number.get(str(cell), cell)) for cell in cycle(*cells) if cell != ""]  # type: ignore[arg-type]
     assert labels.tolist() == expected
     assert draft.objective == ("reg:squarederror" if 3.5 in cells else "binary:logistic")
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize(
+    ("cells", "positive", "remark"),
+    [
+        (["sick", "well", "well"], "sick", "the rarer of the two"),
+        (["sick", "well"], "sick", "both are as frequent: check it"),
+        # Words of truth that both mean true.
+        (["true", "y"], "true", "both are as frequent: check it"),
+    ],
+)
+def test_which_label_is_proposed_does_not_depend_on_the_order_of_rows(
+    tmp_path: Path, cells: list[str], positive: str, remark: str, is_reversed: bool
+) -> None:
+    path = tmp_path / "data.csv"
+    rows = table(y=cycle(*cells), town=cycle("a", "b"))
+    rows[:: -1 if is_reversed else 1].to_csv(path, index=False)
+    assert f"positive: {flow(positive)}  # {remark}" in draft_schema(read_raw(path), path, Hints(label="y")).text()
+
+
+@pytest.mark.parametrize(
+    ("cells", "given", "positive"),
+    [
+        (["sick", "well", "well"], None, "TODO: sick or well"),
+        (["sick", " Sick ", "well"], None, "TODO: Sick or well"),
+        (["very  sick", "well"], None, "TODO: very sick or well"),
+        (["sick", "well", "well"], "well", "well"),
+        (["no", "no", "yes"], None, "yes"),
+        (["no", "yes", "yes"], None, "yes"),
+        (["y", "true", "true"], None, "TODO: true or y"),
+    ],
+)
+def test_among_owners_no_label_is_proposed_that_follows_from_the_rows_of_one(
+    tmp_path: Path, cells: list[str], given: str | None, positive: str
+) -> None:
+    path = tmp_path / "data.csv"
+    table(y=cycle(*cells), town=cycle("a", "b")).to_csv(path, index=False)
+    draft = draft_schema(read_raw(path), path, Hints(label="y", positive=given, is_among_owners=True))
+    assert draft.keys["positive"] == positive
+    assert draft.is_label_open is positive.startswith("TODO")
+    assert ("the same at all owners" in draft.text()) is draft.is_label_open
 
 
 @pytest.mark.parametrize(

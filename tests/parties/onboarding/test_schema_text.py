@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from parties.config.reader_section import TODO
-from parties.onboarding.schema_text import LISTED, MARKS, Draft, flow
+from parties.onboarding.schema_text import LABELS, LISTED, MARKS, Draft, flow
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,13 @@ def test_marks_that_are_open_come_with_an_explanation() -> None:
     draft.keys["reader"] |= {"decimal": f"{TODO}: . or ,", "thousands": f"{TODO}: , or none"}
     assert (draft.open_marks, MARKS in draft.text()) == (["decimal", "thousands"], True)
     assert yaml.safe_load(draft.text())["reader"] == draft.keys["reader"]
+
+
+def test_a_label_that_is_open_comes_with_an_explanation() -> None:
+    draft = Draft("id", "y", keys={"positive": "sick"}, columns={"age": {"lower": 0, "upper": 120}})
+    assert (draft.is_label_open, LABELS in draft.text()) == (False, False)
+    draft.keys["positive"] = f"{TODO}: sick or well"
+    assert (draft.is_label_open, LABELS in draft.text()) == (True, True)
 
 
 def test_found_categories_come_with_a_warning() -> None:
