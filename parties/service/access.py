@@ -79,6 +79,8 @@ class Tokens:
 class Gate:
     """ASGI middleware: authenticates, bounds how long a body may take, and counts answers.
 
+    The caller's name stands in the state of the request's scope.
+
     Parameters
     ----------
     app : ASGI application
@@ -114,7 +116,9 @@ class Gate:
             refusal = JSONResponse({"detail": "a bearer token is needed"}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, _closing(counting))
         else:
-            scope.get("state", {}).get("prove", bool)()
+            state = scope.setdefault("state", {})
+            state.get("prove", bool)()
+            state["caller"] = caller
             await self._app(scope, self._timed(receive), counting)
 
     def _timed(self, receive: Receive) -> Receive:

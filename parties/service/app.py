@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
@@ -76,11 +77,12 @@ def make_app(
     app.router.route_class = _Route
 
     @app.post("/v1/scores", response_model=ScoresAnswer, responses=REFUSALS)
-    async def scores(body: ScoresBody) -> Response:
+    async def scores(body: ScoresBody, request: Request) -> Response:
         """Score records."""
         if len(body.records) > limits.max_records:
             return _refusal(413, f"{len(body.records)} records; at most {limits.max_records} are scored at once")
-        return JSONResponse(await versions.score(body))
+        caller = getattr(request.state, "caller", "")
+        return await _until_left(request, versions.score(body, caller=caller))
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -112,6 +114,25 @@ def make_app(
 
     _handle_errors(app, note)
     return app
+
+
+async def _until_left(request: Request, scoring: Coroutine[Any, Any, dict[str, Any]]) -> Response:
+    """The answer to a request whose body was read; it is given up when the caller closes the connection."""
+    task, leaving = asyncio.create_task(scoring), asyncio.create_task(_left(request))
+    leaving.add_done_callback(lambda _: task.cancel())
+    try:
+        return JSONResponse(await task)
+    except asyncio.CancelledError:
+        if not leaving.done():
+            raise
+        return _refusal(499, "the caller closed the connection")
+    finally:
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:

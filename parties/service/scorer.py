@@ -1,9 +1,9 @@
 """Scorer: a thread with one lasting conversation with all passive parties, which scores waiting requests together.
 
 Whatever waits when an answer has come is asked for in one message (micro-batch), so a request never waits for others to
-come. Where a passive party's budget refuses a message, its requests are asked for once more, each alone. While a
-passive party is away, or owes an answer for longer than requests may take, new requests are refused at once (circuit
-breaker); its return, or its answer, lets them through again.
+come; `WaitingQueries` keeps those that a passive party's budget refuses apart. While a passive party is away, or owes
+an answer for longer than requests may take, new requests are refused at once (circuit breaker); its return, or its
+answer, lets them through again.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
-from queue import Empty, Full, Queue
 
 import numpy as np
 
-from opboost.arrays import Values
 from opboost.errors import OpBoostError
 from opboost.trees.tree import Ensemble
 from parties.errors import PartyError, Unavailable
-from parties.vertical.prediction_client import BATCH_ROWS, Session, Statuses
+from parties.service.waiting_queries import Scored, ScoreQuery, WaitingQueries
+from parties.vertical.prediction_client import Session
 from parties.vertical.reasons import predicted_and_explained
 from protocols.errors import ProtocolError
 from protocols.messages.prediction import RecordStatus
@@ -33,36 +29,8 @@ from protocols.transport.channel import Channel
 # How often an idle scorer looks after its connections, and how often a missing passive party is looked for.
 _IDLE_S = 0.1
 
-# Characters of a micro-batch's ids behind which no further query joins it: with the longest ids of one request more,
-# they still fit into a message.
-MOST_CHARACTERS = 1 << 20
-
 # Pause before a broken conversation is begun again, and the longest after several that answered nothing.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
-
-Scored = tuple[Values, Statuses]
-"""Predictions, with contributions behind them where reasons were asked for, and a status per record."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ScoreQuery:
-    """Records to be scored, and where the scores go; one that is cancelled before its turn is not asked for.
-
-    Attributes
-    ----------
-    ids : tuple of str
-    own : mapping of str to ndarray, each of shape (n_rows,)
-        The active party's columns.
-    explains : bool
-        Whether contributions are wanted, too.
-    scored : Future
-    """
-
-    ids: tuple[str, ...]
-    own: Mapping[str, Values]
-    explains: bool = False
-    scored: Future[Scored] = field(default_factory=Future)
-
 
 Connect = Callable[[Callable[[Sequence[Channel]], bool]], AbstractContextManager[Session | None]]
 """Opens channels to all passive parties, calls what waits until they are there, and begins a conversation.
@@ -82,7 +50,7 @@ class Scorer:
     patience_s : float
         How long passive parties may owe an answer until further queries are refused.
     max_waiting : int
-        Queries that may wait.
+        Queries that may wait, as of `WaitingQueries`.
     on_batch : callable
         Called with the number of records of every micro-batch.
     """
@@ -100,7 +68,7 @@ class Scorer:
         self._desensitized = desensitized
         self._patience_s = patience_s
         self._on_batch = on_batch
-        self._queue: Queue[ScoreQuery] = Queue(max_waiting)
+        self._waiting = WaitingQueries(max_waiting)
         self._away = "the passive parties have not been reached yet"
         self._asked_at: float | None = None
         self._pause_s = _PAUSE_S
@@ -141,10 +109,7 @@ class Scorer:
         """
         if refusal := self.refusal:
             raise Unavailable(refusal)
-        try:
-            self._queue.put_nowait(query)
-        except Full:
-            raise Unavailable(f"{self._queue.maxsize} requests wait already") from None
+        self._waiting.put(query)
 
     def _run(self) -> None:
         reason = "the scorer has stopped"
@@ -168,9 +133,9 @@ class Scorer:
             if session is None:
                 return
             self._away = ""
-            while not self._stopping.is_set() or not self._queue.empty():
-                if batch := self._next_batch():
-                    self._score_all(session, batch)
+            while not self._stopping.is_set() or self._waiting:
+                if batch := self._waiting.take(_IDLE_S):
+                    self._score(session, batch)
                 else:
                     session.check()
 
@@ -182,66 +147,41 @@ class Scorer:
                 return False
         return True
 
-    def _next_batch(self) -> list[ScoreQuery]:
-        """All queries that wait, up to a message's worth of records; none after a while without any."""
-        batch, n_rows, n_characters = list[ScoreQuery](), 0, 0
-        with suppress(Empty):
-            query = self._queue.get(timeout=_IDLE_S)
-            while True:
-                if query.scored.set_running_or_notify_cancel():
-                    batch.append(query)
-                    n_rows += len(query.ids)
-                    n_characters += sum(map(len, query.ids))
-                if n_rows >= BATCH_ROWS or n_characters >= MOST_CHARACTERS:
-                    break
-                query = self._queue.get_nowait()
-        return batch
-
-    def _score_all(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
-        """Score queries, those with reasons apart; if a passive party does not answer, all that are left are told."""
-        left = [group for explains in (False, True) if (group := [one for one in batch if one.explains is explains])]
-        try:
-            while left:
-                left[:1] = [[query] for query in self._score(session, left[0])]
-        except BaseException:
-            for query in chain.from_iterable(left):
-                query.scored.set_exception(Unavailable("a passive party did not answer"))
-            raise
-
-    def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> list[ScoreQuery]:
-        """Score queries together; returns those that are to be asked for again, each alone.
-
-        A passive party whose budget does not allow one of the records refuses all records of the message.
-        """
+    def _score(self, session: Session, batch: Sequence[ScoreQuery]) -> None:
+        """Score queries together; those that a passive party's budget refused among others wait again."""
         ids = tuple(record_id for query in batch for record_id in query.ids)
+        try:
+            scores, statuses = self._ask(session, ids, batch)
+        except BaseException:
+            for query in batch:
+                query.refuse("a passive party did not answer")
+            raise
+        ends = np.cumsum([len(query.ids) for query in batch])[:-1]
+        results = dict(zip(batch, zip(np.split(scores, ends), np.split(statuses, ends), strict=True), strict=True))
+        refused = [query for query, (_, found) in results.items() if RecordStatus.REFUSED_BUDGET in found]
+        again = self._waiting.note(batch, refused)
+        self._deliver(partial(_answer_all, {one: scored for one, scored in results.items() if one not in again}))
+        self._pause_s = _PAUSE_S
+        self._on_batch(len(ids))
+
+    def _ask(self, session: Session, ids: tuple[str, ...], batch: Sequence[ScoreQuery]) -> Scored:
         own = batch[0].own
         if len(batch) > 1:
             own = {name: np.concatenate([query.own[name] for query in batch]) for name in own}
         evaluate = predicted_and_explained if batch[0].explains else Ensemble.predict
         self._asked_at = time.monotonic()
         try:
-            scores, statuses = session.predict(ids, own, desensitized=self._desensitized, evaluate=evaluate)
+            return session.predict(ids, own, desensitized=self._desensitized, evaluate=evaluate)
         finally:
             self._asked_at = None
-        ends = np.cumsum([len(query.ids) for query in batch])[:-1]
-        parts = zip(np.split(scores, ends), np.split(statuses, ends), strict=True)
-        results = dict(zip(batch, parts, strict=True))
-        again = [one for one, (_, found) in results.items() if len(batch) > 1 and RecordStatus.REFUSED_BUDGET in found]
-        self._deliver(partial(_set_results, {one: scored for one, scored in results.items() if one not in again}))
-        self._pause_s = _PAUSE_S
-        self._on_batch(len(ids))
-        return again
 
     def _give_up(self, reason: str) -> None:
         """Refuse what waits, and what comes until a conversation is on."""
         self._away = reason
-        with suppress(Empty):
-            while True:
-                query = self._queue.get_nowait()
-                if query.scored.set_running_or_notify_cancel():
-                    query.scored.set_exception(Unavailable(reason))
+        for query in self._waiting.take_all():
+            query.refuse(reason)
 
 
-def _set_results(results: Mapping[ScoreQuery, Scored]) -> None:
+def _answer_all(results: Mapping[ScoreQuery, Scored]) -> None:
     for query, scored in results.items():
-        query.scored.set_result(scored)
+        query.answer(scored)

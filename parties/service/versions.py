@@ -22,7 +22,8 @@ from parties.errors import PartyError, Unavailable
 from parties.runs.joint_model import JointModel
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import OwnRecords, RecordBody, ScoresBody
-from parties.service.scorer import Scored, ScoreQuery, Scorer
+from parties.service.scorer import Scorer
+from parties.service.waiting_queries import Scored, ScoreQuery
 from parties.vertical.prediction_output import prediction_columns
 from parties.vertical.reasons import check_reasons, reason_table
 from protocols.messages.prediction import RecordStatus
@@ -55,7 +56,7 @@ class Version:
     def name(self) -> str:
         return self.run.run_id
 
-    def query(self, records: Sequence[RecordBody], *, explains: bool) -> tuple[Mask, ScoreQuery]:
+    def query(self, records: Sequence[RecordBody], *, explains: bool, caller: str) -> tuple[Mask, ScoreQuery]:
         """Which records can be scored, and the query about these.
 
         Raises
@@ -72,7 +73,7 @@ class Version:
         if not is_there.all():
             ids = list(compress(ids, is_there.tolist()))
             own = {name: values[is_there] for name, values in own.items()}
-        return is_there, ScoreQuery(tuple(ids), own, explains)
+        return is_there, ScoreQuery(tuple(ids), own, explains, caller)
 
     def rows(self, query: ScoreQuery, scored: Scored, n_reasons: int) -> list[dict[str, Any]]:
         """Scores as they are answered, by the score policy."""
@@ -124,8 +125,8 @@ class Versions:
         """Answer with another model from now on; requests at hand are answered by the one that they came to."""
         self.answering, self.shadow = answering, shadow
 
-    async def score(self, body: ScoresBody) -> dict[str, Any]:
-        """Answer a request.
+    async def score(self, body: ScoresBody, *, caller: str) -> dict[str, Any]:
+        """Answer a request of a caller.
 
         Raises
         ------
@@ -136,12 +137,12 @@ class Versions:
             If the request does not fit the model.
         """
         version, shadow = self.answering, self.shadow
-        is_there, query = version.query(body.records, explains=body.reasons > 0)
+        is_there, query = version.query(body.records, explains=body.reasons > 0, caller=caller)
         scored = await self._submit(version, query)
         if shadow is not None:
             scores = scored[0][:, 0] if query.explains else scored[0]
             is_coarse = version.run.reveal.words() or shadow.run.reveal.words()
-            task = asyncio.create_task(self._compare(shadow, body.records, None if is_coarse else scores))
+            task = asyncio.create_task(self._compare(shadow, body.records, caller, None if is_coarse else scores))
             self._comparing.add(task)
             task.add_done_callback(self._comparing.discard)
         found = iter(version.rows(query, scored, body.reasons) if query.ids else ())
@@ -160,13 +161,15 @@ class Versions:
         version.scorer.submit(query)
         return await asyncio.wait_for(asyncio.wrap_future(query.scored), self._timeout_s)
 
-    async def _compare(self, shadow: Version, records: Sequence[RecordBody], answered: np.ndarray | None) -> None:
+    async def _compare(
+        self, shadow: Version, records: Sequence[RecordBody], caller: str, answered: np.ndarray | None
+    ) -> None:
         """Score with the shadow, too, and count by how much it differs; no failure of it reaches the caller.
 
         What differs tells of the scores, so under a score policy (None) it is not counted.
         """
         try:
-            _, query = shadow.query(records, explains=False)
+            _, query = shadow.query(records, explains=False, caller=caller)
             scores, _ = await self._submit(shadow, query)
         except (Unavailable, TimeoutError, PartyError, OpBoostError):
             self.metrics.shadow_failed(shadow.name)

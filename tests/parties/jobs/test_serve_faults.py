@@ -79,6 +79,23 @@ def test_a_service_that_is_told_to_stop_answers_the_request_at_hand(trained: Tra
         assert finish(shop, seconds=WAIT_S)[0][0] == 0
 
 
+def test_a_request_whose_caller_has_left_is_not_asked_for(trained: Trained) -> None:
+    run_file = trained.serving_run("spring", listen=place(), timeout=20)
+    with answering(trained, "spring") as shop, serving(run_file) as service:
+        service.wait_for("/ready", 200, shop)
+        shop.send_signal(signal.SIGSTOP)
+        with httpx.Client(base_url=service.url, headers=service.client.headers) as client:
+            body = {"records": [{"id": "k0001"}, {"id": "k0002"}]}
+            for _ in range(3):
+                with pytest.raises(httpx.ReadTimeout):
+                    client.post("/v1/scores", json=body, timeout=0.3)
+        until(lambda: 'requests_total{caller="scoring",code="499"} 3.0' in service.get("/metrics")[1])
+        shop.send_signal(signal.SIGCONT)
+        assert service.score("k0001").status_code == 200
+        # The first had been asked for when its caller left.
+        assert 'opboost_batch_records_sum{model="spring"} 3.0' in service.get("/metrics")[1]
+
+
 def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trained: Trained) -> None:
     where = place()
     run_file = trained.serving_run("spring", listen=where, shadow="summer.yaml")

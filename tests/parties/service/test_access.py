@@ -99,6 +99,10 @@ def make_gate(folder: Path) -> tuple[Gate, list[bytes], ServiceMetrics]:
     async def parsed(body: dict[str, Any]) -> int:
         return len(body)
 
+    @app.get("/caller")
+    async def caller(request: Request) -> str:
+        return str(request.state.caller)
+
     @app.get("/health")
     async def health() -> str:
         return "ok"
@@ -138,6 +142,11 @@ def test_who_has_no_token_is_refused_before_its_body_is_read(tmp_path: Path) -> 
     assert 'opboost_http_requests_total{caller="",code="401"} 3.0' in text
     assert 'opboost_http_requests_total{caller="scoring",code="200"} 1.0' in text
     assert ONE not in text
+
+
+def test_whoever_scores_a_request_knows_its_caller_by_name(tmp_path: Path) -> None:
+    gate, _, _ = make_gate(tmp_path)
+    assert [call(gate, "GET", "/caller", headers=bearer(one)).json() for one in (ONE, OTHER)] == ["scoring", "nightly"]
 
 
 @pytest.mark.parametrize("path", ["/echo", "/json"])

@@ -28,7 +28,7 @@ class Models:
         self.answering = SimpleNamespace(name="spring", scorer=scorer)
         self.all, self.metrics, self._end = (self.answering,), ServiceMetrics(), end
 
-    async def score(self, body: Any) -> Any:
+    async def score(self, body: Any, *, caller: str) -> Any:
         if isinstance(self._end, Exception):
             raise self._end
         return {"model": "spring", "scores": []}

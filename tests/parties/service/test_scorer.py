@@ -13,7 +13,8 @@ import pytest
 
 from opboost.arrays import Values
 from parties.errors import Unavailable
-from parties.service.scorer import MOST_CHARACTERS, ScoreQuery, Scorer
+from parties.service.scorer import Scorer
+from parties.service.waiting_queries import MOST_CHARACTERS, ScoreQuery
 from parties.vertical.prediction_client import Session, Statuses
 from protocols.errors import PeerLost
 from protocols.messages.prediction import RecordStatus
@@ -43,10 +44,12 @@ class Talk:
         self.is_broken = threading.Event()
         self.breaks_before: tuple[str, ...] = ()
         self.over_budget: set[str] = set()
+        self.on_asked: Callable[[Sequence[str]], object] = len
 
     def predict(self, ids: Sequence[str], own: dict[str, Values], **_: Any) -> tuple[Values, Statuses]:
         self.asked.append(tuple(ids))
         assert self.may_answer.wait(WAIT_S)
+        self.on_asked(ids)
         if self.asked[-1] == self.breaks_before:
             self.is_broken.set()
         self.check()
@@ -142,6 +145,22 @@ def test_a_request_over_budget_does_not_keep_scores_from_those_that_are_asked_fo
     assert service.n_begun == 1
 
 
+def test_a_request_that_was_given_up_while_its_message_was_refused_is_not_asked_for_again(service: Service) -> None:
+    service.come()
+    service.talk.may_answer.clear()
+    service.talk.over_budget = {"k4"}
+    first = query(1)
+    service.scorer.submit(first)
+    until(lambda: service.talk.asked)
+    waiting = [query(2, 3), query(4, 5), query(6)]
+    for one in waiting:
+        service.scorer.submit(one)
+    service.talk.may_answer.set()
+    service.talk.on_asked = lambda ids: len(ids) == 5 and waiting[0].scored.cancel()
+    assert [scores(one) for one in waiting[1:]] == [[4, 5], [6]]
+    assert service.talk.asked == [("k1",), ("k2", "k3", "k4", "k5", "k6"), ("k4", "k5"), ("k6",)]
+
+
 def test_long_ids_do_not_make_a_message_that_no_passive_party_reads(service: Service) -> None:
     service.come()
     service.talk.may_answer.clear()
@@ -216,7 +235,7 @@ def test_what_waits_when_a_conversation_breaks_is_refused_and_another_is_begun(s
 
 
 def test_a_request_with_reasons_is_refused_with_those_without_that_were_asked_before_it(service: Service) -> None:
-    """They were taken out of the queue together, and are asked for one after the other."""
+    """They wait together, and are asked for one after the other."""
     service.come()
     service.talk.may_answer.clear()
     first, plain = query(1), query(2)
@@ -228,8 +247,8 @@ def test_a_request_with_reasons_is_refused_with_those_without_that_were_asked_be
     service.talk.breaks_before = ("k2",)
     service.talk.may_answer.set()
     assert scores(first) == [1]
-    for one in (plain, explained):
-        with pytest.raises(Unavailable, match="a passive party did not answer"):
+    for one, why in ((plain, "a passive party did not answer"), (explained, "broke and is made again")):
+        with pytest.raises(Unavailable, match=why):
             one.scored.result(WAIT_S)
     assert service.talk.asked == [("k1",), ("k2",)]
 

@@ -12,8 +12,8 @@ import pytest
 from parties.config.score_policy import RevealSection
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import ScoresBody
-from parties.service.scorer import ScoreQuery
 from parties.service.versions import Version, Versions
+from parties.service.waiting_queries import ScoreQuery
 
 BODY = ScoresBody.model_validate({"records": [{"id": "k1"}]})
 
@@ -28,7 +28,7 @@ def version(name: str, score: float, reveal: RevealSection) -> Any:
         name=name,
         run=SimpleNamespace(reveal=reveal),
         scorer=SimpleNamespace(submit=submit),
-        query=lambda records, explains: (np.ones(1, np.bool_), ScoreQuery(("k1",), {})),
+        query=lambda records, explains, caller: (np.ones(1, np.bool_), ScoreQuery(("k1",), {})),
         rows=lambda query, scored, n_reasons: [{"status": "ok", "prediction": 0.0}],
     )
 
@@ -39,7 +39,7 @@ def metrics_after_a_request(answering: RevealSection, shadow: RevealSection) -> 
     versions = Versions(*pair, metrics=metrics, timeout_s=5)
 
     async def run() -> None:
-        await versions.score(BODY)
+        await versions.score(BODY, caller="scoring")
         await asyncio.gather(*versions._comparing)
 
     asyncio.run(run())
@@ -70,5 +70,6 @@ def test_a_query_has_the_columns_that_the_model_needs_whatever_else_a_schema_has
     values, is_there = {"x": np.zeros(2), "other": np.ones(2)}, np.array([True, is_known])
     records = SimpleNamespace(of=lambda _: (["k1", "k2"], values, is_there))
     parts: dict[str, Any] = {"run": run, "model": SimpleNamespace(ensemble=ensemble), "records": records}
-    _, query = Version(**parts, digest="", scorer=SimpleNamespace()).query([], explains=False)  # type: ignore[arg-type]
+    _, query = Version(**parts, digest="", scorer=SimpleNamespace()).query([], explains=False, caller="scoring")  # type: ignore[arg-type]
     assert {name: len(found) for name, found in query.own.items()} == {"x": len(query.ids)}
+    assert query.caller == "scoring"

@@ -1,0 +1,170 @@
+"""Order of queries: who was refused by a budget is asked apart from the others, and never twice before them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from parties.errors import Unavailable
+from parties.service.waiting_queries import MOST_REMEMBERED, REMEMBERED_S, ScoreQuery, WaitingQueries
+
+
+def query(name: str, caller: str = "one", *, explains: bool = False) -> ScoreQuery:
+    return ScoreQuery((name,), {}, explains, caller)
+
+
+def names(queries: Sequence[ScoreQuery]) -> str:
+    return " ".join(one.ids[0] for one in queries)
+
+
+def asked(waiting: WaitingQueries, is_refused: Callable[[ScoreQuery], bool]) -> list[str]:
+    """The messages until nothing waits, where one query over budget has all of its message refused."""
+    messages = []
+    while batch := waiting.take(0):
+        messages.append(names(batch))
+        waiting.note(batch, batch if any(map(is_refused, batch)) else [])
+    return messages
+
+
+def put(waiting: WaitingQueries, *queries: ScoreQuery) -> None:
+    for one in queries:
+        waiting.put(one)
+
+
+def is_bad(one: ScoreQuery) -> bool:
+    return one.ids[0].startswith("bad")
+
+
+def refused_alone(waiting: WaitingQueries, name: str, caller: str) -> None:
+    put(waiting, query(name, caller))
+    assert asked(waiting, is_bad) == [name]
+
+
+def test_a_refused_message_is_asked_for_again_in_halves_and_the_larger_ones_first() -> None:
+    waiting = WaitingQueries(100)
+    put(waiting, *(query(name) for name in ("a", "b", "bad", "d", "e", "f", "g", "h")))
+    expected = ["a b bad d e f g h", "a b bad d", "e f g h", "a b", "bad d", "bad", "d"]
+    assert asked(waiting, is_bad) == expected
+
+
+def test_a_query_that_was_refused_is_asked_for_alone_when_it_comes_again_and_the_others_before_it() -> None:
+    waiting = WaitingQueries(100)
+    refused_alone(waiting, "bad", "one")
+    put(waiting, query("bad", "two"), query("a", "two"), query("b", "three"))
+    assert asked(waiting, is_bad) == ["a b", "bad"]
+
+
+def test_a_query_that_is_given_up_while_it_is_suspected_poisons_no_other_message_when_it_comes_again() -> None:
+    """Callers wait less long than it takes to find the one over budget, and ask again."""
+    waiting = WaitingQueries(100)
+    first = [query(name) for name in ("a", "b", "bad", "d")]
+    put(waiting, *first)
+    waiting.note(batch := waiting.take(0), batch)
+    for one in first:
+        one.scored.cancel()
+    put(waiting, query("e"), query("bad"), query("f"), query("a"))
+    assert sorted(asked(waiting, is_bad)) == ["a", "bad", "bad a", "e f"]
+
+
+def test_a_caller_that_was_refused_shares_no_message_with_other_callers() -> None:
+    """Also where it asks for other records each time."""
+    waiting = WaitingQueries(100)
+    for number in range(3):
+        refused_alone(waiting, f"bad{number}", "one")
+        put(waiting, query("a", "two"), query(f"bad{number + 1}", "one"), query("b", "three"), query("c", "one"))
+        assert "a b" in asked(waiting, is_bad)
+
+
+def test_of_a_refused_message_about_several_callers_each_half_is_asked_for_until_one_is_found() -> None:
+    waiting = WaitingQueries(100)
+    put(waiting, *(query(name, name) for name in ("a", "b", "c", "bad")), query("a2", "a"))
+    assert asked(waiting, is_bad) == ["a b c bad a2", "a b a2", "c bad", "c", "bad"]
+    put(waiting, *(query(name, name[:3]) for name in ("a", "b", "c", "bad2", "d", "bad3")))
+    assert asked(waiting, is_bad) == ["a b c d", "bad2 bad3", "bad2", "bad3"]
+
+
+def test_a_caller_that_gives_up_while_it_is_suspected_is_found_by_what_it_asks_for_next() -> None:
+    waiting, messages = WaitingQueries(100), list[str]()
+    for number in range(12):
+        last = [query(f"{name}{number}", name) for name in ("a", "b", "c", "bad")]
+        put(waiting, *last)
+        batch = waiting.take(0)
+        messages.append(names(batch))
+        waiting.note(batch, batch if any(map(is_bad, batch)) else [])
+        for one in last:
+            one.scored.cancel()
+    assert messages[0] == "a0 b0 c0 bad0"
+    assert [one for one in messages[1:] if "bad" in one and " " in one] == ["c4 bad4"]
+    assert any(one.startswith("bad") for one in messages)
+
+
+def test_of_messages_about_those_refused_lately_none_follows_another_while_others_wait() -> None:
+    waiting = WaitingQueries(100)
+    for caller in ("one", "two"):
+        refused_alone(waiting, f"bad {caller}", caller)
+    kinds = ""
+    for number in range(12):
+        put(
+            waiting,
+            query("bad one", "one"),
+            query(f"a{number}", "one"),
+            query(f"b{number}", "two"),
+            query(f"c{number}"),
+        )
+        put(waiting, query(f"d{number}", "three"))
+        batch = waiting.take(0)
+        kinds += "d" if {one.caller for one in batch} == {"three"} else "-"
+        waiting.note(batch, batch if any(map(is_bad, batch)) else [])
+    assert "--" not in kinds
+    assert kinds.count("d") >= 6
+
+
+def test_queries_with_reasons_are_asked_for_in_messages_of_their_own() -> None:
+    waiting = WaitingQueries(100)
+    put(waiting, query("a"), query("b", explains=True), query("c"), query("d", explains=True))
+    assert asked(waiting, is_bad) == ["a c", "b d"]
+
+
+def test_what_was_answered_or_refused_long_ago_is_as_any_other() -> None:
+    now = [0.0]
+    waiting = WaitingQueries(100, clock=lambda: now[0])
+    refused_alone(waiting, "bad", "one")
+    now[0] = REMEMBERED_S
+    put(waiting, query("bad", "one"), query("a", "two"))
+    assert names(waiting.take(0)) == "bad a"
+    refused_alone(waiting, "bad", "one")
+    put(waiting, query("bad", "one"))
+    waiting.note(waiting.take(0), [])
+    now[0] *= 2
+    put(waiting, query("bad", "one"), query("a", "two"))
+    assert names(waiting.take(0)) == "bad a"
+
+
+def test_what_is_remembered_and_what_waits_is_bounded() -> None:
+    waiting = WaitingQueries(2)
+    for number in range(MOST_REMEMBERED):
+        refused_alone(waiting, f"bad{number}", "one")
+    assert len(waiting._refused) == MOST_REMEMBERED
+    given_up, *others = query("bad4000"), query("bad4001"), query("bad4002")
+    put(waiting, given_up, others[0])
+    with pytest.raises(Unavailable, match="2 requests wait already"):
+        waiting.put(query("bad4003"))
+    # The others have places of their own.
+    put(waiting, query("a", "two"), query("b", "two"))
+    with pytest.raises(Unavailable, match="2 requests wait already"):
+        waiting.put(query("c", "two"))
+    given_up.scored.cancel()
+    waiting.put(others[1])
+    assert names(waiting.take_all()) == "bad4001 a b bad4002"
+    assert not waiting
+
+
+def test_a_query_that_was_given_up_gets_neither_scores_nor_an_error() -> None:
+    for end in (lambda one: one.answer(((), ())), lambda one: one.refuse("shop is away")):
+        gone, there = query("a"), query("b")
+        assert gone.scored.cancel()
+        for one in (gone, there):
+            end(one)
+        assert gone.scored.cancelled()
+        assert there.scored.done()
