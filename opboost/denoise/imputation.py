@@ -76,17 +76,20 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imputation:
-    """A fitted model of what lies behind the released columns.
+    """A fitted model of what lies behind the released columns, and the rows to draw for.
 
     Attributes
     ----------
     sources : tuple of Source
     classes : LatentClasses
         The label is its first exact variable, or the first number.
+    evidence : Evidence
+        Of the same rows as the sources.
     """
 
     sources: tuple[Source, ...]
     classes: LatentClasses
+    evidence: Evidence
 
     @classmethod
     def fit(
@@ -103,19 +106,18 @@ class Imputation:
             n_steps=N_STEPS,
             rng=rng,
         )
-        return cls(tuple(sources), classes)
+        return cls(tuple(sources), classes, evidence)
 
-    def with_ranks(self, columns: Sequence[RankRows]) -> Imputation:
+    def with_ranks(self, columns: Sequence[RankRows], evidence: Evidence) -> Imputation:
         """The same model, to draw for other rows of the table, given the ranks of all its columns."""
-        return replace(self, sources=tuple(source.with_ranks(columns) for source in self.sources))
+        return replace(self, sources=tuple(one.with_ranks(columns) for one in self.sources), evidence=evidence)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Imputation:
         """The same model, to draw for some rows only."""
-        return replace(self, sources=tuple(replace(source, states=source.states[rows]) for source in self.sources))
+        sources = tuple(replace(source, states=source.states[rows]) for source in self.sources)
+        return replace(self, sources=sources, evidence=self.evidence.rows(rows))
 
-    def draw(
-        self, evidence: Evidence, n_draws: int, *, with_label: bool = True, seed: int, first_row: int = 0
-    ) -> States:
+    def draw(self, n_draws: int, *, with_label: bool = True, seed: int, first_row: int = 0) -> States:
         """Draw the true states of all rows, numbered from `first_row`, with their labels given or without them.
 
         Returns
@@ -128,24 +130,22 @@ class Imputation:
         reached = law.reached()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
-            seen = _observed(self.sources, evidence, rows)
+            seen = _observed(self.sources, self.evidence, rows)
             if not with_label:
                 seen = _without_label(seen)
             states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, reached=reached)
         return states
 
-    def label_densities(self, evidence: Evidence, states: States) -> Values:
+    def label_densities(self, states: States) -> Values:
         """Density of each row's label given its own numbers and true states, shape ``(n_versions, n_rows)``.
 
         What was released says nothing of the label beyond versions of these, ``states[version, source, row]``.
         """
         blind, n_rows = self.without_label(), states.shape[2]
         exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
-        seen, densities = (
-            _without_label(_observed(self.sources, evidence, slice(None))),
-            self._label_densities(evidence),
-        )
-        found, n_together = np.empty((len(states), n_rows)), max(1, DRAWN_ROWS // max(1, n_rows))
+        seen = _without_label(_observed(self.sources, self.evidence, slice(None)))
+        densities, found = self._label_densities(), np.empty((len(states), n_rows))
+        n_together = max(1, DRAWN_ROWS // max(1, n_rows))
         for first in range(0, len(states), n_together):
             some = states[first : first + n_together]
             times = (len(some), 1)
@@ -154,14 +154,14 @@ class Imputation:
             found[first : first + len(some)] = (classes.reshape(len(some), n_rows, -1) * densities).sum(axis=2)
         return found
 
-    def _label_densities(self, evidence: Evidence) -> Values:
+    def _label_densities(self) -> Values:
         """Density of each row's label in every class, shape ``(n_rows, n_classes)``."""
         # Loaded here: it takes 0.4 s, which every command would pay.
         from scipy.stats import norm
 
-        if evidence.n_classes:
-            return self.classes.exact_laws[0][evidence.label_states[:, 0]]
-        return np.asarray(norm.pdf(evidence.label_numbers, self.classes.means[0], self.classes.deviations[0]))
+        if self.evidence.n_classes:
+            return self.classes.exact_laws[0][self.evidence.label_states[:, 0]]
+        return np.asarray(norm.pdf(self.evidence.label_numbers, self.classes.means[0], self.classes.deviations[0]))
 
     def without_label(self) -> LatentClasses:
         """The mixture's law of everything but the label."""

@@ -77,12 +77,12 @@ def impute(
     recipe: Recipe,
     *,
     rng: np.random.Generator,
-) -> tuple[Imputation, Evidence]:
+) -> Imputation:
     """Fit what lies behind the noised columns, their `sources`, on some of the rows; no other label has part in it."""
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    return imputed(noised, sources, evidence, rows, rng=rng), evidence
+    return imputed(noised, sources, evidence, rows, rng=rng)
 
 
 def imputed(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
-from opboost.denoise.imputation import Evidence, Imputation
+from opboost.denoise.imputation import Imputation
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import RankSource, sources_of
 from opboost.fitting.choice import choose
@@ -115,12 +115,10 @@ def fill(
         if known is None and not is_large:
             drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
         else:
-            (fit, evidence), of_some = fits[0], states[:, :, some]
-            drawn_for = partial(_drawn_before, fit.of_rows(some), evidence.rows(some), of_some, rng=comparing)
-            del fit, evidence
+            drawn_for = partial(_drawn_before, fits[0].of_rows(some), states[:, :, some], rng=comparing)
         blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
-    sources_alone = fits[0][0].of_rows(trained[:0]).sources
+    sources_alone = fits[0].of_rows(trained[:0]).sources
     del fits, behind
     own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
@@ -166,15 +164,14 @@ def _drawn_apart(
     rng: np.random.Generator,
 ) -> Drawn:
     """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
-    fit, evidence = impute(noised, sources_of(noised.columns), labels, kept, recipe, rng=rng)
+    fit = impute(noised, sources_of(noised.columns), labels, kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(labels)), kept)
-    states = _draws(noised, labels, weights, is_kept, [(fit, evidence)], recipe, max_bin=max_bin, rng=rng)
-    return _drawn(fit, evidence, states, kept, held, rng=rng)
+    states = _draws(noised, labels, weights, is_kept, [fit], recipe, max_bin=max_bin, rng=rng)
+    return _drawn(fit, states, kept, held, rng=rng)
 
 
 def _drawn_before(
     imputation: Imputation,
-    evidence: Evidence,
     states: States,
     kept: NDArray[np.int64],
     held: NDArray[np.int64],
@@ -183,13 +180,12 @@ def _drawn_before(
 ) -> Drawn:
     """Draws of a fit to all rows: of so many rows, or for rows that are known, one label hardly matters."""
     if len(states) < MOST_DRAWS:
-        states = imputation.draw(evidence, MOST_DRAWS, seed=int(rng.integers(2**63)))
-    return _drawn(imputation, evidence, states, kept, held, rng=rng)
+        states = imputation.draw(MOST_DRAWS, seed=int(rng.integers(2**63)))
+    return _drawn(imputation, states, kept, held, rng=rng)
 
 
 def _drawn(
     imputation: Imputation,
-    evidence: Evidence,
     states: States,
     kept: NDArray[np.int64],
     held: NDArray[np.int64],
@@ -198,7 +194,7 @@ def _drawn(
 ) -> Drawn:
     """Draws of some rows, and of others without their labels."""
     seed = int(rng.integers(2**63))
-    blind = imputation.of_rows(held).draw(evidence.rows(held), N_SCORED, with_label=False, seed=seed)
+    blind = imputation.of_rows(held).draw(N_SCORED, with_label=False, seed=seed)
     return Drawn(imputation.sources, states[:, :, kept], blind)
 
 
@@ -207,7 +203,7 @@ def _draws(
     labels: Values,
     weights: Values,
     is_trained: Mask,
-    fits: Sequence[tuple[Imputation, Evidence]],
+    fits: Sequence[Imputation],
     recipe: Recipe,
     *,
     max_bin: int,
@@ -219,15 +215,14 @@ def _draws(
     """
     held_out, trained, seed = np.flatnonzero(~is_trained), np.flatnonzero(is_trained), int(rng.integers(2**62))
     most, each = n_draws(len(labels)), []
-    for number, (fit, evidence) in enumerate(fits):
-        states = fit.draw(evidence, most, seed=seed + 2 * number)
+    for number, fit in enumerate(fits):
+        states = fit.draw(most, seed=seed + 2 * number)
         if len(held_out):
-            hidden, unlabelled = fit.of_rows(held_out), evidence.rows(held_out)
-            states[:, :, held_out] = hidden.draw(unlabelled, most, with_label=False, seed=seed + 2 * number + 1)
+            hidden = fit.of_rows(held_out)
+            states[:, :, held_out] = hidden.draw(most, with_label=False, seed=seed + 2 * number + 1)
         if can_refine(recipe, len(trained)):
-            behind = fit.of_rows(trained), evidence.rows(trained), states[:, :, trained]
-            first = noised.of_rows(trained), labels[trained], weights[trained], *behind
-            states[:, :, trained] = refined(*first, recipe, max_bin=max_bin, rng=rng)
+            given = noised.of_rows(trained), labels[trained], weights[trained], fit.of_rows(trained)
+            states[:, :, trained] = refined(*given, states[:, :, trained], recipe, max_bin=max_bin, rng=rng)
         each.append(states)
     return np.stack(each, axis=1).reshape(-1, *each[0].shape[1:])
 

@@ -78,8 +78,8 @@ class SampleFit:
         table = KnownRows(tuple(columns), labels).binned(self.table)
         scores = self.own.of(table, number % FOLDS)
         evidence = Evidence.of(labels, scores, n_classes=self.n_classes, like=(self.labels, self.scores))
-        behind, most = self.imputation.with_ranks(ranks), n_draws(n_rows)
-        states = behind.draw(evidence, most, seed=self.seed, first_row=first_row)
+        behind, most = self.imputation.with_ranks(ranks, evidence), n_draws(n_rows)
+        states = behind.draw(most, seed=self.seed, first_row=first_row)
         found = list(ranks)
         for place, source, member in places(behind.sources):
             drawn = source.rank_of_state[member].astype(ranks[place].dtype)
@@ -118,8 +118,8 @@ def fit_sample(
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
     behind = imputed(noised, sources_of(noised.columns), evidence, every, rng=rng)
     seed = int(rng.integers(2**62))
-    states = behind.draw(evidence, MOST_DRAWS, seed=seed)
-    blind = behind.draw(evidence, N_SCORED, with_label=False, seed=seed + 1)
+    states = behind.draw(MOST_DRAWS, seed=seed)
+    blind = behind.draw(N_SCORED, with_label=False, seed=seed + 1)
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
 
     def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
+from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Imputation
 from opboost.denoise.mixture import States
 from opboost.fitting.choice import by_turns
 from opboost.fitting.noised_table import Noised, in_bins, versions_of
@@ -47,14 +47,13 @@ def refined(
     labels: Values,
     weights: Values,
     fit: Imputation,
-    evidence: Evidence,
     states: States,
     recipe: Recipe,
     *,
     max_bin: int,
     rng: np.random.Generator,
 ) -> States:
-    """Draws in place of `states`; all rows are trained on, and `fit` and `evidence` are about them."""
+    """Draws in place of `states`; all rows are trained on, and `fit` is about them."""
     found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
     # Where draws leave little open, released codes keep what the mixture loses.
     sources, turns = fit.sources, by_turns(open_share(states))
@@ -69,9 +68,9 @@ def refined(
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-                behind, of_rows = fit.of_rows(rows), evidence.rows(rows)
-                proposals = behind.draw(of_rows, N_PROPOSALS, seed=seed + int(rows[0]))
-                given = behind.label_densities(of_rows, proposals)
+                behind = fit.of_rows(rows)
+                proposals = behind.draw(N_PROPOSALS, seed=seed + int(rows[0]))
+                given = behind.label_densities(proposals)
             both = np.concatenate([states[:, :, rows], proposals])
             versions = Alternates(alternates.columns, in_bins(noised, sources, binned, both), tuple(range(len(both))))
             scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)

@@ -34,7 +34,7 @@ def test_the_density_of_a_label_given_exact_codes_is_the_enumerated_one(n_classe
         (CHANNEL, CHANNEL), WEIGHTS, LAWS, (LABELS,) if n_classes else (), means[numbers], deviations[numbers]
     )
     versions = np.stack([pairs.T, pairs[::-1].T])
-    found = Imputation(sources, model).label_densities(evidence, versions)
+    found = Imputation(sources, model, evidence).label_densities(versions)
     for version, i in itertools.product(range(2), range(9)):
         first, second = versions[version, :, i]
         joint = WEIGHTS * LAWS[0][:, first] * LAWS[1][:, second]

@@ -60,9 +60,9 @@ def test_without_own_columns_there_is_none_and_the_label_alone_is_evidence() -> 
     labels = (np.arange(N_ROWS) % 2).astype(float)
     assert own_scores(labels, Logistic(), n_own=0).shape == (N_ROWS, 0)
     recipe = Recipe(BoostingParameters(), Logistic(), Constraints.none(1), 0)
-    imputation, evidence = impute(
+    imputation = impute(
         noised(0), sources_of(noised(0).columns), labels, np.arange(N_ROWS), recipe, rng=np.random.default_rng(1)
     )
-    drawn = imputation.draw(evidence, 3, seed=1)
+    drawn = imputation.draw(3, seed=1)
     assert drawn.shape == (3, 1, N_ROWS)
     assert drawn.max() < POINTS
