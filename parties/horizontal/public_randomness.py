@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeVar
 
@@ -38,25 +38,35 @@ def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonVal
     return found + ([f"{len(differ) - MAX_NAMED} more terms differ"] if len(differ) > MAX_NAMED else [])
 
 
-def after_looks(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, callees: Collection[str]) -> M:
-    """The first word of a peer, after those of its doctor, which only looks; it may do so `MAX_LOOKS` times.
+def first_word(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is_called: bool) -> M | None:
+    """The first word of a peer; None if its doctor came, which only looks. Then the peer itself is to come yet.
 
-    One of the `callees` was sent this party's word before, and is sent it again after its doctor.
+    A peer that `is_called` was sent this party's word before, and is to be sent it again after its doctor.
     """
-    calls = channel.peer in callees
+    if not isinstance(message := channel.receive(), Compare):
+        return expected(channel.peer, message, kind)
+    if is_called:
+        time.sleep(LOOKER_LEAVES_S)
+    else:
+        # While others were waited for, the doctor may have left.
+        with suppress(ProtocolError):
+            channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
+    channel.begin_again()
+    return None
+
+
+def called_word(channel: Channel, *, kind: type[M], mine: Join) -> M:
+    """The first word of a peer that was sent this party's, after those of its doctor; it may look `MAX_LOOKS` times."""
     for _ in range(MAX_LOOKS):
-        if not isinstance(message := channel.receive(), Compare):
-            return expected(channel.peer, message, kind)
-        if calls:
-            time.sleep(LOOKER_LEAVES_S)
-        else:
-            # While others were waited for, the doctor may have left.
-            with suppress(ProtocolError):
-                channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
-        channel.begin_again()
-        if calls:
-            channel.send(mine)
-    raise UnexpectedMessage(f"{channel.peer} only looked, {MAX_LOOKS} times; nothing was sent")
+        if (said := first_word(channel, kind=kind, mine=mine, is_called=True)) is not None:
+            return said
+        channel.send(mine)
+    raise looked_too_often(channel.peer)
+
+
+def looked_too_often(peer: str) -> UnexpectedMessage:
+    """Exception for a peer of which only its doctor came."""
+    return UnexpectedMessage(f"{peer} only looked, {MAX_LOOKS} times; nothing was sent")
 
 
 def needed(threshold: int, n_workers: int) -> int:

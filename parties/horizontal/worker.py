@@ -17,7 +17,7 @@ from opboost.trees.tree import Tree
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
 from parties.horizontal.public_drawing import PublicDrawing
-from parties.horizontal.public_randomness import after_looks, commitment, needed, term_differences
+from parties.horizontal.public_randomness import called_word, commitment, needed, term_differences
 from parties.horizontal.share_faults import ConfirmationFaults
 from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
@@ -129,7 +129,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
             is_secure=job.rng.is_secure,
         )
         channel.send(mine)
-        welcome = after_looks(channel, kind=Welcome, mine=mine, callees={channel.peer})
+        welcome = called_word(channel, kind=Welcome, mine=mine)
         if found := term_differences(job.terms, welcome.terms, channel.peer):
             raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
         phase.enter("drawing public bits")

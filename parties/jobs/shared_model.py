@@ -15,9 +15,13 @@ def save_shared_model(folder: RunFolder, model: SharedModel) -> None:
 
 
 def withdraw_shared_model(folder: RunFolder) -> None:
-    """Remove a model that an earlier process of the run may have kept, and the note of its end."""
+    """Remove a model that an earlier process of the run may have kept, what tells of it, and the note of its end.
+
+    The guarantee stays: what was released for the model is released.
+    """
     with writing(folder.path):
-        (folder.path / "model.json").unlink(missing_ok=True)
+        for name in ("model.json", "fit.json", "metrics.json", "report.html", "report.json"):
+            (folder.path / name).unlink(missing_ok=True)
     folder.write_json("meta.json", {**folder.read_json("meta.json"), "finished": None})
 
 

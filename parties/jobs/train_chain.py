@@ -10,8 +10,9 @@ from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
 from parties.errors import TreesDiffer, naming
-from parties.horizontal.chain import ChainJob, run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint
+from parties.horizontal.chain.checkpoint import ChainCheckpoint
+from parties.horizontal.chain.job import ChainJob
+from parties.horizontal.chain.turns import run_chain_owner
 from parties.horizontal.row_table import OwnerRows
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.jobs.shared_model import note_own_fit, save_shared_model, withdraw_shared_model

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,33 @@ def write_folder(
     Raises
     ------
     KeyFileError, RunFolderError
+        If one of them cannot be written; the others are removed.
     """
-    secret, public = generate(folder / "keys", given["party"])
-    if schema is not None:
-        write_text(folder / SCHEMA, schema)
-    write_text(folder / RUN, run_file_text(kind, given))
-    return (*([] if schema is None else [folder / SCHEMA]), folder / RUN, secret, public), public
+    with all_or_nothing(folder) as made:
+        secret, public = generate(folder / "keys", given["party"])
+        made += [secret, public]
+        for name, text in ((SCHEMA, schema), (RUN, run_file_text(kind, given))):
+            if text is not None:
+                write_text(folder / name, text)
+                made.insert(-2, folder / name)
+    return tuple(made), public
+
+
+@contextmanager
+def all_or_nothing(*folders: Path) -> Iterator[list[Path]]:
+    """Remove the files that are listed in what is yielded, and new folders without others, if not all could be made."""
+    places = [place for folder in folders for place in (folder / "keys", folder, *folder.parents)]
+    new, made = [place for place in places if not is_taken(place)], list[Path]()
+    try:
+        yield made
+    except BaseException:
+        for path in made:
+            with suppress(OSError):
+                path.unlink()
+        for place in new:
+            with suppress(OSError):
+                place.rmdir()
+        raise
 
 
 def check_free(path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +20,7 @@ from parties.onboarding.party_folder import (
     RUN,
     SCHEMA,
     Made,
+    all_or_nothing,
     check_free,
     check_path,
     common_keys,
@@ -134,12 +135,15 @@ def make_project(
     _check_common(ids, names)
     # Both sides must agree on it.
     repeated: Duplicates = "first" if any(one.has_duplicates for one in ids) else "refuse"
-    made = [
-        _make(drafts[0], raws[0], ids[0], active, first, duplicates=repeated, held_out=HELD_OUT),
-        _make(drafts[1], raws[1], ids[1], passive, second, duplicates=repeated),
-    ]
-    for one, peer in zip(made, (second, first), strict=True):
-        copy(one.to_send, peer.folder / "keys" / one.to_send.name)
+    with all_or_nothing(first.folder, second.folder) as files:
+        made = list[Made]()
+        for place, (path, part, share) in enumerate([(active, first, HELD_OUT), (passive, second, 0)]):
+            one = _make(drafts[place], raws[place], ids[place], path, part, duplicates=repeated, held_out=share)
+            files += one.files
+            made.append(one)
+        for one, peer in zip(made, (second, first), strict=True):
+            copy(one.to_send, target := peer.folder / "keys" / one.to_send.name)
+            files.append(target)
     return dict(zip(names, made, strict=True))
 
 
@@ -196,12 +200,16 @@ def _make(
     if align:
         given["align"] = align
     read_section(kind, given)
-    files, public = write_folder(folder, kind, given, draft.text())
-    if held_out:
-        # A run reads the first row of an id that is repeated, and no other.
-        is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
-        files += tuple(_write_ids(ids[is_labelled], folder, held_out))
-    return Made.by(draft, files, public, has_repeats=ids.has_duplicates)
+    with all_or_nothing(folder) as made:
+        files, public = write_folder(folder, kind, given, draft.text())
+        made += files
+        if held_out:
+            # A run reads the first row of an id that is repeated, and no other.
+            is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
+            for path, text in _id_lists(ids[is_labelled], folder, held_out):
+                write_text(path, text)
+                made.append(path)
+    return Made.by(draft, tuple(made), public, has_repeats=ids.has_duplicates)
 
 
 def free_port() -> int:
@@ -211,11 +219,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _write_ids(ids: pd.Index, folder: Path, share: float) -> list[Path]:
-    """Write the ids to train on and those to predict, chosen at random."""
+def _id_lists(ids: pd.Index, folder: Path, share: float) -> Iterator[tuple[Path, str]]:
+    """Files of the ids to train on and of those to predict, chosen at random."""
     order = np.random.default_rng(SEED_OF_SHARE).permutation(len(ids))
     n_test = round(share * len(ids))
     paths = [folder / TRAIN_IDS, folder / TEST_IDS]
     for path, rows in zip(paths, (order[n_test:], order[:n_test]), strict=True):
-        write_text(path, "\n".join(sorted(ids[rows])) + "\n")
-    return paths
+        yield path, "\n".join(sorted(ids[rows])) + "\n"

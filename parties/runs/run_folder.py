@@ -22,7 +22,7 @@ file                content
                     ``predictions.1a2b3c4d.csv``: such as could not be written where they were to go
 ``answers.json``    a worker: what it answered for; ``drawing.json``: the public bits that it helped to draw;
                     ``trees.json``: S-GBDT's, as in training (`parties.runs.row_stream`)
-``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain_checkpoint`
+``coins.json``      an owner in a chain, with ``turns/``: see `parties.horizontal.chain.checkpoint`
 ==================  ====================================================================================
 
 Shares, answers, drawings, coins and turns are kept twice, as ``*.copy`` too (`parties.storage.twice_kept`).

@@ -170,7 +170,7 @@ def is_there(path: Path) -> bool:
 
 
 def is_taken(path: Path) -> bool:
-    """Whether anything is at a place to write to.
+    """Whether anything is at a place to write to; a link that leads nowhere is something, too.
 
     Raises
     ------
@@ -178,7 +178,7 @@ def is_taken(path: Path) -> bool:
         If nothing can be there: the path is too long, or goes through a file.
     """
     with writing(path):
-        return path.exists()
+        return path.is_symlink() or path.exists()
 
 
 def real_places(path: Path) -> tuple[Path, Path]:

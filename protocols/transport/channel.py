@@ -150,6 +150,9 @@ class Channel(Protocol):
     def is_ready(self) -> bool:
         """Whether `receive` would return or raise at once."""
 
+    def has_come(self) -> bool:
+        """Whether the peer has connected since this end waits for it, so that `send` does not wait for that."""
+
     def check(self) -> None:
         """Return at once if the peer is alive, or left before the rest of what it said was read.
 

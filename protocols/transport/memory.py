@@ -63,6 +63,9 @@ class MemoryChannel:
         with self._incoming.changed:
             return bool(self._incoming.queue) or self._incoming.is_closed
 
+    def has_come(self) -> bool:
+        return True
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         """Nothing to do: whoever comes next speaks through the same pipe."""
 

@@ -97,6 +97,10 @@ class ConnectedChannel:
         self._follow_events()
         return self._listen() or self._presence.is_lost or self._presence.is_cut or self._presence.silence.is_stall
 
+    def has_come(self) -> bool:
+        self._follow_events()
+        return self._presence.was_joined
+
     def check(self) -> None:
         self._follow_events()
         if (not self._listen() and self._presence.is_lost) or ends_with_abort(self._inbox):

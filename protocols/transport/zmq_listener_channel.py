@@ -42,6 +42,9 @@ class ListenerChannel:
     def is_ready(self) -> bool:
         return self._listener.is_ready(self.peer)
 
+    def has_come(self) -> bool:
+        return self._peers.route(self.peer) is not None
+
     def check(self) -> None:
         self._listener.check(self.peer)
 

@@ -27,8 +27,9 @@ from opboost.horizontal.inprivate.training import Owner
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.tree import Tree
-from parties.horizontal.chain import ChainJob, run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint
+from parties.horizontal.chain.checkpoint import ChainCheckpoint
+from parties.horizontal.chain.job import ChainJob
+from parties.horizontal.chain.turns import run_chain_owner
 from parties.runs.run_folder import RunFolder
 from protocols.transport.channel import Channel
 from protocols.transport.memory import memory_pair

@@ -15,8 +15,9 @@ from opboost.horizontal.inprivate.settings import InPrivateSettings
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
-from parties.horizontal.chain import ChainJob, run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint, trees_digest
+from parties.horizontal.chain.checkpoint import ChainCheckpoint, trees_digest
+from parties.horizontal.chain.job import ChainJob
+from parties.horizontal.chain.turns import run_chain_owner
 from parties.runs.run_folder import RunFolder
 from protocols.messages.horizontal import PassTree
 from protocols.messages.message import Message
@@ -28,6 +29,9 @@ from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
 ORDER = ("w0", "w1", "w2")
+# Longer than any training here takes, whatever else the machine does.
+JOIN_S = 60
+
 TERMS = {"recipe": "inprivate", "epsilon": 2.0, "order": list(ORDER)}
 
 
@@ -97,7 +101,7 @@ class Chain:
     def folder(self, name: str) -> RunFolder:
         folder = RunFolder(self.root / f"run-{name}")
         if not (folder.path / "meta.json").exists():
-            folder.path.mkdir()
+            folder.path.mkdir(parents=True)
             folder.write_json("meta.json", {"released": False})
         return folder
 
@@ -181,7 +185,7 @@ class Chain:
 
         def be(name: str) -> None:
             try:
-                channels = opens[name]()
+                channels = {peer: one for peer, one in opens[name]().items() if peer in jobs[name].order}
                 if name in (through or {}):
                     channels = {peer: Meddling(channel, through[name]) for peer, channel in channels.items()}
                 found[name] = run_chain_owner(jobs[name], channels)
@@ -194,6 +198,6 @@ class Chain:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(JOIN_S)
             assert not thread.is_alive()
         return found

@@ -35,9 +35,9 @@ from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves
 from opboost.trees.splitting import Splits
 from parties.errors import EXPECTED_ERRORS
-from parties.horizontal.chain_checkpoint import Turn
+from parties.horizontal.chain.checkpoint import Turn
+from parties.horizontal.chain.tree_messages import received_tree, tree_message
 from parties.horizontal.row_partitions import PartsHere
-from parties.horizontal.tree_messages import received_tree, tree_message
 from parties.horizontal.verified_rows import VerifiedRows, _is_ascending
 from parties.horizontal.worker import WorkerJob
 from protocols.errors import UnexpectedMessage

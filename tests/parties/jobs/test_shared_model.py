@@ -49,10 +49,15 @@ def test_a_model_that_is_withdrawn_leaves_an_unfinished_run(folder: RunFolder) -
     of = recipe(n_rounds=1)
     trees = run_chain([owner_of(of, place) for place in range(3)], n_rounds=1, epsilon=of.epsilon)
     folder.save_ensemble(of.ensemble(trees))
+    folder.write_json("guarantee.json", {"epsilon": 2.0})
+    for name in ("fit.json", "metrics.json", "report.html", "report.json"):
+        folder.write_json(name, {})
     folder.finish(n_rows=3, unconfirmed=["w1"])
     withdraw_shared_model(folder)
     assert (folder.has_model, folder.is_finished) == (False, False)
     assert folder.read_json("meta.json")["party"] == "w0"
+    # What was released is paid for.
+    assert {path.name for path in folder.path.iterdir()} == {"config.yaml", "meta.json", "guarantee.json"}
     withdraw_shared_model(folder)
 
 

@@ -7,7 +7,10 @@ import math
 import os
 import shutil
 import signal
+import threading
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +23,25 @@ from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
 from parties.config.training_section import LABEL_TERM
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError, TreesDiffer
-from parties.horizontal.chain import ChainJob, run_chain_owner
+from parties.horizontal.chain.checkpoint import ChainCheckpoint
+from parties.horizontal.chain.job import ChainJob
+from parties.horizontal.chain.turns import run_chain_owner
 from parties.jobs.train_chain import train_owner
 from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
+from protocols.errors import PeerAborted
 from tests.support.chained_clinics import NAMES, Clinics, leaves
 from tests.support.chains import Meddling, splitting
 from tests.support.processes import finish
+
+
+def wait_for(is_so: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path) -> None:
@@ -60,10 +73,7 @@ def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_p
         # All meet within it, and those that are left wait in vain as long.
         clinics.runs[name] |= {"timeout": 2, "wait": 6}
     processes = {name: clinics.start(name) for name in NAMES}
-    deadline = time.monotonic() + 60
-    while not (clinics.folder("w1") / "turns" / "0007.json").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(lambda: (clinics.folder("w1") / "turns" / "0007.json").exists())
     os.kill(processes["w1"].pid, signal.SIGKILL)
     ends = dict(zip(NAMES, finish(*processes.values()), strict=True))
     assert ends["w1"][0] == -signal.SIGKILL
@@ -87,10 +97,7 @@ def test_owners_whose_owner_was_killed_begin_again_in_their_own_process(tmp_path
     for name in NAMES:
         clinics.runs[name]["timeout"] = 30
     processes = {name: clinics.start(name) for name in NAMES}
-    deadline = time.monotonic() + 60
-    while not (clinics.folder("w1") / "turns" / "0007.json").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_for(lambda: (clinics.folder("w1") / "turns" / "0007.json").exists())
     os.kill(processes["w1"].pid, signal.SIGKILL)
     finish(processes["w1"])
     ends = finish(clinics.start("w1"), processes["w0"], processes["w2"])
@@ -99,6 +106,38 @@ def test_owners_whose_owner_was_killed_begin_again_in_their_own_process(tmp_path
     assert models[0] == models[1] == models[2]
     assert len(models[0]) == 90
     assert "begins again" in (clinics.folder("w0") / "log.jsonl").read_text()
+
+
+def test_an_owner_killed_while_the_last_tree_grows_is_met_again_by_those_that_have_compared_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two others have noted each other by then; only it and the last one lacked the tree."""
+    clinics = Clinics(tmp_path, order=["w2", "w1", "w0"], inprivate={"n_rounds": 1, "max_depth": 2})
+    is_gone = threading.Event()
+
+    def slowly(job: ChainJob, channels: dict[str, Any], **options: Any) -> Any:
+        def wait() -> None:
+            job.before_turn()
+            assert job.party != "w0" or is_gone.wait(60)
+
+        return run_chain_owner(replace(job, before_turn=wait), channels, **options)
+
+    monkeypatch.setattr("parties.jobs.train_chain.run_chain_owner", slowly)
+    killed, ends = clinics.start("w1"), dict[str, Any]()
+    others = threading.Thread(target=lambda: ends.update(clinics.together("w0", "w2")), daemon=True)
+    others.start()
+    wait_for(lambda: all((clinics.folder(name) / "turns" / "0001.json").exists() for name in NAMES))
+    os.kill(killed.pid, signal.SIGKILL)
+    finish(killed)
+    is_gone.set()
+    wait_for(lambda: "w0" in ChainCheckpoint(RunFolder(clinics.folder("w2"))).confirmed)
+    ((code, _, said),) = finish(clinics.start("w1"))
+    assert code == 0, said
+    others.join(30)
+    assert not others.is_alive()
+    assert all(clinics.read(name, "meta.json")["unconfirmed"] == [] for name in NAMES), ends
+    models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
+    assert models[0] == models[1] == models[2]
 
 
 def test_owners_whom_another_one_sent_different_trees_end_with_no_model(
@@ -160,7 +199,7 @@ def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_mode
     for name, other in (("w0", "w1"), ("w1", "w0")):
         meta = clinics.read(name, "meta.json")
         (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "unconfirmed": [other]}))
-        (clinics.folder(name) / "confirmed.json").write_text('{"names": ["w2"]}')
+        (clinics.folder(name) / "confirmed.json").write_text('{"names": ["w2"], "differing": []}')
     for found in (clinics.together("w0", "w1") for _ in range(2)):
         for name, other in (("w0", "w1"), ("w1", "w0")):
             assert isinstance(found[name], TreesDiffer), found
@@ -219,7 +258,7 @@ def test_another_order_is_named_and_can_be_mended_under_the_same_name(tmp_path: 
     found = clinics.together(*NAMES)
     named = [str(found[name]) for name in NAMES if isinstance(found[name], Disagreement)]
     assert named, "the first to hear all others refuses; those it leaves may hear only that it left"
-    assert all(isinstance(one, Disagreement | ChainBroken) for one in found.values())
+    assert all(isinstance(one, Disagreement | ChainBroken | PeerAborted) for one in found.values())
     assert all("order: w" in one and "has ['w" in one and "this party ['w" in one for one in named)
     del clinics.runs["w1"]["training"]
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())

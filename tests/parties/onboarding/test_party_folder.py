@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.onboarding.party_folder import check_free, common_keys, named_key, seen_from, write_folder
 from protocols.errors import KeyFileError
 from tests.support.modes import exposed, open_umask
@@ -48,10 +49,36 @@ def test_where_a_key_is_nothing_is_written(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["north.public"]
 
 
+@pytest.mark.parametrize("name", ["schema.yaml", "run.yaml"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_folder_that_cannot_be_written_whole_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, is_there: bool
+) -> None:
+    folder = tmp_path / "new" / "made"
+    if is_there:
+        folder.mkdir(parents=True)
+        (folder / "rows.csv").write_text("kept")
+    before = set(tmp_path.rglob("*"))
+
+    def full(path: Path, *_: object, **__: object) -> int:
+        if path.name == f".{name}.partial":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_text", full)
+        with pytest.raises(RunFolderError, match=f"{name} cannot be written: No space left on device"):
+            write_folder(folder, OwnerRun, RUN, "id: id\n")
+    assert set(tmp_path.rglob("*")) == before
+    assert len(write_folder(folder, OwnerRun, RUN, "id: id\n")[0]) == 4
+
+
 def test_a_place_that_is_taken_is_refused(tmp_path: Path) -> None:
     check_free(tmp_path / "new")
-    with pytest.raises(ConfigError, match="exists and is not replaced"):
-        check_free(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    for place in (tmp_path, tmp_path / "link"):
+        with pytest.raises(ConfigError, match="exists and is not replaced"):
+            check_free(place)
 
 
 def test_a_file_is_named_from_the_folder_through_links_to_folders(tmp_path: Path) -> None:

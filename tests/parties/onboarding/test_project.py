@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pandas as pd
@@ -9,10 +10,11 @@ import pytest
 import yaml
 
 from parties.config.reading import read_any_run, read_schema
-from parties.errors import ConfigError
+from parties.errors import ConfigError, RunFolderError
 from parties.onboarding.party_folder import Made
 from parties.onboarding.project import Part, free_port, make_party, make_project
 from parties.onboarding.schema_draft import Hints
+from parties.storage import atomic_files
 from parties.tables.party_table import read_table
 
 N_ROWS = 40
@@ -180,3 +182,21 @@ def test_a_made_run_file_finds_its_data_also_behind_links_to_folders(
 
 def test_a_free_port_can_be_listened_on() -> None:
     assert 1024 <= free_port() < 65536
+
+
+@pytest.mark.parametrize("name", ["run.yaml", "bank.public"])
+def test_a_disk_without_room_leaves_nothing_of_either_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The second party's run file, or the first one's key beside it."""
+
+    def full(partial: Path) -> None:
+        if partial.name == f".{name}.partial" and "shop" in partial.parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "_flush", full)
+        with pytest.raises(RunFolderError, match=name):
+            project(tmp_path, IDS, list(IDS))
+    assert not (tmp_path / "out").exists()
+    project(tmp_path, IDS, list(IDS))

@@ -21,6 +21,7 @@ def test_messages_come_in_order_and_each_end_names_the_other() -> None:
     assert [b.receive().random[0] for _ in range(3)] == [0, 1, 2]  # type: ignore[attr-defined]
     assert a.traffic.sent_bytes == b.traffic.received_bytes > 0
     assert not a.is_ready()
+    assert a.has_come()
 
 
 def test_what_was_sent_does_not_change_with_the_senders_array() -> None:

@@ -46,6 +46,23 @@ def test_a_client_whose_key_is_not_listed_gets_no_answer_and_no_hearing(network:
     assert network.events[0] == "refused a connection: its key is not on the list of peers"
 
 
+def test_both_ends_know_without_waiting_whether_the_other_has_come(network: Any, within: Within) -> None:
+    assert not network.connect("tcp://127.0.0.1:9").has_come()
+    listener = network.listen("b")
+    here, there = listener.channel("b"), network.connect(listener.address)
+    assert not here.has_come()
+
+    def until_they_meet() -> None:
+        while not there.has_come():
+            assert not here.is_ready()
+        there.send(Done())
+        while not here.is_ready():
+            there.check()
+
+    within(10, until_they_meet)
+    assert here.has_come()
+
+
 @pytest.mark.parametrize("wait", [call_in, ConnectedChannel.receive])
 def test_whoever_waits_for_a_peer_is_told_so_many_times_a_second(
     network: Any, within: Within, wait: Callable[[ConnectedChannel], Message]

@@ -52,6 +52,16 @@ def test_everything_is_about_the_one_peer_and_counted(peers: Peers) -> None:
     assert channel.traffic.sent_bytes == channel.traffic.received_bytes > 0
 
 
+def test_a_peer_has_come_once_it_spoke_and_is_to_come_again_after_another_beginning(peers: Peers) -> None:
+    channel = ListenerChannel(Listening(), peers, "shop", wait_s=10)
+    assert not channel.has_come()
+    peers.note_event(5, is_accepted=True)
+    peers.take("shop", b"route", 5, [bytes(frame) for frame in encode(Done())])
+    assert channel.has_come()
+    channel.begin_again()
+    assert not channel.has_come()
+
+
 @pytest.mark.parametrize("waits_anew", [False, True])
 def test_a_peer_that_comes_again_is_waited_for_anew_only_where_that_is_asked(peers: Peers, waits_anew: bool) -> None:
     listening = Listening()

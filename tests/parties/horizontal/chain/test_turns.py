@@ -14,8 +14,8 @@ import pytest
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.horizontal.inprivate.training import run_chain
 from parties.errors import ChainBroken, Disagreement, OverBudget, TreesDiffer
-from parties.horizontal.chain import run_chain_owner
-from parties.horizontal.chain_checkpoint import ChainCheckpoint, trees_digest
+from parties.horizontal.chain.checkpoint import ChainCheckpoint, trees_digest
+from parties.horizontal.chain.turns import run_chain_owner
 from protocols.errors import PeerAborted, PeerLost, UnexpectedMessage
 from protocols.messages.horizontal import PassTree, TakeTurns
 from protocols.messages.message import Message

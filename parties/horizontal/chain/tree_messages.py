@@ -8,7 +8,7 @@ import numpy as np
 
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.trees.tree import Tree
-from parties.horizontal.chain_checkpoint import Turn
+from parties.horizontal.chain.checkpoint import Turn
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 

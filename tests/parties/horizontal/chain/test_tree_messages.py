@@ -7,8 +7,8 @@ import pytest
 
 from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.training import messages_of_round, run_chain
-from parties.horizontal.chain_checkpoint import Turn
-from parties.horizontal.tree_messages import due_after, received_tree, tree_message
+from parties.horizontal.chain.checkpoint import Turn
+from parties.horizontal.chain.tree_messages import due_after, received_tree, tree_message
 from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 from protocols.transport.codec import decode, encode

@@ -16,7 +16,7 @@ from opboost.horizontal.inprivate.training import run_chain
 from opboost.rng import BitSource, secure, seeded
 from opboost.trees.tree import Tree
 from parties.errors import RunFolderError, TreesDiffer
-from parties.horizontal.chain_checkpoint import ChainCheckpoint, Turn, trees_digest
+from parties.horizontal.chain.checkpoint import ChainCheckpoint, Turn, trees_digest
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
 from tests.support.chains import owner_of, recipe
