@@ -2,12 +2,13 @@
 
 A passive party whose budget does not allow one of the records refuses all records of the message. If it was of several
 callers, each message about them has at most half as many callers from then on, until one is answered or has a single
-caller; that caller shares none with others for a while. Of its own refused message at most half as many queries are
-asked for together, until they are answered or refused alone; the same query stays apart for as long, also if it was
-given up and comes again. All these messages leave at least every second one to the others.
+caller; that caller shares none with others for a while. Of its own refused message each query is asked for alone, and
+stays so for that caller for as long, also if it was given up and comes again. While others wait, all these messages
+together take no longer than the last message of the others.
 
 With ten columns a refusal about several records takes a step of 0.45 s. Of 20 callers beside one over budget, asking
-for 20 refused queries one after the other left 3 answers in 12 s, and no refusal 261.
+for 20 refused queries one after the other left 3 answers in 12 s, and no refusal 261. Halves of a caller's own queries
+found those over budget too late where most are about one record, which B answers at once.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from itertools import cycle, islice
 from math import inf
 
 from opboost.arrays import Values
@@ -69,21 +68,13 @@ class ScoreQuery:
             self.scored.set_exception(Unavailable(reason))
 
 
-class _Lane(Enum):
-    """Who shares messages: usual queries, those of callers that were refused lately, and those refused themselves."""
-
-    USUAL = auto()
-    CALLERS = auto()
-    REFUSED = auto()
-
-
 class WaitingQueries:
     """Queries of all callers in the order in which they came; usable from several threads.
 
     Parameters
     ----------
     most : int
-        How many may wait: usual ones, those of callers that were refused lately, and those that were themselves.
+        How many may wait, and how many besides of callers that were refused lately.
     clock : callable
         Seconds, of which differences count.
     """
@@ -93,10 +84,11 @@ class WaitingQueries:
         self._clock = clock
         self._changed = threading.Condition()
         self._waiting: list[ScoreQuery] = []
-        self._turns = cycle((_Lane.USUAL, _Lane.CALLERS, _Lane.USUAL, _Lane.REFUSED))
-        # How many callers may share a message with this one, or queries with that of these ids, by their hash; 0 if it
-        # was refused alone. And when that was.
-        self._refused: dict[str | int, tuple[int, float]] = {}
+        # How many callers may share a message with one that was refused, or that a caller's query for these ids, by
+        # their hash, is asked for alone; and when it was refused.
+        self._refused: dict[str | tuple[str, int], tuple[int, float]] = {}
+        # When the message at hand was taken, and for how long messages of callers that were refused may go on.
+        self._taken_at, self._time_left_s = 0.0, 0.0
 
     def __bool__(self) -> bool:
         """Whether any query waits."""
@@ -113,8 +105,8 @@ class WaitingQueries:
         with self._changed:
             if len(self._waiting) >= self._most:
                 self._drop_given_up()
-                lane = self._lane(query)
-                if sum(self._lane(one) is lane for one in self._waiting) >= self._most:
+                is_apart = self._is_apart(query)
+                if sum(self._is_apart(one) is is_apart for one in self._waiting) >= self._most:
                     raise Unavailable(f"{self._most} requests wait already")
             self._waiting.append(query)
             self._changed.notify()
@@ -124,13 +116,12 @@ class WaitingQueries:
         with self._changed:
             self._changed.wait_for(self.__bool__, timeout_s)
             self._drop_given_up()
-            lanes: dict[_Lane, list[ScoreQuery]] = {lane: [] for lane in _Lane}
-            for query in self._waiting:
-                lanes[self._lane(query)].append(query)
-            lane = next((lane for lane in islice(self._turns, 4) if lanes[lane]), _Lane.USUAL)
-            found = self._sharing(lane, lanes[lane])
+            usual = [query for query in self._waiting if not self._is_apart(query)]
+            apart = [query for query in self._waiting if self._is_apart(query)]
+            found = self._sharing(apart) if apart and (self._time_left_s > 0 or not usual) else _fitting(usual)
             taken = set(found)
             self._waiting = [query for query in self._waiting if query not in taken]
+            self._taken_at = self._clock()
         return found
 
     def take_all(self) -> list[ScoreQuery]:
@@ -140,50 +131,53 @@ class WaitingQueries:
         return found
 
     def note(self, batch: Sequence[ScoreQuery], refused: Sequence[ScoreQuery]) -> list[ScoreQuery]:
-        """Take note of which queries of a message were refused; returns those that wait again."""
+        """Take note of which queries of the message at hand were refused; returns those that wait again."""
         again = list(refused) if len(refused) > 1 else []
         callers = {query.caller for query in refused}
         with self._changed:
+            took_s = self._clock() - self._taken_at
+            self._time_left_s = self._time_left_s - took_s if self._is_apart(batch[0]) else took_s
             for query in batch:
-                self._refused.pop(hash(query.ids), None)
+                self._refused.pop(_key(query), None)
                 if self._limit(query.caller):
                     del self._refused[query.caller]
             for caller in callers:
                 self._remember(caller, len(callers) // 2)
             for query in refused if len(callers) == 1 else ():
-                self._remember(hash(query.ids), len(refused) // 2)
+                self._remember(_key(query), 0)
             self._waiting[:0] = again
         return again
 
-    def _remember(self, key: str | int, limit: int) -> None:
+    def _remember(self, key: str | tuple[str, int], limit: int) -> None:
         self._refused.pop(key, None)
         self._refused[key] = limit, self._clock()
         if len(self._refused) > MOST_REMEMBERED:
             del self._refused[next(iter(self._refused))]
 
-    def _limit(self, key: str | int) -> int | None:
-        """How many share a message with a caller or query that was refused lately; None if it was not."""
+    def _limit(self, key: str | tuple[str, int]) -> int | None:
+        """How many may share a message with a caller or query that was refused lately; None if it was not."""
         limit, at = self._refused.get(key, (0, -inf))
         return limit if self._clock() - at < REMEMBERED_S else None
 
-    def _lane(self, query: ScoreQuery) -> _Lane:
-        if self._limit(hash(query.ids)) is not None:
-            return _Lane.REFUSED
-        return _Lane.USUAL if self._limit(query.caller) is None else _Lane.CALLERS
+    def _is_apart(self, query: ScoreQuery) -> bool:
+        return self._limit(query.caller) is not None or self._limit(_key(query)) is not None
 
-    def _sharing(self, lane: _Lane, found: list[ScoreQuery]) -> list[ScoreQuery]:
-        """The queries of a lane that share its next message: first those that may share it with most."""
-        if lane is _Lane.USUAL:
-            return _fitting(found)
-        limits = [self._limit(query.caller if lane is _Lane.CALLERS else hash(query.ids)) or 0 for query in found]
-        most = max(limits)
-        found = [query for query, limit in zip(found, limits, strict=True) if limit == most]
-        callers = list(dict.fromkeys(query.caller for query in found))[: max(1, most) if lane is _Lane.CALLERS else 1]
-        batch = _fitting([query for query in found if query.caller in callers])
-        return batch if lane is _Lane.CALLERS else batch[: max(1, most)]
+    def _sharing(self, apart: Sequence[ScoreQuery]) -> list[ScoreQuery]:
+        """The queries that share a message with the first of those that were refused, or whose callers were."""
+        if self._limit(_key(apart[0])) is not None:
+            return [apart[0]]
+        limit = self._limit(apart[0].caller)
+        alike = [one for one in apart if self._limit(one.caller) == limit and self._limit(_key(one)) is None]
+        callers = list(dict.fromkeys(query.caller for query in alike))[: max(1, limit or 0)]
+        return _fitting([query for query in alike if query.caller in callers])
 
     def _drop_given_up(self) -> None:
         self._waiting = [query for query in self._waiting if not query.scored.cancelled()]
+
+
+def _key(query: ScoreQuery) -> tuple[str, int]:
+    """What a caller's query is known by when it comes again."""
+    return query.caller, hash(query.ids)
 
 
 def _fitting(queries: Sequence[ScoreQuery]) -> list[ScoreQuery]:
