@@ -27,14 +27,14 @@ class Head:
 
     Attributes
     ----------
-    mark : int or None
-        A number of the owner's, for those who need not read every line that is new; None of an earlier version.
+    mark : str or None
+        The owner's, for those who need not read every line that is new; None of an earlier version.
     """
 
     lines: int
     digest: str
     verified: Verified | None = None
-    mark: int | None = None
+    mark: str | None = None
 
 
 _HEAD = TypeAdapter(Head)

@@ -31,7 +31,7 @@ from Crypto.Random import get_random_bytes
 from parties.errors import LedgerError
 from parties.ledger.chain_head import Head, Verified, read_head, write_private
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
-from parties.storage.sqlite import connect, reporting, transaction
+from parties.storage.sqlite import connect, file_at, only_added, reporting, transaction
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -61,7 +61,7 @@ class HashChain:
     sums, take_up : callable, optional
         The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
     mark : callable, optional
-        A number of the owner's that the head shall tell; it depends on the lines alone.
+        A text of the owner's that the head shall tell; it depends on the lines alone.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class HashChain:
         create: bool = True,
         sums: Callable[[], dict[str, Any]] | None = None,
         take_up: Callable[[dict[str, Any]], None] | None = None,
-        mark: Callable[[], int] | None = None,
+        mark: Callable[[], str] | None = None,
     ) -> None:
         self.path = path
         self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
@@ -95,6 +95,7 @@ class HashChain:
         self._digest = BEGINNING
         self._verified: Verified | None = None
         self.database = connect(path, (*_TABLES, *only_added("lines"), *tables))
+        self._file = file_at(path)
 
     def close(self) -> None:
         """Close the database."""
@@ -158,6 +159,7 @@ class HashChain:
         No line is read for that, however many are new.
         """
         with reporting(self.path):
+            self._check_place()
             head = self._head()
         return head is None or head.mark is None or self._mark is None or head.mark != self._mark()
 
@@ -195,6 +197,7 @@ class HashChain:
 
     def _read_new_lines(self) -> None:
         """Verify and count every line since the last look, and compare the whole with the head."""
+        self._check_place()
         if self.n_lines == 0:
             self._take_up_sums()
         elif self._digest_at(self.n_lines) != self._digest:
@@ -208,6 +211,14 @@ class HashChain:
             self._count_line(text)
             self.n_lines, self._digest = number, digest
         self._compare_with_head()
+
+    def _check_place(self) -> None:
+        """Refuse to go on with a file that another one has replaced, and never write that one's head."""
+        if file_at(self.path) != self._file:
+            raise LedgerError(
+                f"{self.path} was replaced or removed since this process opened it: start this process again. Nothing "
+                "was released"
+            )
 
     def _count_line(self, text: str) -> None:
         try:
@@ -282,12 +293,3 @@ class HashChain:
 
     def _write_head(self, head: Head) -> None:
         write_private(self.head_path, json.dumps(asdict(head)).encode())
-
-
-def only_added(table: str) -> tuple[str, ...]:
-    """Statements that keep a table's rows from being changed or removed by accident."""
-    return tuple(
-        f"CREATE TRIGGER IF NOT EXISTS no_{verb}_{table} BEFORE {verb} ON {table} "
-        "BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END"
-        for verb in ("UPDATE", "DELETE")
-    )

@@ -103,9 +103,9 @@ class LedgerSums:
         """Digests of all such sets."""
         return set().union(*self._trained.values())
 
-    def n_trained(self) -> int:
-        """How many such sets there are, each peer's counted by themselves."""
-        return sum(map(len, self._trained.values()))
+    def trained_digest(self) -> str:
+        """One digest of what was released for training to whom, and held out."""
+        return lines.digest_of([[*key, sorted(found)] for key, found in sorted(self._trained.items())])
 
     def tests(self, peer: str, run_id: str | None = None) -> set[ResolvedTest]:
         """What a peer had resolved in one run or in all."""

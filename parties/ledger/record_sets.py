@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from parties.ledger.hash_chain import only_added
 from parties.ledger.ledger_lines import packed, records_digest
 from parties.storage.spool import WINDOW_ROWS
+from parties.storage.sqlite import only_added
 from parties.tables.key_sets import HALF_NAME, NAME, KeySet, Names, kept_set, windows
 
 ROW_NAMES = 1 << 20

@@ -54,7 +54,7 @@ class Ledger:
             create=create,
             sums=self.sums.to_dict,
             take_up=self.sums.take_up,
-            mark=self.sums.n_trained,
+            mark=self.sums.trained_digest,
         )
         self.cells = CellStore(self, self._lines.database)
         try:

@@ -56,6 +56,24 @@ def _folder_of(path: Path) -> Path:
     return nearest_there(path.parent)
 
 
+def file_at(path: Path) -> tuple[int, int] | None:
+    """Which file it is, whatever is written to it."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def only_added(table: str) -> tuple[str, ...]:
+    """Statements that keep a table's rows from being changed or removed by accident."""
+    return tuple(
+        f"CREATE TRIGGER IF NOT EXISTS no_{verb}_{table} BEFORE {verb} ON {table} "
+        "BEGIN SELECT RAISE(ABORT, 'lines are only ever added'); END"
+        for verb in ("UPDATE", "DELETE")
+    )
+
+
 def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
     """Open a database; create it and its tables where they are absent.
 

@@ -10,7 +10,7 @@ import pytest
 
 from parties.ledger.chain_head import Head, Verified, read_head, write_private
 
-HEADS = [Head(1, "a"), Head(7, "b", Verified(5, "c", "d", "e"), 3), Head(7, "b", None, 0)]
+HEADS = [Head(1, "a"), Head(7, "b", Verified(5, "c", "d", "e"), "f"), Head(7, "b", None, "")]
 
 
 @pytest.mark.parametrize("head", HEADS)

@@ -292,6 +292,35 @@ def test_training_records_of_lines_that_the_head_does_not_tell_yet_are_known(pat
             assert len(theirs.trained("bank")) == 2
 
 
+def trained_on(path: Path, *sizes: int) -> Path:
+    """A ledger of releases for training of so many records."""
+    with Ledger(path) as ledger:
+        for n in sizes:
+            ledger.note_released(names(range(n)), SPRING)
+    return path
+
+
+@pytest.mark.parametrize("how", ["renamed", "written over", "removed"])
+def test_who_has_a_ledger_open_that_was_replaced_answers_and_writes_nothing_more(
+    path: Path, tmp_path: Path, how: str
+) -> None:
+    """As many releases for training were in the other one: the records of its last one would have got exact answers."""
+    other = trained_on(tmp_path / "other" / "ledger.sqlite", 3, 7)
+    with Ledger(trained_on(path, 3, 5)) as ledger:
+        for name in ("ledger.sqlite", "ledger.head.json"):
+            if how == "renamed":
+                (other.parent / name).replace(path.parent / name)
+            elif how == "removed":
+                (path.parent / name).unlink()
+            else:
+                (path.parent / name).write_bytes((other.parent / name).read_bytes())
+        left = {one.name: one.read_bytes() for one in path.parent.iterdir() if one.name.endswith(".json")}
+        for use in (ledger.refresh_trained, lambda: ledger.charge([release()], {}, SPRING, NO_LIMIT)):
+            with pytest.raises(LedgerError, match="Nothing was released"):
+                use()
+        assert {one.name: one.read_bytes() for one in path.parent.iterdir() if one.name.endswith(".json")} == left
+
+
 def charge_often(path: Path) -> int:
     """How many of 40 charges are within the limit."""
     n_charged = 0
