@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -144,11 +145,18 @@ def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
         return [path.absolute() for path in data]
     if "**" in data.name and not is_folder(data):
         raise TableError(f"{data}: `**` stands in the pattern, where one * is any letters of a name. Nothing was sent")
-    found = files_of(data) if is_folder(data) else data.parent.glob(data.name)
+    found = files_of(data) if is_folder(data) else _named_like(data)
     paths = sorted(path.absolute() for path in found)
     if not paths:
         raise TableError(f"{data} names no Parquet partitions. Nothing was sent")
     return paths
+
+
+def _named_like(pattern: Path) -> Iterator[Path]:
+    """Files of a folder whose names fit a pattern, in which one * is any letters and nothing else is special."""
+    for path in pattern.parent.glob(escape(pattern.name).replace("[*]", "*")):
+        if pattern.name.startswith(".") or not path.name.startswith("."):
+            yield path
 
 
 def check_ids(names: Sequence[Names]) -> None:

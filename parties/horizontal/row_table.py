@@ -99,6 +99,8 @@ class OwnerRows:
         if self._begins_with(stream):
             return self
         order = _order_of_arrival(data, self.schema, ignore, [arrival.n_rows for arrival in stream.arrivals])
+        if len(order) != len(self.labels):
+            raise TableError(f"{data} was changed while it was in use. Nothing was sent")
         came = replace(self, values=self.values[order], labels=self.labels[order])
         if not came._begins_with(stream):
             raise TableError(

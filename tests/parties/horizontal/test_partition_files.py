@@ -64,6 +64,22 @@ def test_what_names_no_partitions_with_rows_is_refused(tmp_path: Path) -> None:
     assert len(named(tmp_path / "parts" / "*.parquet", schema)) == 3
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fitting"),
+    [("q[1]*.parquet", {"q[1]a"}), ("a?b*.parquet", {"a?b1"}), ("*.parquet", {"q[1]a", "q1a", "a?b1", "aXb2"})],
+)
+def test_one_star_is_any_letters_of_a_name_and_nothing_else_is_special(
+    tmp_path: Path, pattern: str, fitting: set[str]
+) -> None:
+    write_rows(tmp_path)
+    parts = tmp_path / "more"
+    parts.mkdir()
+    for number, name in enumerate(("q[1]a", "q1a", "a?b1", "aXb2", ".hidden")):
+        copied = (tmp_path / "parts" / f"{1 + number % 2}.parquet").read_bytes()
+        (parts / f"{name}.parquet").write_bytes(copied)
+    assert {file.path.stem for file in named(parts / pattern, tmp_path / "schema.yaml")} == fitting
+
+
 @pytest.mark.parametrize("pattern", ["**.parquet", "p**", "**", "***"])
 def test_a_pattern_of_two_stars_is_refused_in_a_sentence(tmp_path: Path, pattern: str) -> None:
     write_rows(tmp_path)

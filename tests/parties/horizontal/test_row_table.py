@@ -133,3 +133,15 @@ def test_records_without_a_label_are_no_rows_among_which_others_arrive(clinics: 
     after = read(clinics)
     assert len(after.labels) == 80
     np.testing.assert_array_equal(after.values[:78], before.values)
+
+
+@pytest.mark.parametrize("n_after", [75, 85])
+def test_rows_that_come_or_go_between_two_readings_end_in_a_sentence(clinics: Clinics, n_after: int) -> None:
+    """The order of a longer file names rows that were not read."""
+    data, rows = clinics.root / "w0" / "data.csv", read(clinics)
+    stream = RowStream(run="spring", terms="", noise=(1.0, 1.0), rows="another", arrivals=(Arrival(70, 0),))
+    frame = pd.read_csv(data)
+    more = frame.iloc[:5].assign(id=[f"more-{i}" for i in range(5)])
+    pd.concat([frame, more])[:n_after].to_csv(data, index=False)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        rows.behind(stream, data, ())
