@@ -209,11 +209,12 @@ def predict(
 
         call: dict[str, Any] = {"data": data, "insecure": insecure, "terminal": terminal}
         if role == "active":
-            chosen = (mode or Mode.ROUTED).value
-            metrics: dict[str, float] = {}
-            call |= {**to, "ids": ids, "mode": chosen, "reasons": reasons, "scored": metrics.update}
+            facts: dict[str, object] = {}
+            call |= {**to, "ids": ids, "mode": (mode or Mode.ROUTED).value, "reasons": reasons}
+            call["unasked"] = partial(facts.update, asked=False)
+            call["scored"] = lambda metrics: facts.update({name: round(value, 4) for name, value in metrics.items()})
             target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
-            print_result(form, predictions=str(target), **{name: round(value, 4) for name, value in metrics.items()})
+            print_result(form, predictions=str(target), **facts)
         else:
             refuse_given("is for the active party's run file: leave it out", ids=ids, mode=mode, reasons=reasons, **to)
             answer = partial(serve_passive, run_file, **call)

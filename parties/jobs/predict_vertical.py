@@ -61,6 +61,7 @@ class _Request:
     reasons: int
     insecure: bool
     terminal: Terminal
+    unasked: Callable[[], None]
 
     def note(self, table: PartyTable) -> PredictionNote:
         """The note of the request for these records, while it is not done."""
@@ -102,10 +103,12 @@ def predict_active(
     insecure: bool,
     terminal: Terminal,
     scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
+    unasked: Callable[[], None] = lambda: None,
 ) -> Path | str:
     """Score records with the run's model, with so many `reasons` each; returns where the predictions are.
 
-    `scored` takes the metrics, where labels are known.
+    `scored` takes the metrics, where labels are known. `unasked` is called if nobody is asked, since an earlier process
+    of the same request has written the predictions; with `overwrite` they are made anew.
 
     In modes ``routed`` and ``desensitized`` the passive parties must be running `serve_passive` for the same run. In
     mode ``local`` the data file holds the passive parties' columns too, in clear.
@@ -134,6 +137,7 @@ def predict_active(
         reasons=reasons,
         insecure=insecure,
         terminal=terminal,
+        unasked=unasked,
     )
     # What partitions are not scored for by themselves, one machine does.
     needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
@@ -150,7 +154,7 @@ def _predict_table(
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
     table, own = _records(request)
     note = request.note(table)
-    noted = note.written()
+    noted = {} if overwrite else note.written()
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
     target = Destination.of(request.out, default, overwrite=overwrite, append=append, own=noted, inputs=inputs)
     if target.written is not None:
@@ -164,6 +168,8 @@ def _predict_table(
         stack.push(note.close)
         stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
         log = stack.enter_context(logged(folder, request.terminal, path=request.path, run=run))
+        if overwrite:
+            note.forget()
         request.note_caveats(log)
         if request.mode == "local":
             predictions = predict_locally(model, own, table.frame, evaluate=form.evaluate)
@@ -202,11 +208,14 @@ def _end_written(
     with ExitStack() as stack:
         stack.push(note.close)
         stack.enter_context(reporting_afterwards(request.path, request.run, request.terminal))
-        log = stack.enter_context(logged(request.folder, request.terminal, path=request.path, run=request.run))
+        # These are predictions of an earlier time, which has to be read even where no steps are shown.
+        request.unasked()
+        terminal = replace(request.terminal, say=request.terminal.warn)
+        log = stack.enter_context(logged(request.folder, terminal, path=request.path, run=request.run))
         log.step(
             "predicted",
             f"{target.name} holds the predictions of this very request, which was stopped after it had written them: "
-            "nobody was asked again, and metrics may be missing. Begun with another --out, it predicts anew",
+            "nobody was asked again, and metrics may be missing. With another --out or --overwrite, it predicts anew",
         )
         note_unanswered(counts, log, target.name)
     return target.place

@@ -1,8 +1,9 @@
 """Note of a prediction that is not over: a request that is begun again knows what it has written itself.
 
 It names the request and the digests of the files that processes of it have written, each before the file takes its
-place. A process may be killed after that, while metrics and reports are written. Its scores are complete: to ask again
-would count for the limits of passive parties, who may then refuse what they have answered before.
+place. A process may be killed after that, or end with an error, while metrics and reports are written. The scores are
+complete then: to ask again would count for the limits of passive parties, who may refuse what they have answered
+before; and a table would have its rows twice. So the note stays until the request is done, or predicts anew.
 """
 
 from __future__ import annotations
@@ -63,8 +64,16 @@ class PredictionNote:
     def close(self, error: type[BaseException] | None, *_: object) -> None:
         """Remove the note at the end of a request that is done, with refused records or without."""
         if error in (None, RecordsRefused):
-            with writing(note := self.folder.path / NOTE_FILE):
-                note.unlink(missing_ok=True)
+            self._remove()
+
+    def forget(self) -> None:
+        """Remove the note of a request that predicts anew: what it wrote before is like any file that is there."""
+        if self.written():
+            self._remove()
+
+    def _remove(self) -> None:
+        with writing(note := self.folder.path / NOTE_FILE):
+            note.unlink(missing_ok=True)
 
 
 def digest_of_records(table: PartyTable) -> str:

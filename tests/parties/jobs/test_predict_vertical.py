@@ -239,7 +239,9 @@ def test_a_request_that_is_begun_again_knows_what_it_wrote_and_nothing_else(
     before = out.read_bytes(), out.stat().st_ino
     if changed == "nothing":
         said: list[str] = []
-        assert predict_active(path, **given, terminal=Terminal(say=said.append)) == out
+        heard = {"terminal": Terminal(warn=said.append), "unasked": (unasked := Mock())}
+        assert predict_active(path, **given, **heard) == out
+        unasked.assert_called_once_with()
         assert "scores.csv holds the predictions of this very request" in " ".join(said)
         assert not (sites.bank.run_folder / "predicting.json").exists()
     for _ in range(2):
@@ -248,8 +250,29 @@ def test_a_request_that_is_begun_again_knows_what_it_wrote_and_nothing_else(
     assert (out.read_bytes(), out.stat().st_ino) == before
 
 
-@pytest.mark.parametrize("how", [{}, {"overwrite": True}, {"append": True}], ids=["", "overwrite", "append"])
-def test_a_request_that_is_begun_again_replaces_no_table_and_adds_to_none(
+def test_a_request_that_replaces_predictions_makes_them_anew_and_forgets_those_that_were_there(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with those of an earlier night; and once it was stopped itself, the next one did."""
+    path, out = _with_a_model_of_own_columns(sites), tmp_path / "scores.csv"
+    given: dict[str, Any] = {"data": None, "ids": None, "mode": "local", "out": out, "insecure": False}
+    _stop_behind_the_predictions(monkeypatch, path, given)
+    before = out.stat().st_ino
+    with monkeypatch.context() as stopping:
+        stopping.setattr(predict_vertical, "predict_locally", Mock(side_effect=Stopped(signal.SIGTERM)))
+        with pytest.raises(Stopped):
+            predict_active(path, **given, overwrite=True, terminal=Terminal())
+    with pytest.raises(ConfigError, match=r"scores\.csv exists; give another file"):
+        predict_active(path, **given, terminal=Terminal())
+    assert out.stat().st_ino == before
+    _stop_behind_the_predictions(monkeypatch, path, {**given, "overwrite": True})
+    assert predict_active(path, **given, overwrite=True, terminal=Terminal()) == out
+    assert out.stat().st_ino != before
+    assert not (sites.bank.run_folder / "predicting.json").exists()
+
+
+@pytest.mark.parametrize("how", [{}, {"append": True}], ids=["", "append"])
+def test_a_request_that_is_begun_again_replaces_no_table_unasked_and_adds_to_none(
     sites: Sites, tmp_path: Path, how: dict[str, bool]
 ) -> None:
     """Its table was dropped, with the rows that another program had added; or its rows were there twice."""
@@ -270,8 +293,11 @@ def test_a_request_that_is_begun_again_replaces_no_table_and_adds_to_none(
             predict_active(path, **given, terminal=Terminal())
     with closing(sqlite3.connect(place)) as database:
         assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (len(sites.bank.table) + 1,)
-        database.execute("DROP TABLE scores")
-    predict_active(path, **given, terminal=Terminal())
+        if how:
+            database.execute("DROP TABLE scores")
+    predict_active(path, **{**given, "overwrite": not how}, terminal=Terminal())
+    with closing(sqlite3.connect(place)) as database:
+        assert database.execute("SELECT COUNT(*) FROM scores").fetchone() == (len(sites.bank.table),)
     assert not (sites.bank.run_folder / "predicting.json").exists()
 
 

@@ -30,6 +30,16 @@ def test_a_note_is_of_one_request_and_keeps_what_was_noted_before(tmp_path: Path
     assert (may.written(), june.written()) == ({}, {"": {"ok": 4}})
 
 
+def test_a_request_that_predicts_anew_forgets_what_it_wrote_and_not_what_another_did(tmp_path: Path) -> None:
+    may, june = (PredictionNote(RunFolder(tmp_path), request) for request in (MAY, JUNE))
+    may.add("a", {"ok": 3})
+    june.forget()
+    assert may.written() == {"a": {"ok": 3}}
+    may.forget()
+    may.forget()
+    assert may.written() == {}
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -427,9 +427,13 @@ def test_a_bank_that_dies_behind_its_predictions_asks_for_them_only_once(
         assert bank.exitcode == (-number if number == signal.SIGKILL else 128 + number)
         written = out.read_bytes()
         assert pd.read_csv(out)["status"].tolist() == ["ok"] * 6 + ["refused_rate_limit"] * (n_asked - 6)
-        (end,) = finish(made.bank.start("predict", *asked))
+        (end,) = finish(made.bank.start("predict", *asked[:4], "--format", "json"))
         assert out.read_bytes() == written
         assert end[0] == (0 if n_asked == 6 else 5), end
+        # Standard error is no terminal here.
+        assert "scores.csv holds the predictions of this very request" in end[2]
+        if n_asked == 6:
+            assert json.loads(end[1]) == {"predictions": str(out), "asked": False}
         assert ("refused 1 (refused_rate_limit) of 7 records; scores.csv holds the others" in end[2]) == (n_asked > 6)
         assert not (made.bank.run_folder / "predicting.json").exists()
         assert "nobody was asked again" in (made.bank.run_folder / "log.txt").read_text()
@@ -437,6 +441,30 @@ def test_a_bank_that_dies_behind_its_predictions_asks_for_them_only_once(
         assert service.stop()[:2] == (0, {"sessions": 1, "requests": 1, "records_answered": 6})
     (end,) = finish(made.bank.start("predict", *asked[:4]))
     assert (end[0], "scores.csv exists; give another file" in end[2]) == (1, True)
+
+
+def test_with_overwrite_everybody_is_asked_anew_whatever_an_earlier_request_left(
+    tmp_path: Path, make_sites: Callable[[Path], Any], outcomes: Outcomes
+) -> None:
+    """The scores of an earlier night stayed, with exit code 0 and no word, though the shop's table was another."""
+    made = make_sites(tmp_path)
+    train(made, outcomes)
+    metrics = made.bank.run_folder / "metrics.json"
+    asked = ["--out", str(tmp_path / "scores.csv"), "--overwrite", "--format", "json"]
+
+    def predict_with(spend: float) -> tuple[int | None, str, pd.DataFrame]:
+        made.shop.table["spend"] = spend
+        with serving(made, serve={}):
+            ((code, printed, _),) = finish(made.bank.start("predict", *asked))
+        return code, printed, pd.read_csv(tmp_path / "scores.csv")
+
+    metrics.write_text("{")
+    code, _, first = predict_with(1)
+    assert code == 6
+    metrics.unlink()
+    code, printed, second = predict_with(99)
+    assert (code, "asked" in json.loads(printed)) == (0, False)
+    assert not second["prediction"].equals(first["prediction"])
 
 
 def test_a_request_over_budget_ends_no_conversation_and_counts_as_asked_for(
