@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
-from opboost.errors import DataError, ParameterError
+from opboost.errors import DataError, ParameterError, shown
 from opboost.mechanism_settings import MechanismSettings
 from opboost.sklearn.simulated_parties import SimulatedParties
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
@@ -95,6 +95,7 @@ sample_type, normalize_type, device, n_jobs
         data frame (pandas, polars, Arrow) are such without being named.
     continue_from : estimator, optional
         A fitted estimator of the same objective, whose trees the new ones follow; `n_estimators` more rounds are grown.
+        Classes are those of that estimator: some may not occur any more, and others are refused.
         Where it has passive columns, their release must be the very same: the same rows and the same seed.
     random_state : int, RandomState or None
         None draws secure bits. A seed makes the noise repeatable, and `guarantee_` then says "not for release".
@@ -183,9 +184,10 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
 
     def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
         check_classification_targets(targets)
-        self.classes_ = np.unique(targets)
-        if len(self.classes_) < 2:
+        occurring = np.unique(targets)
+        if len(occurring) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")
+        self.classes_ = self._classes_of(occurring)
         n_classes = len(self.classes_)
         loss: Loss = Logistic() if n_classes == 2 else Softmax(n_classes)
         if self.objective == Ordinal.name and n_classes > 2:
@@ -193,6 +195,16 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
         if self.objective not in (None, loss.name):
             raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
         return loss, self._numbered(targets)
+
+    def _classes_of(self, occurring: NDArray[Any]) -> NDArray[Any]:
+        """Classes in the order of their numbers: of a model to continue its own, whose trees are for these numbers."""
+        known: NDArray[Any] = getattr(self.continue_from, "classes_", occurring)
+        if unknown := occurring[~np.isin(occurring, known)].tolist():
+            found = f"labels {shown(unknown)[1:-1]} are" if len(unknown) > 1 else f"label {shown(unknown[0])} is"
+            raise DataError(
+                f"{found} none of {shown(known.tolist())}, the classes of the model to continue. Nothing was trained"
+            )
+        return known
 
     def _numbered(self, targets: NDArray[Any]) -> Values:
         if not np.isin(targets, self.classes_).all():

@@ -89,6 +89,12 @@ class TableFormat:
         cleans = bool(self.columns or self.na_values or self.positive) or self.strip or self.ignore_case
         return cleans or self.has_numbers
 
+    @property
+    def label_words(self) -> tuple[list[str], list[str]]:
+        """What labels mean: those that are read as 1, and as 0, in the form in which they are compared."""
+        positive, negative = (sorted(set(map(plain_word, texts))) for texts in (self.positive, self.negative))
+        return positive, negative
+
     def of(self, column: str) -> ColumnFormat:
         """The format of a column."""
         return self.columns.get(column, ColumnFormat())

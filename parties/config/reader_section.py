@@ -21,6 +21,10 @@ from parties.tables.cells import empty_texts
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 TRUTH = ("false", "true")
 
+# Name of what words of labels mean, which owners of rows agree on and a model's later runs keep: else labels may be
+# opposite, for words mean what the schema says.
+LABEL_TERM = "`positive` and `negative` of the schema"
+
 # Begins what a drafted schema leaves to its owner.
 TODO = "TODO"
 

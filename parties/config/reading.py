@@ -13,7 +13,7 @@ from opboost.errors import nearest, shown
 from opboost.schema import ColumnSchema, Missing, TableSchema
 from opboost.trees.tree import Ensemble
 from parties.config.party_run import HORIZONTAL_ROLES, ROLE_ALIASES, PartyRun
-from parties.config.reader_section import ReadingSection, check_complete, check_words, described_column
+from parties.config.reader_section import LABEL_TERM, ReadingSection, check_complete, check_words, described_column
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RunFolderError, naming
@@ -155,7 +155,7 @@ def check_schema_of_run(run: PartyRun) -> None:
 
 
 def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble) -> None:
-    """Refuse a schema that lacks one of a model's own columns, or reads its cells otherwise than in training.
+    """Refuse a schema that lacks one of a model's own columns, or reads its cells or labels otherwise than in training.
 
     Raises
     ------
@@ -166,6 +166,7 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
         raise ConfigError(
             f"the model needs column {', '.join(absent)}, which the schema does not describe. Nothing was sent"
         )
+    _check_labels(schema, folder)
     check_numbers_of_categories(schema, folder, needed)
     check_units_of_times(schema, folder, needed)
     kept = kept_schema(folder)
@@ -174,6 +175,19 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
         earlier = before[column.name]
         if Missing.REFUSE not in (column.missing, earlier.missing) and _of_empty(column) != _of_empty(earlier):
             raise _other_than_kept(column.name, "another `missing` or `fill`", folder)
+
+
+def _check_labels(schema: TableSchema, folder: Path) -> None:
+    """Refuse a schema by which words of labels mean something else than in training, such as the opposite."""
+    kept = kept_schema(folder)
+    if kept is None or kept.label is None or schema.label is None:
+        return
+    if kept.format.label_words != schema.format.label_words:
+        before, now = (" and ".join(map(shown, one.format.label_words)) for one in (kept, schema))
+        raise ConfigError(
+            f"{LABEL_TERM} are {now}, and were {before} in {folder / KEPT_SCHEMA}, by which the model was trained; "
+            "bring that back. Nothing was sent"
+        )
 
 
 def check_units_of_times(schema: TableSchema, folder: Path, names: Collection[str]) -> None:

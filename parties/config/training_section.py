@@ -16,16 +16,13 @@ from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
-from opboost.table_format import TableFormat, plain_word
+from opboost.table_format import TableFormat
 from parties.config.federated_section import FederatedSection
 from parties.config.protection import Delta, Epsilon, LabelBounds
+from parties.config.reader_section import LABEL_TERM
 from parties.config.section import PositiveCount, Section
 from parties.config.sgbdt_section import SGBDTSection
 from protocols.secure_aggregation.epochs import MAX_WORKERS
-
-# Name of the term for what words of labels mean. Owners whose terms do not hold it may train on opposite labels: words
-# mean what each one's own schema says.
-LABEL_TERM = "`positive` and `negative` of the schema"
 
 _RECIPES = {"recommended", "sgbdt", "federated"}
 
@@ -211,7 +208,7 @@ def _label_terms(form: TableFormat) -> dict[str, JsonValue]:
     """
     if not form.positive:
         return {}
-    return {LABEL_TERM: _digest([sorted(set(map(plain_word, texts))) for texts in (form.positive, form.negative)])}
+    return {LABEL_TERM: _digest(form.label_words)}
 
 
 def _digest(described: object) -> str:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
-from opboost.errors import OpBoostError, ParameterError
+from opboost.errors import DataError, OpBoostError, ParameterError
 from opboost.fitting import noise_correction
 from opboost.fitting.noised_table import Blend, NoiseChoice
 from opboost.trees.losses import LambdaRank
@@ -95,6 +95,52 @@ def test_another_release_is_refused(rows: tuple[np.ndarray, np.ndarray]) -> None
         OpBoostClassifier(**SMALL, continue_from=begun).fit(table, target > 0)
     with pytest.raises(ParameterError, match="continue_from is a fitted estimator; got str"):
         OpBoostClassifier(**SMALL, continue_from="runs").fit(table, target > 0)
+
+
+@pytest.mark.parametrize("passive", [{}, PASSIVE | {"correct_noise": False}], ids=str)
+def test_classes_have_the_numbers_that_they_have_in_the_model_to_continue(
+    rows: tuple[np.ndarray, np.ndarray], passive: dict[str, Any]
+) -> None:
+    table, target = rows
+    grades = np.array(["A", "B", "C"])[np.digitize(target, [-0.7, 0.7])]
+    begun = OpBoostClassifier(**SMALL | passive).fit(table, grades)
+    without_a = np.where(grades == "A", "B", grades)
+    more = OpBoostClassifier(**SMALL | passive, continue_from=begun, class_weight={"A": 2.0}).fit(table, without_a)
+    assert more.classes_.tolist() == begun.classes_.tolist() == ["A", "B", "C"]
+    assert more.predict_proba(table).shape == (600, 3)
+    assert more.score(table, without_a) > max(0.8, begun.score(table, without_a))
+    below = more.predict_proba(table)[:, 0] < begun.predict_proba(table)[:, 0]
+    assert below.mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("known", "labels", "words"),
+    [
+        (["a", "b"], ["b", "c"], r"label 'c' is none of \['a', 'b'\]"),
+        (["a", "b"], ["A", "b"], r"label 'A' is none of \['a', 'b'\]"),
+        (["bad", "good"], [0, 1], r"labels 0, 1 are none of \['bad', 'good'\]"),
+        (["0", "1"], [0, 1], r"labels 0, 1 are none of \['0', '1'\]"),
+        ([0, 1, 2], [0, 2, 5], r"label 5 is none of \[0, 1, 2\]"),
+        ([0, 1], list(range(20)), r"labels 2, 3, 4, 5, \.\.\. are none of \[0, 1\]"),
+    ],
+)
+def test_a_class_that_the_model_to_continue_does_not_know_is_refused_by_name(
+    rows: tuple[np.ndarray, np.ndarray], known: list[Any], labels: list[Any], words: str
+) -> None:
+    table, _ = rows
+    before, now = (np.array(one)[np.arange(600) % len(one)] for one in (known, labels))
+    begun = OpBoostClassifier(**SMALL).fit(table, before)
+    with pytest.raises(DataError, match=f"{words}, the classes of the model to continue. Nothing was trained"):
+        OpBoostClassifier(**SMALL, continue_from=begun).fit(table, now)
+
+
+def test_numbers_and_truth_values_that_are_equal_are_one_class(rows: tuple[np.ndarray, np.ndarray]) -> None:
+    table, target = rows
+    begun = OpBoostClassifier(**SMALL).fit(table, (target > 0).astype(np.int64))
+    for labels in (target > 0, (target > 0).astype(np.float64)):
+        more = OpBoostClassifier(**SMALL, continue_from=begun).fit(table, labels)
+        assert more.classes_.tolist() == [0, 1]
+        assert more.score(table, labels.astype(np.int64)) > 0.9
 
 
 def test_several_labels_are_predicted_by_models_of_their_own(rows: tuple[np.ndarray, np.ndarray]) -> None:

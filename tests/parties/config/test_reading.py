@@ -11,6 +11,7 @@ import yaml
 
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature
+from parties.config.reader_section import LABEL_TERM
 from parties.config.reading import check_schema_of_model, read_any_run, read_role, read_run, read_schema, read_section
 from parties.config.serve_section import ServeSection
 from parties.config.vertical import ActiveRun, PassiveRun
@@ -123,4 +124,38 @@ def test_a_models_columns_are_read_in_the_way_of_training(
         check_schema_of_model(schema, tmp_path, model)
         return
     with pytest.raises(ConfigError, match=f"'age' has another {key} than in .*{KEPT_SCHEMA}.* Nothing was sent"):
+        check_schema_of_model(schema, tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        ({"positive": "bad"}, {"positive": ["BAD ", "bad"]}, True),
+        ({"positive": "bad"}, {"positive": "good"}, False),
+        ({"positive": "bad", "negative": "good"}, {"positive": "good", "negative": "bad"}, False),
+        ({"positive": "bad"}, {"positive": "bad", "negative": "good"}, False),
+        # Of numbers, 1 means 1.
+        ({}, {"positive": 0}, False),
+        ({"positive": 0}, {}, False),
+        ({"positive": True}, {"positive": False}, False),
+        ({}, {}, True),
+        # Scored records need no label, nor do a coordinator's.
+        ({"positive": "bad"}, {"label": None}, True),
+        ({"label": None}, {"positive": "bad"}, True),
+        # Runs of earlier versions kept no schema.
+        (None, {"positive": "bad"}, True),
+    ],
+)
+def test_a_models_labels_mean_what_they_meant_in_training(
+    tmp_path: Path, before: dict[str, Any] | None, now: dict[str, Any], is_same: bool
+) -> None:
+    model = Ensemble((), np.zeros(1), SquaredError(), (Feature("age"),))
+    described = {"label": "y", "columns": {"age": {"lower": 0, "upper": 9}}}
+    if before is not None:
+        (tmp_path / KEPT_SCHEMA).write_text(yaml.safe_dump({**described, **before}))
+    schema = read_schema(write(tmp_path, {**described, **now}))[0]
+    if is_same:
+        check_schema_of_model(schema, tmp_path, model)
+        return
+    with pytest.raises(ConfigError, match=f"{LABEL_TERM} are .*, and were .* in .*{KEPT_SCHEMA}.* Nothing was sent"):
         check_schema_of_model(schema, tmp_path, model)

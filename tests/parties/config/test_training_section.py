@@ -14,8 +14,8 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import ColumnSchema, TableSchema
 from parties.config.chain import ChainSection
-from parties.config.reader_section import ReadingSection
-from parties.config.training_section import LABEL_TERM, RecommendedSection, TaskSection, TrainingSection, flat
+from parties.config.reader_section import LABEL_TERM, ReadingSection
+from parties.config.training_section import RecommendedSection, TaskSection, TrainingSection, flat
 
 SHARED: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-6, "workers": 3, "threshold": 2, "honest": 2}
 GIVEN: dict[str, Any] = {**SHARED, "recipe": "sgbdt"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from parties.config.training_section import LABEL_TERM
+from parties.config.reader_section import LABEL_TERM
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.horizontal import examine_rows
 from parties.horizontal.public_randomness import first_word

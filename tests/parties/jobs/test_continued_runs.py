@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder
 from parties.vertical.preparation import prepare_active
 from protocols.errors import PeerAborted
@@ -118,6 +120,44 @@ def test_another_objective_than_that_of_the_model_to_continue_is_refused_before_
     with pytest.raises(ParameterError, match=f"{words}.*Nothing was trained"):
         train_active(sites.bank.write(), insecure=False, terminal=SILENT)
     assert not (sites.bank.path / "runs" / "more").exists()
+
+
+@pytest.mark.parametrize("now", [{"positive": "no"}, {"positive": "no", "negative": "yes"}], ids=str)
+def test_labels_that_mean_the_opposite_are_neither_trained_on_nor_scored(
+    sites: Any, outcomes: Outcomes, now: dict[str, str]
+) -> None:
+    bank = sites.bank
+    bank.table["y"] = bank.table["y"].map({0: "no", 1: "yes"})
+    bank.schema["positive"] = "Yes"
+    sites.shop.run["share_thresholds"] = True
+    train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=1)
+    trained = bank.schema
+    bank.schema = {**trained, **now}
+    negative = [now["negative"]] if "negative" in now else []
+    words = (
+        rf"`positive` and `negative` of the schema are \['no'\] and {re.escape(str(negative))}, and were \['yes'\] and "
+        rf"\[\] in .*runs/begun/{KEPT_SCHEMA}, .* Nothing was sent"
+    )
+    data = bank.path / "whole.csv"
+    bank.table.merge(sites.shop.table, on="id").to_csv(data, index=False)
+
+    def predict() -> Path | str:
+        return predict_active(
+            bank.write(), data=data, ids=None, mode="local", out=None, insecure=False, terminal=SILENT
+        )
+
+    with pytest.raises(ConfigError, match=words):
+        predict()
+    assert not (bank.path / "runs" / "begun" / "predictions.csv").exists()
+    bank.run |= {"run_id": "more", "continue_from": "runs/begun"}
+    with pytest.raises(ConfigError, match=words):
+        train_active(bank.write(), insecure=False, terminal=SILENT)
+    assert not (bank.path / "runs" / "more").exists()
+    # Labels are compared without regard to case, as they are read.
+    bank.schema = {**trained, "positive": "yes"}
+    found = train_both(sites, outcomes, "more", is_corrected=False, n_estimators=1)
+    assert not [one for one in found.values() if isinstance(one, Exception)]
+    assert len(model_of(sites, "more").ensemble.trees) == 2
 
 
 @pytest.mark.parametrize(

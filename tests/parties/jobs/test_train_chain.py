@@ -19,9 +19,9 @@ import pytest
 
 from opboost.trees.model_file import load_model
 from parties.config.chain import OwnerRun
+from parties.config.reader_section import LABEL_TERM
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
-from parties.config.training_section import LABEL_TERM
 from parties.errors import ChainBroken, ConfigError, Disagreement, RunFolderError, TreesDiffer
 from parties.horizontal.chain.checkpoint import ChainCheckpoint
 from parties.horizontal.chain.job import ChainJob

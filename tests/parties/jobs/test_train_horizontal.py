@@ -21,9 +21,9 @@ from opboost.trees.losses import Softmax
 from opboost.trees.model_file import load_model
 from opboost.trees.tree import Tree
 from parties.config.horizontal import CoordinatorRun, WorkerRun
+from parties.config.reader_section import LABEL_TERM
 from parties.config.reading import read_run
 from parties.config.record_runs import charge_of
-from parties.config.training_section import LABEL_TERM
 from parties.doctor.check_result import Checklist
 from parties.doctor.run_files import check_folder
 from parties.errors import ConfigError
