@@ -59,15 +59,23 @@ class TrainingRun:
     def folder(self) -> RunFolder:
         return RunFolder(self.run.run_folder)
 
-    def is_over(self) -> bool:
-        """Whether the run is finished on all sides, as far as this party knows; then the terminal is told."""
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the run is finished on all sides, as far as this party knows."""
         folder, run = self.folder, self.run
         state = folder.state(self.path, party=run.party, role=run.role)
         # Whoever did not confirm its share, or the trees that it was sent, may still need this party.
-        is_over = state is RunState.FINISHED and not Journal.is_open(folder.path)
-        is_over = is_over and not folder.read_json("meta.json").get("unconfirmed")
+        is_finished = state is RunState.FINISHED and not Journal.is_open(folder.path)
+        return is_finished and not folder.read_json("meta.json").get("unconfirmed")
+
+    def is_over(self) -> bool:
+        """Whether nobody can need this party any more; then the terminal is told."""
+        run = self.run
+        # Owners of a chain confirm to each other, so that one may be stopped before it has heard what it has said; and
+        # any of them may lose trees.
+        is_over = run.role != "owner" and self.is_confirmed
         if is_over:
-            finished = folder.read_json("meta.json")["finished"]
+            finished = self.folder.read_json("meta.json")["finished"]
             self.terminal.say(f"run {run.run_id!r} of {run.party} was finished at {finished}; nothing was done")
         return is_over
 

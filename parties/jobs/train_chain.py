@@ -9,7 +9,7 @@ from opboost.horizontal.inprivate.training import Owner
 from parties.config.chain import OwnerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.record_runs import charge_of
-from parties.errors import TreesDiffer, naming
+from parties.errors import naming
 from parties.horizontal.chain.checkpoint import ChainCheckpoint
 from parties.horizontal.chain.job import ChainJob
 from parties.horizontal.chain.turns import run_chain_owner
@@ -29,8 +29,6 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     run = read_run(path, OwnerRun)
     life, training = TrainingRun(path, run, terminal), run.training
     folder = life.folder
-    if life.is_over():
-        return folder
     schema, ignore = read_schema(run.table_schema)
     rows = OwnerRows.read(run, schema, ignore)
     with naming(path):
@@ -42,6 +40,15 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         life.logged(schema, resuming=_RESUMING) as log,
     ):
         check_charge(ledger, charge, folder)
+        if checkpoint.differing:
+            # An earlier process may have been stopped, or its folder put back, with a model from before.
+            withdraw_shared_model(folder)
+        if is_confirmed := life.is_confirmed:
+            log.step(
+                "serving",
+                f"the run was finished at {folder.read_json('meta.json')['finished']}; its trees are there for owners "
+                f"that need them and come within {run.wait:g} s",
+            )
         bits = run.bits
         of_coins = bits.fork("coins")
 
@@ -49,6 +56,10 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             coins = checkpoint.coins(rows.digest, rng=of_coins)
             # A tree that was not kept before this owner was killed is drawn again, the same.
             return recipe.owner(rows.values, rows.labels, coins=coins, rng=coins.fork("turns"))
+
+        def before_turn(turn: int, trees: str) -> None:
+            ledger.charge(charge, checkpoint.holder)
+            ledger.note_turn(charge, turn, trees)
 
         job = ChainJob(
             party=run.party,
@@ -61,19 +72,16 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             checkpoint=checkpoint,
             make_owner=make_owner,
             calls=frozenset(owner.name for owner in run.owners if owner.connect is not None),
-            before_turn=lambda: ledger.charge(charge, checkpoint.holder),
+            before_turn=before_turn,
+            withdraw=partial(withdraw_shared_model, folder),
             wait_s=run.wait,
+            is_confirmed=is_confirmed,
         )
         channels = open_channels(log)
         save = partial(save_shared_model, folder)
-        try:
-            model = with_restarts(
-                list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
-            )
-        except TreesDiffer:
-            # An earlier process may have finished without the owner that has other trees.
-            withdraw_shared_model(folder)
-            raise
+        model = with_restarts(
+            list(channels.values()), lambda: run_chain_owner(job, channels, save=save, progress=log.progress), log
+        )
         log.step("guarantee", str(model.guarantee))
         note_own_fit(folder, rows.own_fit(model.ensemble))
         absent = sorted(set(channels) - checkpoint.confirmed)

@@ -13,6 +13,7 @@
     grid      a column's cuts for good: the peer learns in which cell between them a record lies, however often it asks
     migrated  the store of an earlier version was taken over
     run       an owner of rows takes part in a run: this is what the run promises, and costs (`model_ledger`)
+    turn      its tree of a turn of such a run, a chain, is about to be drawn after these trees: costs nothing more
 
 A line's digest covers the digest before it and all fields of the line as canonical JSON, so that no line can be
 changed, dropped or moved without every later digest becoming wrong.
@@ -188,6 +189,11 @@ def run_fields(
         **({"continues": continues} if continues else {}),
     }
     return {"kind": "run", "at": at or _now(), **whose, **costs}
+
+
+def turn_fields(*, run: str, coordinator: str, turn: int, trees: str) -> Fields:
+    """The line of an owner's turn in a chain; `trees` is a digest of the trees before it."""
+    return {"kind": "turn", "at": _now(), "run": run, "coordinator": coordinator, "turn": turn, "trees": trees}
 
 
 def opened_fields(name: str) -> Fields:

@@ -3,8 +3,9 @@
 One line per run, charged before the first answer leaves, and once however often the worker is started for it. Losses of
 several models on the same records add up: the sums of epsilon and of delta are what all of them promise together. A run
 that goes on from another one promises for both, so that the larger of their charges counts; a second one that goes on
-from the same costs as much as any run, since no record's account knows of what the first one spent. The lines seal one
-another (`parties.ledger.hash_chain`). Lines of earlier versions, which did not, are taken over as they are.
+from the same costs as much as any run, since no record's account knows of what the first one spent. Turns of an owner
+in a chain have lines, too, so that none is drawn twice, and cost nothing more. The lines seal one another
+(`parties.ledger.hash_chain`). Lines of earlier versions, which did not, are taken over as they are.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from parties.errors import OverBudget, RunFolderError
 from parties.ledger.hash_chain import HashChain
-from parties.ledger.ledger_lines import run_fields
+from parties.ledger.ledger_lines import run_fields, turn_fields
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import reporting
 
@@ -108,6 +109,8 @@ class WorkerLedger:
         # Runs for which another one stands, that goes on from them.
         self._continued: set[tuple[str, str]] = set()
         self._holders: dict[tuple[str, str], str] = {}
+        # Digests of the trees before each turn of a chain that was drawn.
+        self._turns: dict[tuple[str, str, int], str] = {}
         self._lines = HashChain(path, count=self._count)
         try:
             self._lines.refresh()
@@ -150,6 +153,25 @@ class WorkerLedger:
                     "charge does not pay for other ones; choose another run_id. Nothing was sent"
                 )
 
+    def note_turn(self, charge: RunCharge, turn: int, trees: str) -> None:
+        """Enter a turn of a chain before its tree is drawn, with a digest of the trees before it, once; or refuse it.
+
+        Raises
+        ------
+        RunFolderError
+            If it was entered after other trees: the same noise on other residuals is a second release.
+        """
+        with self._lines.adding() as add:
+            before = self._turns.get((charge.run, charge.coordinator, turn))
+            if before is None:
+                add(turn_fields(run=charge.run, coordinator=charge.coordinator, turn=turn, trees=trees))
+            elif before != trees:
+                raise RunFolderError(
+                    f"{self._path}: the tree of turn {turn + 1} of run {charge.run!r} was drawn before, after other "
+                    "trees than the run folder holds now; a second one is not drawn. Bring the folder back as it was "
+                    "or choose another run_id everywhere"
+                )
+
     def knows(self, charge: RunCharge) -> bool:
         """Whether the run was charged before."""
         self._lines.refresh()
@@ -170,6 +192,9 @@ class WorkerLedger:
         self._lines.close()
 
     def _count(self, line: dict[str, Any]) -> None:
+        if line["kind"] == "turn":
+            self._turns[line["run"], line["coordinator"], int(line["turn"])] = str(line["trees"])
+            return
         if line["kind"] != "run":
             raise ValueError("a kind of line that this version does not know")
         found = RunCharge(

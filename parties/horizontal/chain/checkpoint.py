@@ -12,7 +12,8 @@ file                content
 
 Coins and trees are kept twice (`parties.storage.twice_kept`). Where neither copy of a tree can be read, it and those
 after it are asked for again, unless one of them is this owner's own: that was drawn with the noise of its turn on the
-residuals of all before it, and a second one on others' would be another release. Without coins a run cannot go on.
+residuals of all before it, and a second one on others' would be another release. Where its own are missing altogether
+the ledger tells (`WorkerLedger.note_turn`). Without coins a run cannot go on.
 """
 
 from __future__ import annotations

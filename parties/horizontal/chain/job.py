@@ -34,9 +34,15 @@ class ChainJob:
     calls : frozenset of str
         The others that this party connects to, and to which it sends its terms first.
     before_turn : callable
-        Called before a tree is drawn; may refuse by raising.
+        Called with a turn of this owner and a digest of the trees before it, before its tree is drawn; may refuse by
+        raising.
+    withdraw : callable
+        Called before it is noted that an owner has other trees; removes what an earlier process kept of the model.
     wait_s : float
         How long the greetings of all owners are waited for while they are looked after.
+    is_confirmed : bool
+        Whether an earlier process finished the run, and all owners had said that they have the same trees. Then it was
+        started again for those that still need this one, and waits for all of them.
     """
 
     party: str
@@ -49,8 +55,10 @@ class ChainJob:
     is_secure: bool
     checkpoint: ChainCheckpoint
     calls: frozenset[str]
-    before_turn: Callable[[], None] = lambda: None
+    before_turn: Callable[[int, str], None] = lambda turn, trees: None
+    withdraw: Callable[[], None] = lambda: None
     wait_s: float = 0.0
+    is_confirmed: bool = False
 
     @property
     def n_turns(self) -> int:

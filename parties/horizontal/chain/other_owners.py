@@ -10,6 +10,8 @@ this owner              waits for
 lacks a tree            every other owner, which it needs
 has every tree          those that have not said yet that they have the same, up to `wait_s` for each to
                         come; and for the digest of whoever has greeted. Without those that are gone it ends
+finished before, with   every other owner, up to `wait_s` for each to come: one that was stopped before it read
+the word of all         this owner's digest, or has lost trees since, needs it
 ======================  ===================================================================================
 """
 
@@ -71,7 +73,7 @@ class OtherOwners:
         self._trees = Done()
         self._differences: list[str] = []
         # What they said before about trees that are not all there any more does not count.
-        noted = job.checkpoint.confirmed if self._has_every_tree else frozenset()
+        noted = job.checkpoint.confirmed if self._has_every_tree and not job.is_confirmed else frozenset()
         self._others = {
             name: _Other(channel=one, is_called=name in job.calls, is_noted=name in noted)
             for name, one in sorted(channels.items())
@@ -223,7 +225,10 @@ class OtherOwners:
             if said == self._trees:
                 self._job.checkpoint.note_confirmed(name)
             else:
+                # Before anything else can end the run, such as a signal, or an owner that withholds its digest.
+                self._job.withdraw()
                 self._job.checkpoint.note_differing(name)
+                self._job.checkpoint.refuse_differing(self._job.party)
 
     def _tell_terms(self, other: _Other) -> None:
         other.channel.send(self._terms)

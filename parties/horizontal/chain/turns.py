@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from opboost.horizontal.inprivate.training import Owner
 from opboost.trees.tree import Tree
 from parties.errors import ChainBroken
-from parties.horizontal.chain.checkpoint import Turn
+from parties.horizontal.chain.checkpoint import Turn, trees_digest
 from parties.horizontal.chain.job import ChainJob
 from parties.horizontal.chain.other_owners import OtherOwners
 from parties.horizontal.chain.tree_messages import received_tree
@@ -35,7 +35,8 @@ def run_chain_owner(
 
     The model is saved once the others' digests of all trees were compared with this owner's. An owner that has every
     tree does not wait for those that have said before that they have the same; it finishes without those that are gone,
-    and serves whoever comes while it is there, and again when it is started again.
+    and serves whoever comes while it is there, and again when it is started again. The first one that says that it has
+    other trees ends the run.
 
     Raises
     ------
@@ -86,7 +87,7 @@ class _Chain:
                 self._restore(name, self._turns[turn].tree)
             elif name == job.party:
                 self._phase.enter(f"growing the tree of turn {turn + 1} of {job.n_turns}")
-                self._keep(turn, self._own_turn())
+                self._keep(turn, self._own_turn(turn))
             else:
                 self._phase.enter(f"waiting for the tree of {name}, turn {turn + 1} of {job.n_turns}")
                 self._keep(turn, self._receive(turn))
@@ -103,8 +104,8 @@ class _Chain:
         else:
             self._owner.receive(tree)
 
-    def _own_turn(self) -> Turn:
-        self._job.before_turn()
+    def _own_turn(self, turn: int) -> Turn:
+        self._job.before_turn(turn, trees_digest(self._turns))
         return Turn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
 
     def _keep(self, turn: int, one: Turn) -> None:

@@ -32,6 +32,8 @@ from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
 from protocols.errors import PeerAborted
+from protocols.messages.message import Message
+from protocols.messages.vertical import Done
 from tests.support.chained_clinics import NAMES, Clinics, leaves
 from tests.support.chains import Meddling, splitting
 from tests.support.processes import finish
@@ -63,8 +65,32 @@ def test_processes_train_the_model_of_a_simulation_and_report_it(tmp_path: Path)
     assert "NOT FOR RELEASE" in page
     assert str(tmp_path) not in page
     said: list[str] = []
+    clinics.runs["w1"]["wait"] = 1
     train_owner(clinics.write("w1"), insecure=False, terminal=Terminal(say=said.append))
-    assert "was finished at" in said[0]
+    assert any("its trees are there for owners that need them and come within 1 s" in one for one in said)
+    assert clinics.read("w1", "meta.json")["unconfirmed"] == []
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_finished_owners_serve_one_that_was_killed_before_it_read_their_digests_or_has_lost_trees(
+    tmp_path: Path, is_damaged: bool
+) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    for name in NAMES:
+        clinics.runs[name]["wait"] = 10
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+    (clinics.folder("w1") / "confirmed.json").unlink()
+    (clinics.folder("w1") / "model.json").unlink()
+    (clinics.folder("w1") / "meta.json").write_text(json.dumps({**clinics.read("w1", "meta.json"), "finished": None}))
+    if is_damaged:
+        for path in (clinics.folder("w1") / "turns").glob("0002.*"):
+            path.write_text("{")
+    ends = finish(*(clinics.start(name) for name in NAMES))
+    assert [code for code, _, _ in ends] == [0] * 3, ends
+    assert ChainCheckpoint(RunFolder(clinics.folder("w1"))).confirmed == {"w0", "w2"}
+    assert all(clinics.read(name, "meta.json")["unconfirmed"] == [] for name in NAMES)
+    models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
+    assert models[0] == models[1] == models[2]
 
 
 def test_a_killed_owner_is_named_and_the_run_goes_on_without_a_second_tree(tmp_path: Path) -> None:
@@ -116,8 +142,8 @@ def test_an_owner_killed_while_the_last_tree_grows_is_met_again_by_those_that_ha
     is_gone = threading.Event()
 
     def slowly(job: ChainJob, channels: dict[str, Any], **options: Any) -> Any:
-        def wait() -> None:
-            job.before_turn()
+        def wait(turn: int, trees: str) -> None:
+            job.before_turn(turn, trees)
             assert job.party != "w0" or is_gone.wait(60)
 
         return run_chain_owner(replace(job, before_turn=wait), channels, **options)
@@ -189,9 +215,11 @@ def test_labels_that_owners_spell_differently_are_listed_by_all(tmp_path: Path) 
     assert leaves(load_model(clinics.folder("w1") / "model.json")) == expected
 
 
-def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_model(tmp_path: Path) -> None:
-    """As they are left by an owner that splits them, and a broken connection between the two."""
-    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+def split(clinics: Clinics) -> tuple[Path, Any]:
+    """Finish a run, and leave two owners that have other trees and have heard only the third one, with their models.
+
+    Gives the file of the tree that one of them has otherwise, and what was in it.
+    """
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
     turn = clinics.folder("w0") / "turns" / "0002.json"
     kept = json.loads(turn.read_text())[turn.name]
@@ -200,6 +228,13 @@ def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_mode
         meta = clinics.read(name, "meta.json")
         (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "unconfirmed": [other]}))
         (clinics.folder(name) / "confirmed.json").write_text('{"names": ["w2"], "differing": []}')
+    return turn, kept
+
+
+def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_model(tmp_path: Path) -> None:
+    """As they are left by an owner that splits them, and a broken connection between the two."""
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    turn, kept = split(clinics)
     for found in (clinics.together("w0", "w1") for _ in range(2)):
         for name, other in (("w0", "w1"), ("w1", "w0")):
             assert isinstance(found[name], TreesDiffer), found
@@ -211,6 +246,73 @@ def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_mode
     assert not any(isinstance(one, BaseException) for one in clinics.together("w0", "w1").values())
     models = [leaves(load_model(clinics.folder(name) / "model.json")) for name in NAMES]
     assert models[0] == models[1] == models[2]
+
+
+def test_owners_that_know_of_other_trees_keep_no_model_whatever_a_third_one_withholds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clinics, goes_on = Clinics(tmp_path, inprivate={"n_rounds": 1}), threading.Event()
+    split(clinics)
+
+    def withhold(peer: str, message: Message) -> Message:
+        assert not isinstance(message, Done) or goes_on.wait(60)
+        return message
+
+    def withholding(job: ChainJob, channels: dict[str, Any], **options: Any) -> Any:
+        meddling = {peer: Meddling(one, withhold) for peer, one in channels.items()}
+        return run_chain_owner(job, meddling, **options)
+
+    processes = [clinics.start(name) for name in ("w0", "w1")]
+    monkeypatch.setattr("parties.jobs.train_chain.run_chain_owner", withholding)
+    splitter = threading.Thread(target=clinics.together, args=("w2",), daemon=True)
+    splitter.start()
+    for name, other in (("w0", "w1"), ("w1", "w0")):
+        checkpoint = ChainCheckpoint(RunFolder(clinics.folder(name)))
+        wait_for(lambda checkpoint=checkpoint, other=other: other in checkpoint.differing)  # type: ignore[misc]
+        assert not (clinics.folder(name) / "model.json").exists()
+    assert [code for code, _, _ in finish(*processes)] == [5, 5]
+    goes_on.set()
+    splitter.join(60)
+    assert not splitter.is_alive()
+
+
+def test_a_model_that_came_back_beside_a_noted_difference_is_withdrawn_before_anybody_is_met(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+    (clinics.folder("w0") / "confirmed.json").write_text('{"names": ["w2"], "differing": ["w1"]}')
+    clinics.runs["w0"]["wait"] = 60
+    killed = clinics.start("w0")
+    wait_for(lambda: not (clinics.folder("w0") / "model.json").exists())
+    os.kill(killed.pid, signal.SIGTERM)
+    finish(killed)
+    assert clinics.read("w0", "meta.json")["finished"] is None
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_run_folder_put_back_as_before_a_turn_draws_the_same_tree_or_none(tmp_path: Path, lies: bool) -> None:
+    """The others say that they hold no tree of this owner either; they may pass another one before its turn."""
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
+    before = leaves(load_model(clinics.folder("w1") / "model.json"))
+    for name in NAMES:
+        for path in (clinics.folder(name) / "turns").iterdir():
+            if name != "w0" or path.stem != "0000":
+                path.unlink()
+        (clinics.folder(name) / "confirmed.json").unlink()
+        meta = clinics.read(name, "meta.json")
+        (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "finished": None}))
+    if lies:
+        turn = clinics.folder("w0") / "turns" / "0000.json"
+        kept = json.loads(turn.read_text())[turn.name]
+        write_twice(turn, {**kept, "values": [-value for value in kept["values"]]})
+    found = clinics.together(*NAMES)
+    if lies:
+        assert isinstance(found["w1"], RunFolderError), found
+        assert "the tree of turn 2 of run 'spring' was drawn before, after other trees than" in str(found["w1"])
+        assert not list((clinics.folder("w1") / "turns").glob("0001.*"))
+    else:
+        assert not any(isinstance(one, BaseException) for one in found.values()), found
+        assert leaves(load_model(clinics.folder("w1") / "model.json")) == before
 
 
 def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:
@@ -249,6 +351,9 @@ def test_a_run_is_taken_up_with_its_own_rows_and_folder_or_not_at_all(tmp_path: 
     assert "the same charge does not pay for other answers" in str(clinics.together("w0")["w0"])
     shutil.rmtree(clinics.folder("w0"))
     (tmp_path / "away").rename(clinics.folder("w0"))
+    for name in NAMES:
+        # Those that have finished wait in vain: w0 has noted that all have the same trees, and does not meet them.
+        clinics.runs[name]["wait"] = 2
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
 
 

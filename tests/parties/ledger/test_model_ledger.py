@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from parties.errors import LedgerError, OverBudget
+from parties.errors import LedgerError, OverBudget, RunFolderError
 from parties.ledger.model_ledger import RunBudget, RunCharge, ledger_position, worker_ledger
 from parties.ledger.release_ledger import Ledger
 
@@ -51,6 +51,21 @@ def test_two_folders_that_begin_one_run_at_once_do_not_share_a_charge(tmp_path: 
         again.charge(charge(), "my noise")
         with pytest.raises(OverBudget, match="from another run folder"):
             again.charge(charge(), "their noise")
+
+
+def test_a_turn_is_drawn_again_after_the_same_trees_alone_and_costs_nothing_more(tmp_path: Path) -> None:
+    of_others = [(charge(), 4), (charge("autumn"), 1), (charge(coordinator="other"), 1)]
+    for _ in range(2):
+        with worker_ledger(tmp_path / "ledger.sqlite", RunBudget(epsilon=2.0)) as ledger:
+            ledger.charge(charge(), "noise")
+            ledger.note_turn(charge(), 1, "a" * 64)
+            with pytest.raises(
+                RunFolderError, match="the tree of turn 2 of run 'spring' was drawn before, after other"
+            ):
+                ledger.note_turn(charge(), 1, "b" * 64)
+            for other, turn in of_others:
+                ledger.note_turn(other, turn, "b" * 64)
+            assert (ledger.spent(), ledger.charges()) == ((1.0, 1e-6), (charge(),))
 
 
 def test_another_coordinators_run_of_the_same_name_is_another_run(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain)
     first = simulated(recipe(n_rounds=3))
     n_drawn = [0]
 
-    def once() -> None:
+    def once(turn: int, trees: str) -> None:
         n_drawn[0] += 1
         if n_drawn[0] == 2:
             refuse()
@@ -93,8 +93,8 @@ def test_an_interrupted_chain_goes_on_without_drawing_a_tree_twice(chain: Chain)
 
     counts = dict.fromkeys(ORDER, 0)
 
-    def count(name: str) -> Callable[[], None]:
-        def add() -> None:
+    def count(name: str) -> Callable[[int, str], None]:
+        def add(turn: int, trees: str) -> None:
             counts[name] += 1
 
         return add
@@ -167,9 +167,12 @@ def test_owners_who_were_sent_different_trees_both_end_with_the_name_of_the_othe
     found = chain.run(jobs, through)
     honest = [name for name in ORDER if name != liar]
     assert is_split(found, *honest), found
-    assert all(ChainCheckpoint(chain.folder(name)).confirmed == {liar} for name in honest)
+    checkpoints = {name: ChainCheckpoint(chain.folder(name)) for name in honest}
+    assert [one.differing for one in checkpoints.values()] == [{honest[1]}, {honest[0]}]
     assert "What was released stays released and paid for" in str(found[victim])
-    # Begun again, they end so again.
+    # Begun again, they end so again. The liar's digest was not waited for, and it does not come now.
+    for one in checkpoints.values():
+        one.note_confirmed(liar)
     assert is_split(chain.run({name: jobs[name] for name in honest}), *honest)
 
 
@@ -233,14 +236,40 @@ def test_all_hear_the_digest_before_an_owner_refuses_and_a_difference_is_remembe
     for one in others.values():
         assert [message.kind for message in one.heard] == ["take turns", "done", "abort"]
         assert (one.heard[1], one.aborts) == (same, [str(refusal.value)])
-    assert (checkpoint.confirmed, checkpoint.differing) == ({"w2"}, {"w1"})
+    # What the other one says does not change that, and is not waited for.
+    assert (checkpoint.confirmed, checkpoint.differing) == (frozenset(), {"w1"})
     with pytest.raises(TreesDiffer, match="the trees of w1 are not those of w0: "):
         run_chain_owner(job, reciting(), save=saved.append)
     assert saved == []
-    after = run_chain_owner(job, reciting(w1=same), save=saved.append)
+    after = run_chain_owner(job, reciting(w1=same, w2=same), save=saved.append)
     assert leaves(after.ensemble) == leaves(before.ensemble)
     assert saved == [after]
     assert (checkpoint.confirmed, checkpoint.differing) == ({"w1", "w2"}, frozenset())
+
+
+class Withholding(Recital):
+    """Says nothing after its greeting, and stays."""
+
+    def is_ready(self) -> bool:
+        return bool(self._script)
+
+
+@pytest.mark.parametrize("name", ["w1", "w2"])
+def test_a_model_is_withdrawn_before_a_difference_is_noted_and_no_other_digest_is_waited_for(
+    memory: Chain, name: str
+) -> None:
+    of, noted = recipe(), list[frozenset[str]]()
+    memory.run({one: memory.job(of, one) for one in ORDER})
+    (memory.root / "run-w0" / "confirmed.json").unlink()
+    checkpoint = ChainCheckpoint(memory.folder("w0"))
+    job = memory.job(of, "w0", withdraw=lambda: noted.append(checkpoint.differing))
+    others = reciting(**{name: Done(trees="0" * 64)})
+    (silent,) = set(ORDER) - {"w0", name}
+    others[silent] = Withholding(silent, [TakeTurns(party=silent, run_id="spring", terms=TERMS, n_held=6)])
+    with pytest.raises(TreesDiffer, match=f"the trees of {name} are not those of w0: "):
+        run_chain_owner(job, others)
+    assert (noted, checkpoint.differing) == ([frozenset()], {name})
+    assert [message.kind for message in others[silent].heard] == ["take turns", "done", "abort"]
 
 
 def test_another_order_is_told_on_both_sides_and_nothing_is_trained(chain: Chain) -> None:
