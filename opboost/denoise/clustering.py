@@ -19,7 +19,7 @@ Clustering = Callable[[NDArray[np.float32], int, int], NDArray[np.int32]]
 
 @cache
 def _thread_pools() -> ThreadpoolController:
-    """Looked for once in a process: that takes a fifth of the time of k-means on a thousand rows."""
+    """Thread pools of this process, looked up once: that takes as long as k-means on a thousand rows."""
     import sklearn.cluster  # noqa: F401  # loads them
     from threadpoolctl import ThreadpoolController
 

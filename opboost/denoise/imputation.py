@@ -139,7 +139,11 @@ class Imputation:
     def label_densities(self, states: States) -> Values:
         """Density of each row's label given its own numbers and true states, shape ``(n_versions, n_rows)``.
 
-        What was released says nothing of the label beyond versions of these, ``states[version, source, row]``.
+        What was released says nothing of the label beyond true states.
+
+        Parameters
+        ----------
+        states : ndarray of uint8, shape (n_versions, n_sources, n_rows)
         """
         blind, n_rows = self.without_label(), states.shape[2]
         exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
@@ -156,11 +160,11 @@ class Imputation:
 
     def _label_densities(self) -> Values:
         """Density of each row's label in every class, shape ``(n_rows, n_classes)``."""
+        if self.evidence.n_classes:
+            return self.classes.exact_laws[0][self.evidence.label_states[:, 0]]
         # Loaded here: it takes 0.4 s, which every command would pay.
         from scipy.stats import norm
 
-        if self.evidence.n_classes:
-            return self.classes.exact_laws[0][self.evidence.label_states[:, 0]]
         return np.asarray(norm.pdf(self.evidence.label_numbers, self.classes.means[0], self.classes.deviations[0]))
 
     def without_label(self) -> LatentClasses:

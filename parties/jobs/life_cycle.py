@@ -71,8 +71,7 @@ class TrainingRun:
     def is_over(self) -> bool:
         """Whether nobody can need this party any more; then the terminal is told."""
         run = self.run
-        # Owners of a chain confirm to each other, so that one may be stopped before it has heard what it has said; and
-        # any of them may lose trees.
+        # Owners of a chain confirm to each other: one may be stopped before it reads another's digest, or lose trees.
         is_over = run.role != "owner" and self.is_confirmed
         if is_over:
             finished = self.folder.read_json("meta.json")["finished"]

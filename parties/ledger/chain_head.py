@@ -28,7 +28,8 @@ class Head:
     Attributes
     ----------
     mark : str or None
-        The owner's, for those who need not read every line that is new; None of an earlier version.
+        A digest of what the chain's owner counted, such as of releases for training, so that a reader sees without
+        reading lines whether that changed. None in heads of earlier versions.
     """
 
     lines: int

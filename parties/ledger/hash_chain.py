@@ -61,7 +61,7 @@ class HashChain:
     sums, take_up : callable, optional
         The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
     mark : callable, optional
-        A text of the owner's that the head shall tell; it depends on the lines alone.
+        A digest of what the owner counted, kept in the head.
 
     Raises
     ------
@@ -94,8 +94,9 @@ class HashChain:
         self._may_begin = create
         self._digest = BEGINNING
         self._verified: Verified | None = None
+        found = file_at(path)
         self.database = connect(path, (*_TABLES, *only_added("lines"), *tables))
-        self._file = file_at(path)
+        self._file = found or file_at(path)
 
     def close(self) -> None:
         """Close the database."""
@@ -154,9 +155,9 @@ class HashChain:
         self._last = before
 
     def has_new_mark(self) -> bool:
-        """Whether the head's mark is another one than that of the lines that were read; any is that of a head without.
+        """Whether the mark in the head differs from that of the lines that were read, without reading new ones.
 
-        No line is read for that, however many are new.
+        A head of an earlier version has none, and counts as one that differs.
         """
         with reporting(self.path):
             self._check_place()
@@ -213,7 +214,7 @@ class HashChain:
         self._compare_with_head()
 
     def _check_place(self) -> None:
-        """Refuse to go on with a file that another one has replaced, and never write that one's head."""
+        """Refuse to go on with a file that another one has replaced: the head is that one's."""
         if file_at(self.path) != self._file:
             raise LedgerError(
                 f"{self.path} was replaced or removed since this process opened it: start this process again. Nothing "

@@ -182,7 +182,7 @@ class Ledger:
     def refresh_trained(self) -> None:
         """Read and verify what other processes have added, if a release for training is among it.
 
-        Privacy: how long that takes tells nothing of releases for predictions.
+        Privacy: without such a release, how long that takes tells nothing of releases for predictions.
         """
         if self._lines.has_new_mark():
             self._lines.refresh()

@@ -4,7 +4,7 @@ A passive party whose budget does not allow one of the records refuses all recor
 callers, each message about them has at most half as many callers from then on, until one is answered or has a single
 caller; that caller shares none with others for a while. Of its own refused message each query is asked for alone, and
 stays so for that caller for as long, also if it was given up and comes again. While others wait, all these messages
-together take no longer than the last message of the others.
+together take about half of the time.
 
 With ten columns a refusal about several records takes a step of 0.45 s. Of 20 callers beside one over budget, asking
 for 20 refused queries one after the other left 3 answers in 12 s, and no refusal 261. Halves of a caller's own queries
@@ -87,8 +87,10 @@ class WaitingQueries:
         # How many callers may share a message with one that was refused, or that a caller's query for these ids, by
         # their hash, is asked for alone; and when it was refused.
         self._refused: dict[str | tuple[str, int], tuple[int, float]] = {}
-        # When the message at hand was taken, and for how long messages of callers that were refused may go on.
-        self._taken_at, self._time_left_s = 0.0, 0.0
+        # When the message at hand was taken, and whether usual queries waited besides.
+        self._taken_at, self._was_waited_for = 0.0, False
+        # For how long messages of callers that were refused may go on while usual queries wait; below 0 they took more.
+        self._time_left_s = 0.0
 
     def __bool__(self) -> bool:
         """Whether any query waits."""
@@ -112,7 +114,7 @@ class WaitingQueries:
             self._changed.notify()
 
     def take(self, timeout_s: float) -> list[ScoreQuery]:
-        """The queries of the next message, with or all without reasons; none after a while without any."""
+        """The queries of the next message, all with reasons or all without; none if none comes within `timeout_s`."""
         with self._changed:
             self._changed.wait_for(self.__bool__, timeout_s)
             self._drop_given_up()
@@ -121,7 +123,7 @@ class WaitingQueries:
             found = self._sharing(apart) if apart and (self._time_left_s > 0 or not usual) else _fitting(usual)
             taken = set(found)
             self._waiting = [query for query in self._waiting if query not in taken]
-            self._taken_at = self._clock()
+            self._taken_at, self._was_waited_for = self._clock(), bool(usual)
         return found
 
     def take_all(self) -> list[ScoreQuery]:
@@ -136,7 +138,10 @@ class WaitingQueries:
         callers = {query.caller for query in refused}
         with self._changed:
             took_s = self._clock() - self._taken_at
-            self._time_left_s = self._time_left_s - took_s if self._is_apart(batch[0]) else took_s
+            if not self._is_apart(batch[0]):
+                self._time_left_s = min(self._time_left_s, 0.0) + took_s
+            elif self._was_waited_for:
+                self._time_left_s -= took_s
             for query in batch:
                 self._refused.pop(_key(query), None)
                 if self._limit(query.caller):

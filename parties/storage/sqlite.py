@@ -60,7 +60,7 @@ def file_at(path: Path) -> tuple[int, int] | None:
     """Which file it is, whatever is written to it."""
     try:
         found = path.stat()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return found.st_dev, found.st_ino
 

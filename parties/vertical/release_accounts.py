@@ -44,7 +44,8 @@ class TrainingRecords:
     def among(self, ids: pd.Index) -> Mask:
         """Which of a table's records these are; looked up again where the table or these releases have changed.
 
-        Releases for predictions, and to somebody else, change nothing: how long a lookup takes would tell of them.
+        Releases for predictions change nothing, and those for training to somebody else no result: how long a lookup
+        takes would tell of them.
         """
         self._ledger.refresh_trained()
         released = self._ledger.sums.trained(self._peer)

@@ -1,4 +1,4 @@
-"""Whether the peer of a party that connects is there: how it left, was lost, refused this party or was cut off."""
+"""State of the peer of a party that connects: joined, away, left, lost, busy, refusing or cut off."""
 
 from __future__ import annotations
 

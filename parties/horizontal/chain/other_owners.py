@@ -197,7 +197,8 @@ class OtherOwners:
             return
         if other.is_called and not other.is_told and channel.has_come():
             self._tell_terms(other)
-        is_missed = is_late and not self._has_every_tree and not channel.has_come()
+        # One that is called and does not come is an error of `_look_around`, another one that of its first word.
+        is_missed = is_late and not (self._has_every_tree or other.is_called or channel.has_come())
         if not (channel.is_ready() or is_missed):
             return
         if (said := first_word(channel, kind=TakeTurns, mine=self._terms, is_called=other.is_called)) is None:

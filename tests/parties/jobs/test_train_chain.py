@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import threading
@@ -193,7 +194,8 @@ def test_labels_that_mean_another_number_are_named_and_nothing_is_charged(tmp_pa
     found = clinics.together(*NAMES)
     assert all(isinstance(one, Disagreement) for one in found.values()), found
     assert f"the owners do not agree: {LABEL_TERM}: w1 has " in str(found["w0"])
-    assert f"the owners do not agree: {LABEL_TERM}: w0 has " in str(found["w1"])
+    # Both others differ from it; whichever it heard first is named.
+    assert re.search(rf"the owners do not agree: {LABEL_TERM}: w[02] has ", str(found["w1"]))
     assert not any((clinics.folder(name) / "turns" / "0000.json").exists() for name in NAMES)
     for name in NAMES:
         run = read_run(clinics.write(name), OwnerRun)

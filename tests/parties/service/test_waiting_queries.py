@@ -113,24 +113,28 @@ def test_a_caller_that_gives_up_while_it_is_suspected_is_found_by_what_it_asks_f
             one.scored.cancel()
     assert messages[0] == "a0 b0 c0 bad0"
     assert len([one for one in messages[1:] if "bad" in one and " " in one]) == 1
-    assert [one for one in messages[6:] if one.startswith("bad")] == [f"bad{number}" for number in (7, 9, 11)]
-    assert messages[6::2] == [f"a{number} b{number} c{number}" for number in (6, 8, 10)]
+    assert messages[6::2] == [f"bad{number}" for number in (6, 8, 10)]
+    assert messages[7::2] == [f"a{number} b{number} c{number}" for number in (7, 9, 11)]
 
 
-def test_messages_about_those_refused_lately_take_no_longer_than_the_last_one_of_the_others_while_these_wait() -> None:
-    now, kinds = [0.0], ""
-    waiting = WaitingQueries(1000, clock=lambda: now[0])
+@pytest.mark.parametrize(("usual_s", "refused_s"), [(0.45, 0.1), (0.05, 0.45), (0.2, 0.2)])
+def test_while_others_wait_messages_about_those_refused_lately_take_half_of_the_time(
+    usual_s: float, refused_s: float
+) -> None:
+    now, taken_s = [0.0], {True: 0.0, False: 0.0}
+    waiting = WaitingQueries(10_000, clock=lambda: now[0])
     for caller in ("one", "two"):
         refused_alone(waiting, f"bad {caller}", caller)
-    for number in range(40):
+    for number in range(400):
         put(waiting, query("bad one", "one"), query(f"a{number}", "one"), query(f"b{number}", "two"))
         put(waiting, query(f"d{number}", "three"))
         batch = waiting.take(0)
         is_usual = {one.caller for one in batch} == {"three"}
-        kinds += "d" if is_usual else "-"
-        now[0] += 0.45 if is_usual else 0.1
+        took_s = usual_s if is_usual else refused_s
+        taken_s[is_usual] += took_s
+        now[0] += took_s
         waiting.note(batch, batch if any(map(is_bad, batch)) else [])
-    assert kinds.strip("-").replace("d-----", "") in ("", "d", "d-", "d--", "d---", "d----")
+    assert taken_s[True] == pytest.approx(taken_s[False], abs=2 * max(usual_s, refused_s))
 
 
 def test_those_refused_lately_go_on_where_nobody_else_waits() -> None:
@@ -143,6 +147,13 @@ def test_those_refused_lately_go_on_where_nobody_else_waits() -> None:
         now[0] += 10
         waiting.note(batch, [])
         assert names(batch) == f"a{number}"
+    # It is not held against them when others come.
+    put(waiting, query("c", "two"), query("d", "one"))
+    assert names(waiting.take(0)) == "c"
+    now[0] += 1
+    waiting.note([query("c", "two")], [])
+    put(waiting, query("e", "two"))
+    assert names(waiting.take(0)) == "d"
 
 
 def test_queries_with_reasons_are_asked_for_in_messages_of_their_own() -> None:
