@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from protocols.private_files import private_opener, sync_folder
+from parties.storage.atomic_files import replacing_any
+from protocols.private_files import private_opener
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,5 @@ def read_head(path: Path) -> Head:
 
 def write_private(path: Path, content: bytes) -> None:
     """Write a file that its owner alone can read, as a whole; it outlives a power cut."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.unlink(missing_ok=True)
-        with open(partial, "xb", opener=private_opener) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        sync_folder(path.parent)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replacing_any(path) as partial, open(partial, "wb", opener=private_opener) as file:
+        file.write(content)

@@ -41,6 +41,16 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         If it cannot be written, or is there and no file: a device or a pipe would be gone for everybody.
     """
     _check_kind(path)
+    try:
+        with replacing_any(path, writer=writer) as partial:
+            yield partial
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+
+
+@contextmanager
+def replacing_any(path: Path, *, writer: str = "") -> Iterator[Path]:
+    """Replace as `replacing` does, whatever is there, and with errors of the file system as they are."""
     partial = partial_of(path, writer=writer)
     try:
         partial.unlink(missing_ok=True)
@@ -49,12 +59,10 @@ def replacing(path: Path, *, writer: str = "") -> Iterator[Path]:
         _flush(partial)
         partial.replace(path)
         sync_folder(path.parent)
-    except BaseException as error:
+    except BaseException:
         with suppress(OSError):
             partial.unlink()
-        if not isinstance(error, OSError):
-            raise
-        raise RunFolderError(f"{path} cannot be written: {error.strerror or type(error).__name__}") from None
+        raise
 
 
 @contextmanager
