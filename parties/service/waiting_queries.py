@@ -118,8 +118,9 @@ class WaitingQueries:
         with self._changed:
             self._changed.wait_for(self.__bool__, timeout_s)
             self._drop_given_up()
-            usual = [query for query in self._waiting if not self._is_apart(query)]
-            apart = [query for query in self._waiting if self._is_apart(query)]
+            usual, apart = list[ScoreQuery](), list[ScoreQuery]()
+            for query in self._waiting:
+                (apart if self._is_apart(query) else usual).append(query)
             found = self._sharing(apart) if apart and (self._time_left_s > 0 or not usual) else _fitting(usual)
             taken = set(found)
             self._waiting = [query for query in self._waiting if query not in taken]

@@ -111,32 +111,28 @@ def scores(found: ScoreQuery) -> list[float]:
     return values
 
 
-def test_requests_that_wait_are_asked_for_in_one_message_and_each_gets_its_own_scores(service: Service) -> None:
+def asked_together(service: Service, first: ScoreQuery, *waiting: ScoreQuery) -> tuple[ScoreQuery, ...]:
+    """Have requests wait until the first one, which is asked for alone, may be answered; returns all of them."""
     service.come()
     service.talk.may_answer.clear()
-    first = query(1, 2)
     service.scorer.submit(first)
     until(lambda: service.talk.asked)
-    waiting = [query(3), query(4, 5, 6), query(7)]
     for one in waiting:
         service.scorer.submit(one)
     service.talk.may_answer.set()
+    return first, *waiting
+
+
+def test_requests_that_wait_are_asked_for_in_one_message_and_each_gets_its_own_scores(service: Service) -> None:
+    first, *waiting = asked_together(service, query(1, 2), query(3), query(4, 5, 6), query(7))
     assert [scores(one) for one in (first, *waiting)] == [[1, 2], [3], [4, 5, 6], [7]]
     assert service.talk.asked == [("k1", "k2"), ("k3", "k4", "k5", "k6", "k7")]
     until(lambda: service.batches == [2, 5])
 
 
 def test_a_request_over_budget_does_not_keep_scores_from_those_that_are_asked_for_with_it(service: Service) -> None:
-    service.come()
-    service.talk.may_answer.clear()
     service.talk.over_budget = {"k4"}
-    first = query(1)
-    service.scorer.submit(first)
-    until(lambda: service.talk.asked)
-    waiting = [query(2, 3), query(4, 5), query(6)]
-    for one in waiting:
-        service.scorer.submit(one)
-    service.talk.may_answer.set()
+    first, *waiting = asked_together(service, query(1), query(2, 3), query(4, 5), query(6))
     ok, refused = RecordStatus.ANSWERED, RecordStatus.REFUSED_BUDGET
     found = [one.scored.result(WAIT_S)[1].tolist() for one in (first, *waiting)]
     assert found == [[ok], [ok, ok], [refused, refused], [ok]]
@@ -146,30 +142,17 @@ def test_a_request_over_budget_does_not_keep_scores_from_those_that_are_asked_fo
 
 
 def test_a_request_that_was_given_up_while_its_message_was_refused_is_not_asked_for_again(service: Service) -> None:
-    service.come()
-    service.talk.may_answer.clear()
     service.talk.over_budget = {"k4"}
-    first = query(1)
-    service.scorer.submit(first)
-    until(lambda: service.talk.asked)
     waiting = [query(2, 3), query(4, 5), query(6)]
-    for one in waiting:
-        service.scorer.submit(one)
-    service.talk.may_answer.set()
     service.talk.on_asked = lambda ids: len(ids) == 5 and waiting[0].scored.cancel()
+    asked_together(service, query(1), *waiting)
     assert [scores(one) for one in waiting[1:]] == [[4, 5], [6]]
     assert service.talk.asked == [("k1",), ("k2", "k3", "k4", "k5", "k6"), ("k4", "k5"), ("k6",)]
 
 
 def test_long_ids_do_not_make_a_message_that_no_passive_party_reads(service: Service) -> None:
-    service.come()
-    service.talk.may_answer.clear()
-    service.scorer.submit(query(0))
-    until(lambda: service.talk.asked)
     long = [ScoreQuery((f"{i}" * (MOST_CHARACTERS // 2),), {"x": np.array([1.0 * i])}) for i in range(1, 6)]
-    for one in long:
-        service.scorer.submit(one)
-    service.talk.may_answer.set()
+    asked_together(service, query(0), *long)
     assert [scores(one) for one in long] == [[i] for i in range(1, 6)]
     assert [len(ids) for ids in service.talk.asked] == [1, 2, 2, 1]
 
