@@ -3,8 +3,9 @@
 A passive party whose budget does not allow one of the records refuses all records of the message. If it was of several
 callers, each message about them has at most half as many callers from then on, until one is answered or has a single
 caller; that caller shares none with others for a while. Of its own refused message each query is asked for alone, and
-stays so for that caller for as long, also if it was given up and comes again. While others wait, all these messages
-together take about half of the time.
+stays so for that caller for as long, also if it was given up and comes again. Refused callers take turns: whose last
+one was longest ago is next, however many queries another one has. While others wait, all these messages together take
+about half of the time.
 
 With ten columns a refusal about several records takes a step of 0.45 s. Of 20 callers beside one over budget, asking
 for 20 refused queries one after the other left 3 answers in 12 s, and no refusal 261. Halves of a caller's own queries
@@ -74,7 +75,7 @@ class WaitingQueries:
     Parameters
     ----------
     most : int
-        How many may wait, and how many besides of callers that were refused lately.
+        How many may wait, and how many besides of each caller that was refused lately.
     clock : callable
         Seconds, of which differences count.
     """
@@ -87,6 +88,8 @@ class WaitingQueries:
         # How many callers may share a message with one that was refused, or that a caller's query for these ids, by
         # their hash, is asked for alone; and when it was refused.
         self._refused: dict[str | tuple[str, int], tuple[int, float]] = {}
+        # The number of the last message of callers that were refused, and of each one's own.
+        self._n_turns, self._turns = 0, dict[str, int]()
         # When the message at hand was taken, and whether usual queries waited besides.
         self._taken_at, self._was_waited_for = 0.0, False
         # For how long messages of callers that were refused may go on while usual queries wait; below 0 they took more.
@@ -107,8 +110,8 @@ class WaitingQueries:
         with self._changed:
             if len(self._waiting) >= self._most:
                 self._drop_given_up()
-                is_apart = self._is_apart(query)
-                if sum(self._is_apart(one) is is_apart for one in self._waiting) >= self._most:
+                caller = query.caller if self._is_apart(query) else None
+                if sum(caller == (one.caller if self._is_apart(one) else None) for one in self._waiting) >= self._most:
                     raise Unavailable(f"{self._most} requests wait already")
             self._waiting.append(query)
             self._changed.notify()
@@ -169,13 +172,17 @@ class WaitingQueries:
         return self._limit(query.caller) is not None or self._limit(_key(query)) is not None
 
     def _sharing(self, apart: Sequence[ScoreQuery]) -> list[ScoreQuery]:
-        """The queries that share a message with the first of those that were refused, or whose callers were."""
-        if self._limit(_key(apart[0])) is not None:
-            return [apart[0]]
-        limit = self._limit(apart[0].caller)
-        alike = [one for one in apart if self._limit(one.caller) == limit and self._limit(_key(one)) is None]
-        callers = list(dict.fromkeys(query.caller for query in alike))[: max(1, limit or 0)]
-        return _fitting([query for query in alike if query.caller in callers])
+        """Queries of the caller whose last turn was longest ago, with those that share its message, of those apart."""
+        apart = sorted(apart, key=lambda one: self._turns.get(one.caller, 0))
+        found = [apart[0]]
+        if self._limit(_key(apart[0])) is None:
+            limit = self._limit(apart[0].caller)
+            alike = [one for one in apart if self._limit(one.caller) == limit and self._limit(_key(one)) is None]
+            callers = list(dict.fromkeys(query.caller for query in alike))[: max(1, limit or 0)]
+            found = _fitting([query for query in alike if query.caller in callers])
+        self._n_turns += 1
+        self._turns |= {query.caller: self._n_turns for query in found}
+        return found
 
     def _drop_given_up(self) -> None:
         self._waiting = [query for query in self._waiting if not query.scored.cancelled()]

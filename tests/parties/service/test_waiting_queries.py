@@ -117,6 +117,48 @@ def test_a_caller_that_gives_up_while_it_is_suspected_is_found_by_what_it_asks_f
     assert messages[7::2] == [f"a{number} b{number} c{number}" for number in (7, 9, 11)]
 
 
+def test_no_caller_waits_for_all_that_another_one_over_budget_asks_for() -> None:
+    """Queries are given up after 2 s and asked for again; each message takes 0.25 s."""
+    now, answered_at = [0.0], dict.fromkeys(["a", "b", "c", "d"], 0.0)
+    waiting = WaitingQueries(100, clock=lambda: now[0])
+    given_up_at = dict[ScoreQuery, float]()
+
+    def ask(name: str, caller: str) -> None:
+        one = query(name, caller)
+        given_up_at[one] = now[0] + 2
+        waiting.put(one)
+
+    for number in range(30):
+        ask(f"bad{number}", "bad")
+    for caller in answered_at:
+        ask(caller, caller)
+    while now[0] < 60:
+        batch = waiting.take(0)
+        now[0] += 0.25
+        again = waiting.note(batch, batch if any(map(is_bad, batch)) else [])
+        for one in set(batch) - set(again):
+            del given_up_at[one]
+            if not is_bad(one):
+                assert now[0] - answered_at[one.caller] < 5
+                answered_at[one.caller] = now[0]
+            ask(one.ids[0], one.caller)
+        for one in [one for one, at in given_up_at.items() if at <= now[0]]:
+            one.scored.cancel()
+            del given_up_at[one]
+            ask(one.ids[0], one.caller)
+    assert min(answered_at.values()) > 55
+
+
+def test_a_caller_that_was_refused_waits_for_one_message_of_another_one_and_has_places_of_its_own() -> None:
+    waiting = untimed(3)
+    for caller in ("one", "two"):
+        refused_alone(waiting, f"bad {caller}", caller)
+    put(waiting, *(query(f"bad{number}", "one") for number in range(3)), query("a", "two"), query("b", "two"))
+    with pytest.raises(Unavailable, match="3 requests wait already"):
+        waiting.put(query("bad3", "one"))
+    assert asked(waiting, is_bad) == ["bad0 bad1 bad2", "a b", "bad0", "bad1", "bad2"]
+
+
 @pytest.mark.parametrize(("usual_s", "refused_s"), [(0.45, 0.1), (0.05, 0.45), (0.2, 0.2)])
 def test_while_others_wait_messages_about_those_refused_lately_take_half_of_the_time(
     usual_s: float, refused_s: float
