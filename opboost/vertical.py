@@ -15,7 +15,7 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource
 from opboost.errors import DataError, ParameterError
 from opboost.fitting.noise_correction import LEAST_ROWS, fill
-from opboost.fitting.noised_table import NoiseChoice
+from opboost.fitting.noised_table import NoiseChoice, Noised
 from opboost.fitting.outputs import Engine, Growing, with_cuts_from_zero
 from opboost.fitting.recipe import OWN_DEPTHS, Recipe, calmed, patient
 from opboost.trees.binning import BinnedColumn, bin_categories, bin_ranks, bin_values
@@ -239,8 +239,8 @@ def train(
     recipe = Recipe(parameters, loss, limits, seed, watch, own, own_depths)
     start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
     with at_most_threads(parameters.n_jobs):
-        rows = binned, sources, labels, of_classes, is_fitted, recipe, known
-        filled = fill(*rows, n_columns=len(columns), choice=choice, may_go_on=leaf_labels is None)
+        noised = Noised.of(binned, sources, labels, of_classes, n_columns=len(columns))
+        filled = fill(noised, is_fitted, recipe, known, choice=choice, may_go_on=leaf_labels is None)
         if filled.margins is not None:
             start, of_outputs = recipe.base_scores(labels[is_fitted], of_classes[is_fitted]), filled.margins
         parameters = filled.grown_by(recipe).parameters
@@ -251,8 +251,8 @@ def train(
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
     n_own = len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees)
-    names, found = tuple(one.name for one in margins), (filled.table.cuts, history, filled.choice)
-    return TrainedTrees(tuple(trees), base_scores, loss, (*columns, *margins), *found, names, n_own)
+    names, learned, cuts = tuple(one.name for one in margins), (*columns, *margins), filled.table.cuts
+    return TrainedTrees(tuple(trees), base_scores, loss, learned, cuts, history, filled.choice, names, n_own)
 
 
 def _check_rows(

@@ -43,8 +43,6 @@ _OTHER_DEPTH = 0.98
 
 def choose(
     noised: Noised,
-    labels: Values,
-    weights: Values,
     recipe: Recipe,
     known: KnownRows | None,
     drawn_for: DrawnFor,
@@ -57,7 +55,6 @@ def choose(
     Parameters
     ----------
     noised : Noised
-    labels, weights : ndarray of float64, shape (n_rows,)
     recipe : Recipe
     known : KnownRows, optional
     drawn_for : callable
@@ -68,7 +65,7 @@ def choose(
     rng : numpy Generator
         For the parts.
     """
-    trials, is_open = trials_of(noised, labels, weights, recipe, known, drawn_for, rng=rng)
+    trials, is_open = trials_of(noised, recipe, known, drawn_for, rng=rng)
     depths = recipe.own_depths if noised.has_own else ()
     starts = (False, True) if may_go_on and noised.has_own else (False,)
     # Trees that begin with nothing are the same beside own trees of any depth.

@@ -41,7 +41,6 @@ class OwnScores:
     def fit(
         cls,
         noised: Noised,
-        labels: Values,
         rows: NDArray[np.int64],
         fold: NDArray[np.integer],
         recipe: Recipe,
@@ -55,7 +54,7 @@ class OwnScores:
         for k in range(FOLDS):
             others = rows[fold[rows] != k]
             others = np.sort(rng.permutation(others)[:FITTED_ROWS])
-            forests.append(recipe.grow(table.of_rows(others), labels[others], np.ones(len(others))))
+            forests.append(recipe.grow(table.of_rows(others), noised.labels[others], np.ones(len(others))))
         return cls(tuple(forests), recipe.loss)
 
     def of(self, table: BinnedTable, fold: NDArray[np.integer]) -> Values:
@@ -70,17 +69,12 @@ class OwnScores:
 
 
 def impute(
-    noised: Noised,
-    sources: Sequence[Source],
-    labels: Values,
-    rows: NDArray[np.int64],
-    recipe: Recipe,
-    *,
-    rng: np.random.Generator,
+    noised: Noised, sources: Sequence[Source], rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> Imputation:
     """Fit what lies behind the noised columns, their `sources`, on some of the rows; no other label has part in it."""
+    labels = noised.labels
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
-    own = OwnScores.fit(noised, labels, rows, fold, recipe, rng=rng).of(noised.table, fold)
+    own = OwnScores.fit(noised, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
     return imputed(noised, sources, evidence, rows, rng=rng)
 

@@ -6,7 +6,7 @@ All of it works on what was released already, so it costs no privacy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from opboost.arrays import Mask, Values
 from opboost.denoise.imputation import Imputation
 from opboost.denoise.mixture import States
-from opboost.denoise.sources import RankSource, sources_of
+from opboost.denoise.sources import sources_of
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
 from opboost.fitting.noised_table import Blend, Filled, NoiseChoice, Noised, plain_bins, versions_of
 from opboost.fitting.recipe import MANY_ROWS, Recipe, moved
 from opboost.fitting.refinement import can_refine, refined
 from opboost.fitting.trials import MOST_BINS, MOST_DRAWS, N_SCORED, Drawn, n_draws
-from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
@@ -53,19 +52,15 @@ LEAST_KNOWN = 200
 
 
 def fill(
-    binned: Iterable[BinnedColumn | None],
-    sources: Mapping[int, RankSource],
-    labels: Values,
-    weights: Values,
+    noised: Noised,
     is_trained: Mask,
     recipe: Recipe,
     known: KnownRows | None = None,
     *,
-    n_columns: int,
     choice: NoiseChoice | None = None,
     may_go_on: bool = True,
 ) -> Filled:
-    """Bin a table, its noised columns filled in as is likely to serve best.
+    """Fill in the noised columns of a table, if there are any, as is likely to serve best.
 
     Trees on draws are compared with trees without the noised columns on rows that they have not seen, by draws made
     without the label: how much of the scores either shall have, and whether the former shall go on from the scores of
@@ -74,27 +69,21 @@ def fill(
 
     Parameters
     ----------
-    binned : iterable of BinnedColumn or None
-        None where a column is noised.
-    sources : mapping of int to RankSource
-        The noised columns, by number.
-    labels, weights : ndarray of float64, shape (n_rows,)
+    noised : Noised
+        Its table is written to.
     is_trained : ndarray of bool, shape (n_rows,)
         The other rows are drawn without their labels.
     recipe : Recipe
     known : KnownRows, optional
         Enough of them are compared on in place of a share of the training rows.
-    n_columns : int
-        Each is let go of before the next one is asked for.
     choice : NoiseChoice, optional
         Of a model that these trees continue, in place of what the comparison finds.
     may_go_on : bool
         Whether trees may go on from the scores of trees on the own columns.
     """
-    noised = Noised.of(binned, sources, n_rows=len(labels), n_columns=n_columns)
-    table, max_bin = noised.table, recipe.parameters.max_bin
-    if not sources:
-        return Filled(None, table)
+    max_bin = recipe.parameters.max_bin
+    if not noised.columns:
+        return Filled(None, noised.table)
     if choice in _UNDRAWN:
         return _undrawn(noised, Blend(choice), max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
@@ -104,23 +93,23 @@ def fill(
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
     # What was released is read into states once for all fits.
     n_fits, behind = 1 if is_large else N_FITS, sources_of(noised.columns)
-    fits = [impute(noised, behind, labels, trained, recipe, rng=rng) for _ in range(n_fits)]
-    states = _draws(noised, labels, weights, is_trained, fits, recipe, max_bin=most, rng=rng)
+    fits = [impute(noised, behind, trained, recipe, rng=rng) for _ in range(n_fits)]
+    states = _draws(noised, is_trained, fits, recipe, max_bin=most, rng=rng)
     if choice is not None:
         blend = Blend(choice)
     else:
         some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        compared = noised.of_rows(some), labels[some], weights[some]
+        compared = noised.of_rows(some)
         if known is None and not is_large:
-            drawn_for = partial(_drawn_apart, *compared, recipe, max_bin=most, rng=comparing)
+            drawn_for = partial(_drawn_apart, compared, recipe, max_bin=most, rng=comparing)
         else:
             drawn_for = partial(_drawn_before, fits[0].of_rows(some), states[:, :, some], rng=comparing)
-        blend = choose(*compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
+        blend = choose(compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
     # What all rows were released as is needed no more.
     sources_alone = fits[0].of_rows(trained[:0]).sources
     del fits, behind
-    own_trees, margins = _own_part(table, labels, weights, is_trained, brief if is_large else recipe, blend)
+    own_trees, margins = _own_part(noised, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
         return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
     binned, alternates = versions_of(noised, sources_alone, states, blend.choice, max_bin=most)
@@ -128,19 +117,18 @@ def fill(
     return Filled(blend, noised.filled(binned, is_copied=False), alternates, own_trees, margins)
 
 
-def _own_part(
-    table: BinnedTable, labels: Values, weights: Values, is_trained: Mask, recipe: Recipe, blend: Blend
-) -> tuple[tuple[Tree, ...], Values | None]:
+def _own_part(noised: Noised, is_trained: Mask, recipe: Recipe, blend: Blend) -> tuple[tuple[Tree, ...], Values | None]:
     """Trees on the own columns, and what the others go on from, as a blend needs them."""
     if not blend.own_share:
         return (), None
-    rows, recipe = (table, labels, weights), recipe.on_own(blend.own_depth)
+    recipe, table = recipe.on_own(blend.own_depth), noised.table
+    rows = table, noised.labels, noised.weights
     if not is_trained.all():
-        rows = table.of_rows(np.flatnonzero(is_trained)), labels[is_trained], weights[is_trained]
+        rows = table.of_rows(np.flatnonzero(is_trained)), noised.labels[is_trained], noised.weights[is_trained]
     trees, base_scores = recipe.grow(*rows)
     if not blend.goes_on:
         return tuple(trees), None
-    margins = np.empty((len(base_scores), len(labels)))
+    margins = np.empty((len(base_scores), table.n_rows))
     margins[:, is_trained] = recipe.margins(*rows)
     margins[:, ~is_trained] = moved(table.of_rows(np.flatnonzero(~is_trained)), trees, np.zeros(len(base_scores)))
     return tuple(trees), margins
@@ -154,8 +142,6 @@ def _undrawn(noised: Noised, blend: Blend, *, max_bin: int) -> Filled:
 
 def _drawn_apart(
     noised: Noised,
-    labels: Values,
-    weights: Values,
     recipe: Recipe,
     kept: NDArray[np.int64],
     held: NDArray[np.int64],
@@ -164,9 +150,9 @@ def _drawn_apart(
     rng: np.random.Generator,
 ) -> Drawn:
     """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
-    fit = impute(noised, sources_of(noised.columns), labels, kept, recipe, rng=rng)
-    is_kept = np.isin(np.arange(len(labels)), kept)
-    states = _draws(noised, labels, weights, is_kept, [fit], recipe, max_bin=max_bin, rng=rng)
+    fit = impute(noised, sources_of(noised.columns), kept, recipe, rng=rng)
+    is_kept = np.isin(np.arange(len(noised.labels)), kept)
+    states = _draws(noised, is_kept, [fit], recipe, max_bin=max_bin, rng=rng)
     return _drawn(fit, states, kept, held, rng=rng)
 
 
@@ -200,8 +186,6 @@ def _drawn(
 
 def _draws(
     noised: Noised,
-    labels: Values,
-    weights: Values,
     is_trained: Mask,
     fits: Sequence[Imputation],
     recipe: Recipe,
@@ -214,15 +198,15 @@ def _draws(
     Of rows that are trained on with their labels, and made anew by trees; of others without.
     """
     held_out, trained, seed = np.flatnonzero(~is_trained), np.flatnonzero(is_trained), int(rng.integers(2**62))
-    most, each = n_draws(len(labels)), []
+    most, each = n_draws(len(is_trained)), []
     for number, fit in enumerate(fits):
         states = fit.draw(most, seed=seed + 2 * number)
         if len(held_out):
             hidden = fit.of_rows(held_out)
             states[:, :, held_out] = hidden.draw(most, with_label=False, seed=seed + 2 * number + 1)
         if can_refine(recipe, len(trained)):
-            given = noised.of_rows(trained), labels[trained], weights[trained], fit.of_rows(trained)
-            states[:, :, trained] = refined(*given, states[:, :, trained], recipe, max_bin=max_bin, rng=rng)
+            given = noised.of_rows(trained), fit.of_rows(trained), states[:, :, trained]
+            states[:, :, trained] = refined(*given, recipe, max_bin=max_bin, rng=rng)
         each.append(states)
     return np.stack(each, axis=1).reshape(-1, *each[0].shape[1:])
 

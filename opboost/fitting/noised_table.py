@@ -83,7 +83,7 @@ class Blend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Noised:
-    """The table of a run whose noised columns are still to be filled in.
+    """The rows of a run, whose noised columns are still to be filled in.
 
     Attributes
     ----------
@@ -93,20 +93,29 @@ class Noised:
         Columns of the table that are noised.
     columns : tuple of RankSource
         What was released of them.
+    labels, weights : ndarray of float64, shape (n_rows,)
     """
 
     table: BinnedTable
     numbers: tuple[int, ...]
     columns: tuple[RankSource, ...]
+    labels: Values
+    weights: Values
 
     @classmethod
     def of(
-        cls, binned: Iterable[BinnedColumn | None], sources: Mapping[int, RankSource], *, n_rows: int, n_columns: int
+        cls,
+        binned: Iterable[BinnedColumn | None],
+        sources: Mapping[int, RankSource],
+        labels: Values,
+        weights: Values,
+        *,
+        n_columns: int,
     ) -> Noised:
-        """The table of these columns, each of which is let go of before the next one is asked for; None is noised."""
-        nothing = BinnedColumn(np.zeros(n_rows, np.uint8), np.empty(0))
+        """Rows of these columns, each of which is let go of before the next one is asked for; None is noised."""
+        nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
         table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
-        return cls(table, tuple(sources), tuple(sources.values()))
+        return cls(table, tuple(sources), tuple(sources.values()), labels, weights)
 
     @property
     def has_own(self) -> bool:
@@ -127,9 +136,9 @@ class Noised:
         return BinnedTable(bins, tuple(cuts), axes)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Noised:
-        """The same of some rows."""
+        """Some of the rows."""
         columns = tuple(replace(column, ranks=_some(column, rows)) for column in self.columns)
-        return Noised(self.table.of_rows(rows), self.numbers, columns)
+        return Noised(self.table.of_rows(rows), self.numbers, columns, self.labels[rows], self.weights[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

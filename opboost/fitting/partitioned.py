@@ -111,21 +111,20 @@ def fit_sample(
     recipe : Recipe
     n_columns : int
     """
-    noised, every = Noised.of(binned, sources, n_rows=len(labels), n_columns=n_columns), np.arange(len(labels))
+    weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
+    noised, every = Noised.of(binned, sources, labels, weights, n_columns=n_columns), np.arange(len(labels))
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    own = OwnScores.fit(noised, labels, every, rows % FOLDS, recipe, rng=rng)
+    own = OwnScores.fit(noised, every, rows % FOLDS, recipe, rng=rng)
     scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
     behind = imputed(noised, sources_of(noised.columns), evidence, every, rng=rng)
     seed = int(rng.integers(2**62))
     states = behind.draw(MOST_DRAWS, seed=seed)
     blind = behind.draw(N_SCORED, with_label=False, seed=seed + 1)
-    weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
 
     def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:
         return Drawn(behind.sources, states[:, :, kept], blind[:, :, held])
 
-    compared = noised, labels, weights, recipe.brief(FEW_ROUNDS), None, drawn_for
-    blend = choose(*compared, may_go_on=False, rng=comparing)
+    blend = choose(noised, recipe.brief(FEW_ROUNDS), None, drawn_for, may_go_on=False, rng=comparing)
     fit = blend.choice, blend.share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
     return SampleFit(*fit, seed)

@@ -43,18 +43,10 @@ def can_refine(recipe: Recipe, n_rows: int) -> bool:
 
 
 def refined(
-    noised: Noised,
-    labels: Values,
-    weights: Values,
-    fit: Imputation,
-    states: States,
-    recipe: Recipe,
-    *,
-    max_bin: int,
-    rng: np.random.Generator,
+    noised: Noised, fit: Imputation, states: States, recipe: Recipe, *, max_bin: int, rng: np.random.Generator
 ) -> States:
     """Draws in place of `states`; all rows are trained on, and `fit` is about them."""
-    found, fold, seed = np.empty_like(states), rng.integers(2, size=len(labels)), int(rng.integers(2**63))
+    found, fold, seed = np.empty_like(states), rng.integers(2, size=len(noised.labels)), int(rng.integers(2**63))
     # Where draws leave little open, released codes keep what the mixture loses.
     sources, turns = fit.sources, by_turns(open_share(states))
     binned, alternates = versions_of(noised, sources, states, turns, max_bin=max_bin)
@@ -64,7 +56,7 @@ def refined(
     for k in range(2):
         others = np.sort(rng.permutation(np.flatnonzero(fold != k))[:FITTED_ROWS])
         some = alternates.of_rows(others)
-        trees, base_scores = weighing.grow(table.of_rows(others), labels[others], weights[others], some)
+        trees, base_scores = weighing.grow(table.of_rows(others), noised.labels[others], noised.weights[others], some)
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
@@ -75,7 +67,7 @@ def refined(
             versions = Alternates(alternates.columns, in_bins(noised, sources, binned, both), tuple(range(len(both))))
             scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)
             predictions = np.stack([recipe.loss.predictions(one.T).reshape(len(rows), -1) for one in scores])
-            densities = _label_densities(labels[rows], predictions, recipe, n_known=len(states))
+            densities = _label_densities(noised.labels[rows], predictions, recipe, n_known=len(states))
             ratios = densities[len(states) :] / np.maximum(given, _LEAST)
             found[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
     return found

@@ -135,33 +135,27 @@ class Trial:
 
 
 def trials_of(
-    noised: Noised,
-    labels: Values,
-    weights: Values,
-    recipe: Recipe,
-    known: KnownRows | None,
-    drawn_for: DrawnFor,
-    *,
-    rng: np.random.Generator,
+    noised: Noised, recipe: Recipe, known: KnownRows | None, drawn_for: DrawnFor, *, rng: np.random.Generator
 ) -> tuple[list[Trial], float]:
     """One for each part of the rows, or one whose scored rows are known; and what draws leave open."""
-    most, targets, every = min(recipe.parameters.max_bin, MOST_BINS), recipe.targets(labels), np.arange(len(labels))
+    most, n_rows = min(recipe.parameters.max_bin, MOST_BINS), len(noised.labels)
     if known is not None:
-        drawn = drawn_for(every, every[:0])
+        drawn = drawn_for(np.arange(n_rows), np.arange(0))
         binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
         scored = _known_rows(known, noised, binned, recipe)
-        known_rows = noised.table, noised.filled(binned), alternates, labels, weights, scored, recipe
-        return [Trial(*known_rows)], open_share(drawn.states)
-    part, trials, opens = rng.permutation(len(labels)) % N_PARTS, [], []
-    for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (len(labels) + 1))):
+        tables = noised.table, noised.filled(binned)
+        trial = Trial(*tables, alternates, noised.labels, noised.weights, scored, recipe)
+        return [trial], open_share(drawn.states)
+    part, trials, opens = rng.permutation(n_rows) % N_PARTS, [], []
+    for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (n_rows + 1))):
         kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
         inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), drawn_for(kept, held)
         binned, alternates = versions_of(inside, drawn.sources, drawn.states, None, max_bin=most)
         seen = in_bins(outside, drawn.sources, binned, drawn.blind)
         versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
-        scored = ScoredRows(outside.table, versions, targets[held], weights[held])
+        scored = ScoredRows(outside.table, versions, recipe.targets(outside.labels), outside.weights)
         tables = inside.table, inside.filled(binned)
-        trials.append(Trial(*tables, alternates, labels[kept], weights[kept], scored, recipe))
+        trials.append(Trial(*tables, alternates, inside.labels, inside.weights, scored, recipe))
         opens.append(open_share(drawn.states))
     return trials, float(np.mean(opens))
 

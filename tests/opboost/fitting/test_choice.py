@@ -73,8 +73,8 @@ def test_the_depth_is_taken_with_which_the_whole_is_better(better: int, monkeypa
     monkeypatch.setattr(choice, "_of_depths", lambda *_: [([], []), ([], [])])
     monkeypatch.setattr(choice, "_compared", lambda *_: next(results))
     nothing: Any = SimpleNamespace(has_own=True, own_depths=(4, 8))
-    rows, rng = (nothing, np.zeros(3), np.zeros(3), nothing, None, nothing), np.random.default_rng(0)
-    assert choice.choose(*rows, rng=rng) == blends[better]
+    found = choice.choose(nothing, nothing, None, nothing, rng=np.random.default_rng(0))
+    assert found == blends[better]
 
 
 class Harmed:

@@ -23,23 +23,24 @@ N_ROWS, POINTS = 240, 8
 RELEASE = ColumnRelease(GlobalMap(epsilon=1.0, domain=IntegerDomain(1, POINTS)), None, np.arange(POINTS))
 
 
-def noised(n_own: int) -> Noised:
+def noised(n_own: int, labels: np.ndarray) -> Noised:
     draw = np.random.default_rng(0)
     own = [bin_values(column, max_bin=16) for column in draw.random((n_own, N_ROWS))]
     ranks = draw.integers(0, POINTS, N_ROWS).astype(np.uint32)
     nothing = BinnedColumn(np.zeros(N_ROWS, np.uint8), np.empty(0))
-    return Noised(BinnedTable.of([*own, nothing]), (n_own,), (RankSource(ranks, POINTS, RELEASE),))
+    columns = (RankSource(ranks, POINTS, RELEASE),)
+    return Noised(BinnedTable.of([*own, nothing]), (n_own,), columns, labels, np.ones(N_ROWS))
 
 
 def own_scores(labels: np.ndarray, loss: Loss, n_own: int = 2) -> np.ndarray:
     recipe = Recipe(BoostingParameters(), loss, Constraints.none(n_own + 1), 0)
-    rng, of = np.random.default_rng(1), noised(n_own)
+    rng, of = np.random.default_rng(1), noised(n_own, labels)
     fold = rng.integers(FOLDS, size=N_ROWS)
-    return OwnScores.fit(of, labels, np.arange(N_ROWS), fold, recipe, rng=rng).of(of.table, fold)
+    return OwnScores.fit(of, np.arange(N_ROWS), fold, recipe, rng=rng).of(of.table, fold)
 
 
 def test_no_score_of_a_row_depends_on_its_own_label() -> None:
-    labels = noised(2).table.bins[0] + np.random.default_rng(2).random(N_ROWS)
+    labels = noised(2, np.zeros(N_ROWS)).table.bins[0] + np.random.default_rng(2).random(N_ROWS)
     changed = labels.copy()
     changed[7] += 100.0
     before, after = (own_scores(each, SquaredError()) for each in (labels, changed))
@@ -60,9 +61,8 @@ def test_without_own_columns_there_is_none_and_the_label_alone_is_evidence() -> 
     labels = (np.arange(N_ROWS) % 2).astype(float)
     assert own_scores(labels, Logistic(), n_own=0).shape == (N_ROWS, 0)
     recipe = Recipe(BoostingParameters(), Logistic(), Constraints.none(1), 0)
-    imputation = impute(
-        noised(0), sources_of(noised(0).columns), labels, np.arange(N_ROWS), recipe, rng=np.random.default_rng(1)
-    )
+    of = noised(0, labels)
+    imputation = impute(of, sources_of(of.columns), np.arange(N_ROWS), recipe, rng=np.random.default_rng(1))
     drawn = imputation.draw(3, seed=1)
     assert drawn.shape == (3, 1, N_ROWS)
     assert drawn.max() < POINTS

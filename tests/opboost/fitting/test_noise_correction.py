@@ -310,12 +310,13 @@ def test_rows_that_stop_the_trees_are_scored_with_those_of_the_own_columns_besid
     assert metric.score(known.labels, predictions) == pytest.approx(scores[trained.history.best_round - 1], rel=1e-6)
 
 
-def described(run: Run) -> tuple[Noised, Recipe]:
-    """The table of a run whose noised columns are to be filled in, and how its trees are grown."""
+def described(run: Run, labels: np.ndarray | None = None) -> tuple[Noised, Recipe]:
+    """The rows of a run whose noised columns are to be filled in, and how its trees are grown."""
     own = bin_values(run.own[: run.n_rows], max_bin=64)
     sources = {c + 1: RankSource(one.ranks, one.n_ranks, one.release) for c, one in enumerate(run.columns[1:])}
     limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
-    noised = Noised.of([own, None, None], sources, n_rows=run.n_rows, n_columns=3)
+    labels = run.labels[: run.n_rows] if labels is None else labels
+    noised = Noised.of([own, None, None], sources, labels, np.ones(run.n_rows), n_columns=3)
     return noised, Recipe(CALM, SquaredError(), limits, 0)
 
 
@@ -323,13 +324,12 @@ def described(run: Run) -> tuple[Noised, Recipe]:
 def test_held_out_rows_say_how_deep_trees_on_the_own_columns_are(waves: float, depth: int) -> None:
     """Many waves of an own column need deep trees; where it says little, these fit chance."""
     run = Run(0.1, n_rows=600)
-    (noised, recipe), ones = described(run), np.ones(600)
-    labels = run.labels[:600] + 3 * np.sin(waves * run.own[:600])
+    noised, recipe = described(run, run.labels[:600] + 3 * np.sin(waves * run.own[:600]))
     rng = np.random.default_rng(1)
-    drawn_for = partial(_drawn_apart, noised, labels, ones, recipe, max_bin=64, rng=rng)
+    drawn_for = partial(_drawn_apart, noised, recipe, max_bin=64, rng=rng)
     open_recipe = replace(recipe.brief(10), own_depths=(2, 8))
-    assert choose(noised, labels, ones, open_recipe, None, drawn_for, rng=rng).own_depth == depth
-    assert choose(noised, labels, ones, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
+    assert choose(noised, open_recipe, None, drawn_for, rng=rng).own_depth == depth
+    assert choose(noised, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
 
 
 @pytest.mark.parametrize(("is_open", "is_large"), [(True, False), (False, False), (True, True)])
@@ -342,7 +342,7 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and
     is_deep = is_open and not is_large
 
     def chosen(*rows: Any, may_go_on: bool, rng: Any) -> Blend:
-        asked.append(rows[3].own_depths)
+        asked.append(rows[1].own_depths)
         return Blend(choice, 0.6 if choice is NoiseChoice.CORRECTED else 1.0, own_depth=6 if asked[-1] else None)
 
     monkeypatch.setattr(opboost.fitting.noise_correction, "choose", chosen)
@@ -357,14 +357,14 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and
 def test_draws_of_each_fit_come_by_turns() -> None:
     """So that each of as many ensembles looks at the draws of one fit."""
     run, rows = Run(0.1, n_rows=400), np.arange(400)
-    (noised, recipe), labels = described(run), run.labels[:400]
+    noised, recipe = described(run)
     rng = np.random.default_rng(1)
     sources = sources_of(noised.columns)
-    fits = [impute(noised, sources, labels, rows, recipe, rng=rng) for _ in range(2)]
+    fits = [impute(noised, sources, rows, recipe, rng=rng) for _ in range(2)]
 
     def draws(fits: Any) -> np.ndarray:
         is_trained = rows < 390
-        return _draws(noised, labels, np.ones(400), is_trained, fits, recipe, max_bin=64, rng=np.random.default_rng(2))
+        return _draws(noised, is_trained, fits, recipe, max_bin=64, rng=np.random.default_rng(2))
 
     alone, both = draws(fits[:1]), draws(fits)
     assert (len(alone), len(both)) == (MOST_DRAWS, 2 * MOST_DRAWS)
@@ -409,14 +409,14 @@ def test_what_is_drawn_is_fitted_several_times_where_rows_are_few(monkeypatch: p
 def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
     """Draws of the run itself do: by the mixture, and by the trees that weigh proposals. They are the broken twin."""
     run, rng = Run(0.1, n_rows=400), np.random.default_rng(0)
-    (noised, recipe), part = described(run), rng.permutation(400) % 2
+    part = rng.permutation(400) % 2
     kept, held = np.flatnonzero(part), np.flatnonzero(1 - part)
     seen, before = [], []
     for shift in (0.0, 3.0):
-        labels = run.labels[:400] + shift * rng.normal(size=400) * (part == 0)
-        ones, of_all = np.ones(400), np.random.default_rng(1)
-        seen.append(_drawn_apart(noised, labels, ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
-        fit = impute(noised, sources_of(noised.columns), labels, np.arange(400), recipe, rng=of_all)
+        noised, recipe = described(run, run.labels[:400] + shift * rng.normal(size=400) * (part == 0))
+        of_all = np.random.default_rng(1)
+        seen.append(_drawn_apart(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
+        fit = impute(noised, sources_of(noised.columns), np.arange(400), recipe, rng=of_all)
         states = fit.draw(10, seed=2)
         before.append(_drawn_before(fit, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
@@ -428,15 +428,13 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
 def test_released_codes_are_taken_where_draws_say_less_than_these(is_shuffled: bool) -> None:
     """Draws to grow on that belong to other rows teach nothing; the twin has draws of the rows themselves."""
     run = Run(0.25, n_rows=600)
-    (noised, recipe), ones = described(run), np.ones(600)
+    noised, recipe = described(run)
 
     def drawn_for(kept: Any, held: Any) -> Drawn:
-        drawn = _drawn_apart(
-            noised, run.labels[:600], ones, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)
-        )
+        drawn = _drawn_apart(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1))
         return replace(drawn, states=np.roll(drawn.states, 1, axis=2)) if is_shuffled else drawn
 
     rng = np.random.default_rng(2)
-    blend = choose(noised, run.labels[:600], ones, recipe.brief(20), None, drawn_for, rng=rng)
+    blend = choose(noised, recipe.brief(20), None, drawn_for, rng=rng)
     assert (blend.choice is NoiseChoice.PLAIN) == is_shuffled
     assert blend.share > 0.5

@@ -36,14 +36,16 @@ def test_filling_a_table_leaves_the_unfilled_one_as_it_is() -> None:
     release = ColumnRelease(GlobalMap(epsilon=1.0, domain=IntegerDomain(1, 20)), None, np.arange(20))
     own = bin_values(np.arange(500.0), max_bin=8)
     unfilled = BinnedTable.of([own, BinnedColumn(np.zeros(500, np.uint8), np.empty(0))])
-    noised = Noised(unfilled, (1,), (RankSource(ranks, 20, release),))
+    noised = Noised(unfilled, (1,), (RankSource(ranks, 20, release),), np.arange(500.0), np.ones(500))
     filled = noised.filled(plain_bins(noised, 64))
     assert filled.bins[1].tolist() == ranks.tolist()
     assert (filled.axes.sizes[1], unfilled.axes.sizes[1]) == (21, 2)
     np.testing.assert_array_equal(filled.bins[0], unfilled.bins[0])
     assert not unfilled.bins[1].any()
     rows = np.array([3, 400])
-    assert noised.of_rows(rows).columns[0].ranks.tolist() == ranks[rows].tolist()
+    some = noised.of_rows(rows)
+    assert some.columns[0].ranks.tolist() == ranks[rows].tolist()
+    assert (some.labels.tolist(), some.weights.tolist()) == ([3.0, 400.0], [1.0, 1.0])
 
 
 def test_held_out_rows_come_once_per_draw() -> None:
