@@ -58,6 +58,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
             return recipe.owner(rows.values, rows.labels, coins=coins, rng=coins.fork("turns"))
 
         def before_turn(turn: int, trees: str) -> None:
+            checkpoint.check_version()
             ledger.charge(charge, checkpoint.holder)
             ledger.note_turn(charge, turn, trees)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ from parties.errors import ConfigError
 from parties.storage.documents import read_yaml
 from protocols.transport.sanitize import readable
 
-# A run may be resumed with other ones: nothing of its result depends on them.
+# A run may be resumed with other ones: nothing of its result depends on them. A star stands for a place in a list.
 MAY_CHANGE = {
     "timeout",
     "wait",
     "stall",
     "listen",
     "connect",
+    "owners.*.connect",
     "serve",
     "http",
     "metrics",
@@ -25,6 +27,8 @@ MAY_CHANGE = {
     "dask.scheduler",
     "dask.workers",
 }
+
+_IN_A_LIST = re.compile(r"\.[0-9]+\.")
 
 _ABSENT = "absent"
 
@@ -35,7 +39,7 @@ def changes(before: Path, after: Path) -> list[str]:
     return [
         f"{key} was {_shown(old, key)}, is {_shown(new, key)}"
         for key in [*old, *(key for key in new if key not in old)]
-        if not MAY_CHANGE & {key, key.split(".")[0]} and old.get(key) != new.get(key)
+        if not MAY_CHANGE & {_IN_A_LIST.sub(".*.", key), key.split(".")[0]} and old.get(key) != new.get(key)
     ]
 
 

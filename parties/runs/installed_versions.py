@@ -47,5 +47,5 @@ def check_same_version(begun: str, path: Path) -> None:
     if begun not in ("", package_version()):
         raise RunFolderError(
             f"{path} is of a run that began under version {begun} of opboost; version {package_version()} may draw "
-            "other noise on the same sums. Go on with the former, or choose another run_id. Nothing was sent"
+            "other noise from the same key. Go on with the former, or choose another run_id. Nothing was drawn"
         )

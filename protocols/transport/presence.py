@@ -36,7 +36,8 @@ class Presence:
     is_given_up : bool
         Whether a message waited for too long.
     is_busy : bool
-        Whether it knows the key and turns the connection away for now, so that its program is waited for.
+        Whether it knows the key and turns the connection away for now, so that its program is waited for: until an
+        attempt meets it, or ends without a word.
     is_cut : bool
         Whether it was cut off.
     silence : Silence
@@ -65,7 +66,7 @@ class Presence:
         """Note what became of an attempt to connect."""
         self.is_cut |= attempt.is_flooding
         self._failure = attempt.failure or self._failure
-        self.is_busy = attempt.is_refused or (self.is_busy and not attempt.is_met)
+        self.is_busy = attempt.is_refused or (self.is_busy and not (attempt.is_met or attempt.is_over))
         self._is_refused = attempt.is_refused and not self.was_joined
 
     def note_connection(self, *, stands: bool) -> None:

@@ -3,8 +3,8 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``coins.json``      this owner's coins, from which its records' rounds and the noise of its turns come, and a digest of
-                    its rows
+``coins.json``      this owner's coins, from which its records' rounds and the noise of its turns come, a digest of its
+                    rows, and the version of opboost, under which alone trees are drawn from them
 ``turns/0000.json`` the tree of a turn, this owner's or another's, kept before it is handed on
 ``confirmed.json``  the owners that have said that they have the same trees, and those that have said that they have
                     others; if it is damaged, they are asked again
@@ -33,6 +33,7 @@ from opboost.rng import BitSource
 from opboost.trees.model_file import document_digest
 from opboost.trees.tree import Tree
 from parties.errors import RunFolderError, TreesDiffer
+from parties.runs.installed_versions import check_same_version, package_version
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder
 from parties.storage.twice_kept import read_either, write_twice
@@ -52,6 +53,7 @@ class _Coins:
     rows: str
     coins: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
     is_secure: bool
+    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,22 +104,39 @@ class ChainCheckpoint:
         RunFolderError
             If the run began on other rows. A record's coin would not be its own any more.
         """
-        path = self._folder.path / "coins.json"
         if not self._folder.has_released:
-            fresh = _Coins(rows, rng.words(4).tobytes().hex(), rng.is_secure)
+            fresh = _Coins(rows, rng.words(4).tobytes().hex(), rng.is_secure, package_version())
             make_folder(self._folder.path / "turns")
-            write_twice(path, asdict(fresh))
+            write_twice(self._coins_path, asdict(fresh))
             self._folder.mark_release()
-        if read_either(path, _COINS).rows != rows:
+        if self._kept_coins.rows != rows:
             raise RunFolderError(
                 f"{self._folder.path} holds the beginning of a run on other rows; bring them back or choose another "
                 "run_id. Nothing was sent"
             )
         return self._coins()
 
+    def check_version(self) -> None:
+        """Refuse to draw a tree from coins that were stored under another version of opboost.
+
+        Raises
+        ------
+        RunFolderError
+            A tree that was drawn before would be another one.
+        """
+        check_same_version(self._kept_coins.version, self._coins_path)
+
     def _coins(self) -> BitSource:
-        kept = read_either(self._folder.path / "coins.json", _COINS)
+        kept = self._kept_coins
         return BitSource(bytes.fromhex(kept.coins), is_secure=kept.is_secure)
+
+    @property
+    def _kept_coins(self) -> _Coins:
+        return read_either(self._coins_path, _COINS)
+
+    @property
+    def _coins_path(self) -> Path:
+        return self._folder.path / "coins.json"
 
     @property
     def holder(self) -> str:
@@ -137,6 +156,10 @@ class ChainCheckpoint:
     def note_confirmed(self, name: str) -> None:
         """Keep that an owner has the same trees."""
         self._note_compared(self.confirmed | {name}, self.differing - {name})
+
+    def note_unconfirmed(self, name: str) -> None:
+        """Keep that it is not known any more whether an owner has the same trees."""
+        self._note_compared(self.confirmed - {name}, self.differing)
 
     def note_differing(self, name: str) -> None:
         """Keep that an owner has other trees."""

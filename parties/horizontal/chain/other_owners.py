@@ -8,9 +8,10 @@ a single owner only where that one's tree is due next.
 this owner              waits for
 ======================  ===================================================================================
 lacks a tree            every other owner, which it needs
-has every tree          those that have not said yet that they have the same, up to `wait_s` for each to
-                        come; and for the digest of whoever has greeted. Without those that are gone it ends
-finished before, with   every other owner, up to `wait_s` for each to come: one that was stopped before it read
+has every tree          those that have not said yet that they have the same, up to `wait_s` for their
+                        greetings, connected or not: one that says nothing keeps no two others from comparing;
+                        and for the digest of whoever has greeted. Without those that are gone it ends
+finished before, with   every other owner, up to `wait_s` for its greeting: one that was stopped before it read
 the word of all         this owner's digest, or has lost trees since, needs it
 ======================  ===================================================================================
 """
@@ -144,11 +145,11 @@ class OtherOwners:
         return len(self._turns) == self._job.n_turns
 
     def _is_awaited(self, is_late: bool) -> bool:
-        """Whether the greeting of another owner is waited for; one that `is_late` and came must still speak."""
+        """Whether the greeting of another owner is waited for: of one that `is_late` only if it is needed."""
         missing = [one for one in self._others.values() if one.n_held is None and not one.is_gone]
         if not self._has_every_tree:
             return bool(missing)
-        return any(not one.is_noted and (one.channel.has_come() or not is_late) for one in missing)
+        return not is_late and any(not one.is_noted for one in missing)
 
     def _hear_all(self, step: Callable[[_Other], None]) -> None:
         """Do a step with every owner that is not gone, then look around."""
@@ -226,7 +227,9 @@ class OtherOwners:
             if said == self._trees:
                 self._job.checkpoint.note_confirmed(name)
             else:
-                # Before anything else can end the run, such as a signal, or an owner that withholds its digest.
+                # Before anything else can end the run, such as a signal, or an owner that withholds its digest. A kill
+                # in between leaves no model beside the difference, and no confirmation of an owner that has others.
+                self._job.checkpoint.note_unconfirmed(name)
                 self._job.withdraw()
                 self._job.checkpoint.note_differing(name)
                 self._job.checkpoint.refuse_differing(self._job.party)

@@ -34,9 +34,9 @@ def run_chain_owner(
     """Run an owner's side of a chain, over a channel to every other owner.
 
     The model is saved once the others' digests of all trees were compared with this owner's. An owner that has every
-    tree does not wait for those that have said before that they have the same; it finishes without those that are gone,
-    and serves whoever comes while it is there, and again when it is started again. The first one that says that it has
-    other trees ends the run.
+    tree does not wait for those that have said before that they have the same; it finishes without those that are gone
+    or do not greet it in time, and serves whoever comes while it is there, and again when it is started again. The
+    first one that says that it has other trees ends the run.
 
     Raises
     ------

@@ -50,7 +50,7 @@ def test_bits_of_another_version_are_not_drawn_again(tmp_path: Path, monkeypatch
     with closing(RoundJournal(tmp_path / "rounds.sqlite")) as first:
         first.bits()
     monkeypatch.setattr("parties.runs.installed_versions.package_version", lambda: "9.9")
-    words = r"began under version .*; version 9\.9 may draw .* Nothing was sent"
+    words = r"began under version .*; version 9\.9 may draw .* Nothing was drawn"
     with closing(RoundJournal(tmp_path / "rounds.sqlite")) as again, pytest.raises(RunFolderError, match=words):
         again.bits()
 

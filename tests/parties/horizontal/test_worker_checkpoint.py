@@ -80,7 +80,7 @@ def test_answers_of_another_version_are_not_given_again(folder: RunFolder) -> No
     checkpoint.note_answer(Answered(n_trees=1, history="x"))
     kept = folder.read_json("answers.json")["answers.json"]
     write_twice(folder.path / "answers.json", {**kept, "version": "0.0.9"})
-    with pytest.raises(RunFolderError, match=r"under version 0\.0\.9 of opboost; .* other noise.* Nothing was sent"):
+    with pytest.raises(RunFolderError, match=r"under version 0\.0\.9 of opboost; .* other noise.* Nothing was drawn"):
         WorkerCheckpoint(folder)
     # Whoever has the model answers nothing any more; files of before versions were noted are taken as they are.
     folder.write_json("model.json", {})

@@ -33,8 +33,10 @@ from parties.ledger.model_ledger import worker_ledger
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import write_twice
 from protocols.errors import PeerAborted
+from protocols.messages.horizontal import TakeTurns
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
+from tests.support.addresses import free_addresses
 from tests.support.chained_clinics import NAMES, Clinics, leaves
 from tests.support.chains import Meddling, splitting
 from tests.support.processes import finish
@@ -250,14 +252,19 @@ def test_finished_owners_that_find_other_trees_when_they_meet_again_keep_no_mode
     assert models[0] == models[1] == models[2]
 
 
+@pytest.mark.parametrize("withheld", [Done, TakeTurns])
 def test_owners_that_know_of_other_trees_keep_no_model_whatever_a_third_one_withholds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, withheld: type[Message]
 ) -> None:
     clinics, goes_on = Clinics(tmp_path, inprivate={"n_rounds": 1}), threading.Event()
     split(clinics)
+    for name in NAMES:
+        clinics.runs[name]["wait"] = 10
+        if withheld is TakeTurns:
+            (clinics.folder(name) / "confirmed.json").unlink()
 
     def withhold(peer: str, message: Message) -> Message:
-        assert not isinstance(message, Done) or goes_on.wait(60)
+        assert not isinstance(message, withheld) or goes_on.wait(60)
         return message
 
     def withholding(job: ChainJob, channels: dict[str, Any], **options: Any) -> Any:
@@ -290,12 +297,9 @@ def test_a_model_that_came_back_beside_a_noted_difference_is_withdrawn_before_an
     assert clinics.read("w0", "meta.json")["finished"] is None
 
 
-@pytest.mark.parametrize("lies", [False, True])
-def test_a_run_folder_put_back_as_before_a_turn_draws_the_same_tree_or_none(tmp_path: Path, lies: bool) -> None:
-    """The others say that they hold no tree of this owner either; they may pass another one before its turn."""
-    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+def put_back(clinics: Clinics) -> None:
+    """Finish a run, and leave all folders as before the second turn."""
     assert not any(isinstance(one, BaseException) for one in clinics.together(*NAMES).values())
-    before = leaves(load_model(clinics.folder("w1") / "model.json"))
     for name in NAMES:
         for path in (clinics.folder(name) / "turns").iterdir():
             if name != "w0" or path.stem != "0000":
@@ -303,6 +307,14 @@ def test_a_run_folder_put_back_as_before_a_turn_draws_the_same_tree_or_none(tmp_
         (clinics.folder(name) / "confirmed.json").unlink()
         meta = clinics.read(name, "meta.json")
         (clinics.folder(name) / "meta.json").write_text(json.dumps({**meta, "finished": None}))
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_run_folder_put_back_as_before_a_turn_draws_the_same_tree_or_none(tmp_path: Path, lies: bool) -> None:
+    """The others say that they hold no tree of this owner either; they may pass another one before its turn."""
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    put_back(clinics)
+    before = leaves(load_model(clinics.folder("w1") / "model.json"))
     if lies:
         turn = clinics.folder("w0") / "turns" / "0000.json"
         kept = json.loads(turn.read_text())[turn.name]
@@ -315,6 +327,34 @@ def test_a_run_folder_put_back_as_before_a_turn_draws_the_same_tree_or_none(tmp_
     else:
         assert not any(isinstance(one, BaseException) for one in found.values()), found
         assert leaves(load_model(clinics.folder("w1") / "model.json")) == before
+
+
+def test_a_run_folder_put_back_under_another_version_draws_no_tree(tmp_path: Path) -> None:
+    """The ledger knows the trees before it; from the same coins another version may draw another one."""
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    put_back(clinics)
+    coins = clinics.folder("w1") / "coins.json"
+    write_twice(coins, {**json.loads(coins.read_text())[coins.name], "version": "0.0.9"})
+    found = clinics.together(*NAMES)
+    assert isinstance(found["w1"], RunFolderError), found
+    assert "began under version 0.0.9 of opboost" in str(found["w1"])
+    assert not list((clinics.folder("w1") / "turns").glob("0001.*"))
+
+
+def test_an_interrupted_run_is_taken_up_where_owners_are_at_other_addresses(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, inprivate={"n_rounds": 1})
+    put_back(clinics)
+    for name, address in zip(NAMES, free_addresses(len(NAMES)), strict=True):
+        clinics.runs[name]["listen"] = address
+        for run in clinics.runs.values():
+            for other in run["owners"]:
+                if other["name"] == name and "connect" in other:
+                    other["connect"] = address
+    found = clinics.together(*NAMES)
+    assert not any(isinstance(one, BaseException) for one in found.values()), found
+    shutil.copy(tmp_path / "w1" / "keys" / "w1.public", tmp_path / "w0" / "other.public")
+    clinics.runs["w0"]["owners"][0]["public_key"] = "other.public"
+    assert "owners.0.public_key was ../w1/keys/w1.public, is other.public" in str(clinics.together("w0")["w0"])
 
 
 def test_an_owner_over_its_budget_sends_nothing(tmp_path: Path) -> None:

@@ -126,6 +126,26 @@ def test_a_link_that_stays_away_for_a_while_is_waited_for_and_not_longer(network
         assert time.monotonic() - started < 6
 
 
+def test_a_peer_that_turned_connections_away_and_then_is_away_is_not_waited_for_longer(
+    network: Any, within: Within
+) -> None:
+    """It does not read, so that what comes over connection after connection waits, and the next one is refused."""
+    timing = Timing(timeout_s=2, wait_s=2)
+    listener = network.listen("b", timing=timing)
+    with broken_link(port_of(listener.address), 0.5) as link:
+        b = network.connect(f"tcp://127.0.0.1:{link.port}", timing=timing)
+        b.send(Done())
+        assert within(5, listener.channel("b").receive) == Done()
+        deadline = time.monotonic() + 20
+        while not b._presence.is_busy:
+            assert not b.is_ready()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        link.is_down = True
+        with pytest.raises(PeerLost, match=r"^a .* could not be reached again within 2 s$"):
+            within(10, b.receive)
+
+
 def test_a_forwarder_that_reaches_nobody_yet_is_no_wrong_key(network: Any, within: Within) -> None:
     listener = network.listen("b", timing=TIMING)
     with broken_link(port_of(listener.address), 60) as link:

@@ -29,7 +29,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def attempt(**changes: Any) -> Any:
-    return SimpleNamespace(**{"is_flooding": False, "failure": "", "is_refused": False, "is_met": False, **changes})
+    return SimpleNamespace(
+        **{"is_flooding": False, "failure": "", "is_refused": False, "is_met": False, "is_over": False, **changes}
+    )
 
 
 def error_of(peer: Presence, waiting: Iterable[Any] = ()) -> str:
@@ -79,6 +81,23 @@ def test_of_a_peer_that_is_busy_the_program_is_waited_for_and_not_the_connection
     peer.note_connection(stands=False)
     with pytest.raises(PeerLost, match="has said nothing for 5 s"):
         peer.refuse_to_wait()
+
+
+def test_a_peer_that_was_busy_and_cannot_be_reached_any_more_is_away(clock: SimpleNamespace) -> None:
+    """It was waited for as long as for one that still turns connections away."""
+    peer = Presence("a", "tcp://127.0.0.1:5555", TIMING)
+    peer.was_joined = True
+    peer.note_attempt(attempt(is_refused=True, is_over=True))
+    peer.note_attempt(attempt())
+    assert peer.is_busy
+    peer.note_attempt(attempt(is_over=True))
+    for _ in range(21):
+        assert not peer.is_lost
+        clock.now += 0.5
+        peer.note_attempt(attempt())
+        peer.note_connection(stands=False)
+        peer.refuse_to_wait()
+    assert peer.is_lost
 
 
 def test_silence_counts_only_while_something_is_awaited(clock: SimpleNamespace) -> None:

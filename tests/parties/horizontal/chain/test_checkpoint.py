@@ -118,6 +118,8 @@ def test_a_confirmation_is_of_the_trees_that_there_were_and_a_difference_stays_u
         checkpoint.note_confirmed(name)
     checkpoint.refuse_differing("w0")
     assert checkpoint.confirmed == {"w1", "w2"}
+    checkpoint.note_unconfirmed("w2")
+    assert (checkpoint.confirmed, checkpoint.differing) == ({"w1"}, frozenset())
 
 
 def test_the_digest_is_of_every_part_of_all_trees_in_their_order(checkpoint: ChainCheckpoint) -> None:
@@ -147,6 +149,21 @@ def test_coins_are_drawn_once_for_the_same_rows(folder: RunFolder, is_secure: bo
     assert first.fork("r1").words(3).tolist() == again.fork("r1").words(3).tolist()
     with pytest.raises(RunFolderError, match="beginning of a run on other rows"):
         ChainCheckpoint(folder).coins("others", rng=secure())
+
+
+def test_no_tree_is_drawn_from_coins_of_another_version(checkpoint: ChainCheckpoint, folder: RunFolder) -> None:
+    """Its noise may come from other streams of the same coins: a tree that is drawn again would be another one."""
+    checkpoint.check_version()
+    path = folder.path / "coins.json"
+    kept = json.loads(path.read_text())[path.name]
+    write_twice(path, {**kept, "version": "0.0.9"})
+    with pytest.raises(RunFolderError, match=r"under version 0\.0\.9 of opboost; .* other noise.* Nothing was drawn"):
+        checkpoint.check_version()
+    # Whoever draws none goes on with them; files of before versions were noted are taken as they are.
+    checkpoint.coins("rows", rng=secure())
+    del kept["version"]
+    write_twice(path, kept)
+    checkpoint.check_version()
 
 
 @pytest.mark.parametrize("change", [{"coins": "zz"}, {"coins": "00"}, {"coins": 3}])

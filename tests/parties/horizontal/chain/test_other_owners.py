@@ -53,12 +53,7 @@ def test_owners_meet_again_whatever_each_has_and_has_noted(
         order = (*(name for name in names if name != last), last)
         chain = Chain(tmp_path / f"{k}", "memory")
         finished = {name for name in noted if are_finished and len(noted[name]) == len(names) - 1}
-        jobs = {
-            name: chain.job(
-                of, name, order=order, **({"is_confirmed": True, "wait_s": 0.5} if name in finished else {})
-            )
-            for name in names
-        }
+        jobs = {name: chain.job(of, name, order=order, is_confirmed=name in finished) for name in names}
         kept = tmp_path / "-".join(order)
         if not kept.exists():
             chain.run(jobs)
