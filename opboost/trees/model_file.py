@@ -22,6 +22,7 @@ any file that another party may see, and they read back as zeros.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 from collections.abc import Mapping
@@ -86,6 +87,8 @@ def load_model(path: Path | str) -> Ensemble:
         describes trees that could not be walked.
     """
     try:
+        if Path(path).is_fifo():
+            raise OSError(errno.EINVAL, "it is a named pipe")
         document = json.loads(Path(path).read_text())
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror}") from None

@@ -19,6 +19,7 @@ from parties.config.protection import GivenBudget, check_protection
 from parties.config.section import PlainName, Section, paths_in
 from parties.errors import ConfigError
 from parties.storage.atomic_files import is_taken, real_places
+from parties.storage.name_patterns import is_named_by
 from protocols.transport.channel import Timing
 from protocols.transport.keys import is_loopback
 
@@ -130,15 +131,15 @@ class PartyRun(Section):
         """
         if out is None:
             return
-        places = real_places(out)
-        kept = {os.path.realpath(path) for path in (run_file, *paths_in(self))}
+        places, kept = real_places(out), (run_file, *paths_in(self))
+        real = {Path(os.path.realpath(path)) for path in kept}
         # A folder holds the files of a table or of a run, and a pattern names files.
         is_inside = is_taken(out) and any(
-            one.stem not in _REPORTS and (one.is_relative_to(path) or one.match(path))
+            one.stem not in _REPORTS
+            and (any(map(one.is_relative_to, real)) or any(is_named_by(one, path) for path in kept))
             for one in places
-            for path in kept
         )
-        if is_inside or kept & set(map(str, places)):
+        if is_inside or not real.isdisjoint(places):
             raise ConfigError(
                 f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"
             )

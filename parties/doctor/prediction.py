@@ -18,13 +18,14 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
+from parties.storage.sqlite import check_place
 from parties.tables.blocks import record_set
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
-from parties.vertical.rate_limits import Allowance
+from parties.vertical.rate_limits import Allowance, allowance_path
 from parties.vertical.release_accounts import check_knows
 from protocols.messages.vertical import Hello, Task
 
@@ -138,7 +139,7 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
 
 
 def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
-    """Check the rate limits, and the file that counts them."""
+    """Check the limits of answers, and the file that counts them."""
     limits, n_bits = run.serve, router.tests.n_bits
     if not run.allow_routed:
         checks.add("limits", Status.OK, "`allow_routed: false`: no exact bit leaves")
@@ -149,10 +150,19 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
         sentence = f"{limits.routed_bits_per_day} routed bits per day are fewer than the {n_bits} of a record"
         checks.add("limits", Status.PROBLEM, f"{sentence}: no record can be answered")
         return
-    if not limits.has_limits or not run.ledger.path.exists():
+    check_counts(run, checks)
+
+
+def check_counts(run: PassiveRun, checks: Checklist) -> None:
+    """Check the file that counts answers, if they are limited."""
+    limits, ledger = run.serve, run.ledger.path
+    if not limits.has_limits:
         return
     with checks.checking("limits"):
-        with Allowance(run.ledger.path, limits, run.active.name) as allowance:
+        if not ledger.exists():
+            check_place(allowance_path(ledger))
+            return
+        with Allowance(ledger, limits, run.active.name) as allowance:
             behind_s = allowance.seconds_behind()
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")

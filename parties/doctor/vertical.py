@@ -18,6 +18,7 @@ from parties.config.reading import read_any_run, read_role, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
+from parties.doctor.prediction import check_counts
 from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, check_protection
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
@@ -28,7 +29,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.reports.sentences import column_warnings, earlier_warning, run_warnings
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import is_folder
-from parties.storage.sqlite import check_place
+from parties.storage.sqlite import beside, check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.agreed_grid import coarse_grids, other_grids
 from parties.vertical.release_accounts import account_of, released_otherwise
@@ -122,6 +123,8 @@ def _passive_job(run: PassiveRun, path: Path, checks: Checklist) -> PassiveJob:
         table = prepared.named()
         _check_columns(prepared.mechanisms, table if prepared.partition_words is None else None, checks)
         _check_ledger(run, prepared, table, checks)
+        if checks.is_sound:
+            check_counts(run, checks)
         return prepared.job()
 
 
@@ -139,7 +142,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
             releases = planned(prepared.mechanisms, table.keys(), is_secure=run.bits.is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
-            if not run.ledger.path.exists() and not run.ledger.path.with_suffix(".head.json").exists():
+            if not run.ledger.path.exists() and not beside(run.ledger.path, ".head.json").exists():
                 check_place(run.ledger.path)
                 SpentBudgets().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")

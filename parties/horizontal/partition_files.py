@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from opboost.trees.tree import Ensemble
 from parties.errors import TableError
 from parties.horizontal.row_table import OwnerRows
 from parties.storage.atomic_files import is_folder
+from parties.storage.name_patterns import fits
 from parties.tables.blocks import record_names
 from parties.tables.cells import check_one_other
 from parties.tables.data_files import Stamp, check_unchanged, files_of, is_parquet, stamp_of
@@ -153,10 +153,8 @@ def _listed(data: Path | Sequence[Path]) -> Sequence[Path]:
 
 
 def _named_like(pattern: Path) -> Iterator[Path]:
-    """Files of a folder whose names fit a pattern, in which one * is any letters and nothing else is special."""
-    for path in pattern.parent.glob(escape(pattern.name).replace("[*]", "*")):
-        if pattern.name.startswith(".") or not path.name.startswith("."):
-            yield path
+    """Files of a pattern's folder whose names fit it."""
+    return (path for path in pattern.parent.glob("*") if fits(path.name, pattern.name))
 
 
 def check_ids(names: Sequence[Names]) -> None:

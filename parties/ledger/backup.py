@@ -9,6 +9,7 @@ would allow once more what was answered since.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from contextlib import closing
 from itertools import count
@@ -17,8 +18,17 @@ from pathlib import Path
 from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.chain_head import read_head
 from parties.ledger.release_ledger import Ledger
-from parties.storage.atomic_files import copy, is_taken, is_there, make_folder, partial_of, replacing, write_text
-from parties.storage.sqlite import reporting
+from parties.storage.atomic_files import (
+    copy,
+    is_taken,
+    is_there,
+    make_folder,
+    partial_of,
+    read_file,
+    replacing,
+    write_text,
+)
+from parties.storage.sqlite import beside, reporting
 
 
 def back_up(path: Path, folder: Path) -> int:
@@ -42,7 +52,7 @@ def back_up(path: Path, folder: Path) -> int:
             number, digest = taken.execute("SELECT number, digest FROM lines ORDER BY number DESC").fetchone()
             taken.execute("PRAGMA journal_mode = DELETE")
         # The ledger's name comes last: without these two, it would be no copy.
-        _copy_keys(path.parent, folder)
+        _copy_keys(_head(path).parent, folder)
         write_text(_head(target), json.dumps({"lines": number, "digest": digest}))
     return _verified(target)
 
@@ -77,6 +87,8 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
             "Take the latest copy, and say --older if it may lack lines. Nothing was restored"
         )
     make_folder(path.parent)
+    # A link stays: what it leads to is the ledger of whoever else has it.
+    path = Path(os.path.realpath(path))
     # Over a sound ledger, nothing is put back any more.
     _copy_keys(folder, path.parent)
     with reporting(path), replacing(path) as unfinished:
@@ -111,7 +123,7 @@ def _copy_keys(source: Path, target: Path) -> None:
         for file in source.glob("held_out.*.json"):
             if not (target / file.name).exists():
                 with replacing(target / file.name) as unfinished:
-                    unfinished.write_bytes(file.read_bytes())
+                    unfinished.write_bytes(read_file(file))
 
 
 def _verified(path: Path) -> int:
@@ -134,7 +146,7 @@ def _is_sound(path: Path) -> bool:
 
 
 def _head(path: Path) -> Path:
-    return path.with_suffix(".head.json")
+    return beside(path, ".head.json")
 
 
 def _lines_known(path: Path, source: Path) -> int | None:

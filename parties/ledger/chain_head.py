@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from parties.storage.atomic_files import replacing_any
+from parties.storage.atomic_files import odd_kind, replacing_any
 from protocols.private_files import private_opener
 
 
@@ -43,6 +44,8 @@ _HEAD = TypeAdapter(Head)
 
 def read_head(path: Path) -> Head:
     """Read the head of a ledger; a ValueError says that it is none, an OSError that it cannot be read."""
+    if kind := odd_kind(path):
+        raise OSError(errno.EINVAL, f"{path.name} is {kind}")
     return _HEAD.validate_json(path.read_bytes(), strict=True)
 
 

@@ -28,10 +28,11 @@ from typing import Any
 
 from Crypto.Random import get_random_bytes
 
-from parties.errors import LedgerError
+from parties.errors import LedgerError, RunFolderError
 from parties.ledger.chain_head import Head, Verified, read_head, write_private
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
-from parties.storage.sqlite import connect, file_at, only_added, reporting, transaction
+from parties.storage.atomic_files import read_file
+from parties.storage.sqlite import beside, connect, file_at, only_added, reporting, transaction
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -81,10 +82,10 @@ class HashChain:
         mark: Callable[[], str] | None = None,
     ) -> None:
         self.path = path
-        self.head_path, self.sums_path = path.with_suffix(".head.json"), path.with_suffix(".sums.json")
+        self.head_path, self.sums_path = beside(path, ".head.json"), beside(path, ".sums.json")
         with reporting(path):
-            is_there, has_head = path.exists(), self.head_path.exists()
-        if not is_there and (has_head or not create):
+            found, has_head = file_at(path), self.head_path.exists()
+        if found is None and (has_head or not create):
             lost = " although its head is. Restore it from a backup" if has_head else ""
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""
@@ -94,7 +95,6 @@ class HashChain:
         self._may_begin = create
         self._digest = BEGINNING
         self._verified: Verified | None = None
-        found = file_at(path)
         self.database = connect(path, (*_TABLES, *only_added("lines"), *tables))
         self._file = found or file_at(path)
 
@@ -240,8 +240,8 @@ class HashChain:
             return
         known = head.verified
         try:
-            kept = self.sums_path.read_bytes()
-        except FileNotFoundError:
+            kept = read_file(self.sums_path)
+        except RunFolderError:
             return
         if hashlib.sha256(kept).hexdigest() != known.sums or self._content(known.lines) != known.content:
             return

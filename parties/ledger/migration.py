@@ -24,7 +24,7 @@ from parties.errors import LedgerError
 from parties.ledger.ledger_lines import Fields, family_of, migrated_fields
 from parties.ledger.pricing import exact_bytes
 from parties.ledger.release_ledger import Ledger
-from parties.storage.sqlite import connect, reporting
+from parties.storage.sqlite import beside, connect, reporting
 from parties.tables.blocks import exact_codes, record_names
 from parties.tables.key_sets import NAME, NAME_BYTES, Names
 from parties.tables.record_ids import Ids, digest_of_ids, each_id
@@ -69,7 +69,7 @@ def migrate(path: Path, table: OldTable | None) -> Migrated:
     LedgerError
         If ledger or store cannot be trusted, or there is nothing to take over. Nothing was changed.
     """
-    old = path.with_suffix(".releases.sqlite")
+    old = beside(path, ".releases.sqlite")
     with Ledger(path, create=False, migrates=True) as ledger:
         if not old.exists() or ledger.sums.is_migrated:
             raise LedgerError(f"{path} has no {old.name} beside it that is to be taken over. Nothing was changed")

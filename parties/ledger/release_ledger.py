@@ -23,6 +23,7 @@ from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import ChargedColumn, Fields, Occasion, ResolvedTest, Reuse
 from parties.ledger.ledger_sums import LedgerSums
 from parties.ledger.record_sets import SET_TABLES, keep_records, stored_records
+from parties.storage.sqlite import beside
 from parties.tables.key_sets import KeySet
 
 
@@ -199,7 +200,7 @@ class Ledger:
 
     def _refuse_earlier_version(self) -> None:
         if self.sums.old_contents and not self.sums.is_migrated:
-            store = self.path.with_suffix(".releases.sqlite")
+            store = beside(self.path, ".releases.sqlite")
             lost = "" if store.exists() else f" {store.name}, which belongs to it, is not there: restore it first."
             raise LedgerError(
                 f"{self.path} is of an earlier version, which kept what was drawn in {store.name}.{lost} "

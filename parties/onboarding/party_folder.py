@@ -86,8 +86,9 @@ def write_folder(
         made += [secret, public]
         for name, text in ((SCHEMA, schema), (RUN, run_file_text(kind, given))):
             if text is not None:
-                write_text(folder / name, text)
+                check_free(folder / name)
                 made.insert(-2, folder / name)
+                write_text(folder / name, text)
     return tuple(made), public
 
 

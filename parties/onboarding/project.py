@@ -142,8 +142,9 @@ def make_project(
             files += one.files
             made.append(one)
         for one, peer in zip(made, (second, first), strict=True):
-            copy(one.to_send, target := peer.folder / "keys" / one.to_send.name)
+            check_free(target := peer.folder / "keys" / one.to_send.name)
             files.append(target)
+            copy(one.to_send, target)
     return dict(zip(names, made, strict=True))
 
 
@@ -207,8 +208,9 @@ def _make(
             # A run reads the first row of an id that is repeated, and no other.
             is_labelled = texts_of(raw.frame[draft.label], raw.format).notna() & ~ids.duplicated()
             for path, text in _id_lists(ids[is_labelled], folder, held_out):
-                write_text(path, text)
+                check_free(path)
                 made.append(path)
+                write_text(path, text)
     return Made.by(draft, tuple(made), public, has_repeats=ids.has_duplicates)
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from parties.errors import RunFolderError
 from parties.runs.run_folder import RunFolder
+from parties.storage.atomic_files import read_file
 
 
 class _MessageLine(BaseModel):
@@ -63,12 +64,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """
     found: list[dict[str, Any]] = []
     try:
-        content = path.read_bytes()
+        content = read_file(path)
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
     except (EOFError, ValueError, zlib.error, gzip.BadGzipFile):
         raise RunFolderError(f"{path} cannot be read: it is damaged") from None
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
     for number, line in enumerate(text.splitlines(), start=1):
         # A crash may have cut a line short.
         with suppress(ValueError, RecursionError):

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parties.errors import ConfigError
 from parties.service.metrics import ServiceMetrics
+from parties.storage.atomic_files import odd_kind
 from protocols.transport.keys import NAME_PATTERN, check_private
 
 # Paths that need no token: they tell whether the service is up, and how it is asked.
@@ -48,6 +49,8 @@ class Tokens:
     def __init__(self, path: Path) -> None:
         try:
             check_private(path)
+            if kind := odd_kind(path):
+                raise ConfigError(f"{path} is {kind}, where a file of tokens is needed")
             lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
             raise ConfigError(f"{path} cannot be read as a file of tokens: {error.strerror}") from None

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import locked, make_folder, write_json
+from parties.storage.atomic_files import locked, make_folder, read_file, write_json
 from protocols.alignment.private_set_intersection import SHARE_BYTES
 from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
@@ -148,13 +148,13 @@ def _key(active: bytes, passive: Sequence[bytes]) -> bytes:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(read_file(path))
         bounds = {name: float.fromhex(value) for name, value in found.items() if name.startswith("bound ")}
         shares = [bytes.fromhex(value) for name, value in found.items() if name not in bounds]
         if _OWN not in found or {*map(len, shares)} != {SHARE_BYTES} or not all(0 < one < 1 for one in bounds.values()):
             raise ValueError
-    except OSError as error:
-        raise RunFolderError(f"{path} cannot be used: {error.strerror}. Nothing was released") from None
+    except RunFolderError as error:
+        raise RunFolderError(f"{error}. Nothing was released") from None
     except (AttributeError, OverflowError, TypeError, ValueError):
         raise RunFolderError(
             f"{path} is damaged; bring it back, or agree on another choice of held-out records and remove it on all "

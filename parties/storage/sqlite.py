@@ -56,6 +56,11 @@ def _folder_of(path: Path) -> Path:
     return nearest_there(path.parent)
 
 
+def beside(path: Path, ending: str) -> Path:
+    """A file that belongs to a database; it lies beside that itself, whatever link the path is, as SQLite's own do."""
+    return Path(os.path.realpath(path)).with_suffix(ending)
+
+
 def file_at(path: Path) -> tuple[int, int] | None:
     """Which file it is, whatever is written to it."""
     try:

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from opboost.trees.model_file import document_digest
 from parties.errors import RunFolderError
-from parties.storage.atomic_files import write_json
+from parties.storage.atomic_files import read_file, write_json
 
 T = TypeVar("T")
 
@@ -50,8 +50,8 @@ def read_either(path: Path, content: TypeAdapter[T]) -> T:
         If neither file is.
     """
     for one in copies(path):
-        with suppress(OSError, ValueError, RecursionError):
-            document = json.loads(one.read_bytes())
+        with suppress(RunFolderError, ValueError, RecursionError):
+            document = json.loads(read_file(one))
             if isinstance(document, dict) and path.name in document:
                 if document.pop("digest", None) != document_digest(document):
                     continue

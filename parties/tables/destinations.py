@@ -15,6 +15,7 @@ from uuid import uuid4
 from parties.errors import ConfigError, PartyError, RunFolderError, TableError
 from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
 from parties.storage.csv_cells import as_text
+from parties.storage.name_patterns import is_named_by
 from parties.tables.column_types import check_column_types
 from parties.tables.data_files import file_digest
 from parties.tables.remote_tables import (
@@ -262,8 +263,8 @@ def _is_of(place: Path | str, data: object) -> bool:
     if not isinstance(data, Path):
         return False
     # A folder of files is read, or those that a pattern names; what lies there may be a link, which would be replaced.
-    found = os.path.realpath(data)
-    return any(found in (str(one), str(one.parent)) or one.match(found) for one in real_places(place))
+    found = Path(os.path.realpath(data))
+    return any(found in (one, one.parent) or is_named_by(one, data) for one in real_places(place))
 
 
 def _has_table(database: Any, schema: str | None, name: str) -> bool:

@@ -8,6 +8,7 @@ same one: what was held out stays so, what was released is not held out, and new
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,10 +100,10 @@ class KeyedChoice:
         The file lies beside a passive party's ledger or the active party's run folders.
         """
         places = ids if callable(ids) else partial(places_of, ids=ids)
-        beside = run.ledger.path if isinstance(run, PassiveRun) else run.run_folder
+        home = os.path.realpath(run.ledger.path) if isinstance(run, PassiveRun) else run.run_folder
         peers = sorted(peer.name for peer in run.wiring.peers)
         named = hashlib.sha256("\n".join(peers).encode()).hexdigest()[:16]
-        return cls(beside.parent / f"held_out.{named}.json", run.held_out, places, run.most_records)
+        return cls(Path(home).parent / f"held_out.{named}.json", run.held_out, places, run.most_records)
 
     def divided(self, key: bytes) -> Division | None:
         """The division of the records, whose bound is kept for later runs; None if all are to be released.

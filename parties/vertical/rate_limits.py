@@ -24,7 +24,7 @@ from Crypto.Random import get_random_bytes
 
 from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
-from parties.storage.sqlite import connect, reporting, transaction
+from parties.storage.sqlite import beside, connect, reporting, transaction
 
 DAY_S = 24 * 3600
 MINUTE_S = 60
@@ -171,4 +171,4 @@ class Allowance:
 
 def allowance_path(ledger: Path) -> Path:
     """Where the counts lie: beside the ledger."""
-    return ledger.with_suffix(".served.sqlite")
+    return beside(ledger, ".served.sqlite")

@@ -45,7 +45,7 @@ def generate(folder: Path, name: str) -> tuple[Path, Path]:
     _write(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n", private_opener)
     try:
         _write(public_path, f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n", _public_opener)
-    except KeyFileError:
+    except BaseException:
         secret_path.unlink()
         raise
     return secret_path, public_path
@@ -149,14 +149,16 @@ def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:
 
 
 def _write(path: Path, text: str, opener: Callable[[str, int], int]) -> None:
-    """Write a new file whole; of one for which a disk has no room, nothing stays that would count as a key."""
+    """Write a new file whole; without room on the disk, or at a signal, nothing stays that would count as a key."""
     try:
         with open(path, "x", opener=opener) as file:
             file.write(text)
-    except OSError as error:
+    except BaseException as error:
         if not isinstance(error, FileExistsError):
             with suppress(OSError):
                 path.unlink()
+        if not isinstance(error, OSError):
+            raise
         raise KeyFileError(f"{path} cannot be written: {error.strerror}. Nothing was written") from None
 
 

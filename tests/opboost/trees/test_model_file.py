@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -191,6 +192,12 @@ def test_a_malformed_model_is_refused_with_the_file_and_the_reason(name: str, pa
 def test_what_is_not_json_is_refused(content: bytes, path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match="is not a JSON file"):
+        load_model(path)
+
+
+def test_a_pipe_is_refused_at_once(path: Path) -> None:
+    os.mkfifo(path)
+    with pytest.raises(ModelFileError, match="cannot be read: it is a named pipe"):
         load_model(path)
 
 

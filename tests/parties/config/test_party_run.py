@@ -110,8 +110,12 @@ def test_no_report_takes_the_place_of_a_part_of_the_data(tmp_path: Path) -> None
     # What lies there may be a link: another folder's file stays, and the table has none in its place.
     (tmp_path / "rows" / "2.parquet").symlink_to(tmp_path / "schema.parquet")
     (tmp_path / "schema.parquet").touch()
-    for data in ("rows", "rows/*.parquet"):
+    (tmp_path / "rows" / "[1].parquet").touch()
+    named = {"rows": ("1", "2", "[1]"), "rows/*.parquet": ("1", "2", "[1]"), "rows/[1]*.parquet": ("[1]",)}
+    for data, names in named.items():
         run = run.model_copy(update={"data": tmp_path / data})
-        for path in (kept[0], tmp_path / "rows" / "2.parquet"):
+        for name in names:
             with pytest.raises(ConfigError, match="is what the run reads or keeps"):
-                run.check_free(path, tmp_path / "run.yaml")
+                run.check_free(tmp_path / "rows" / f"{name}.parquet", tmp_path / "run.yaml")
+    # Of a pattern, a * alone is special.
+    run.check_free(kept[0], tmp_path / "run.yaml")

@@ -18,7 +18,9 @@ from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.vertical import examine
+from parties.errors import LedgerError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.ledger.release_ledger import Ledger
 from parties.vertical.preparation import prepare_passive
 from protocols.messages.message import PROTOCOL_VERSION
 
@@ -360,3 +362,33 @@ def test_what_is_missing_for_a_gpu_is_named_before_any_release(sites: Any, monke
     assert "install `xgboost` in place of `xgboost-cpu`" in told(examine(sites.bank.write(), wait_s=HASTE))["settings"]
     sites.bank.run["model"] = {"device": "cuda"}
     assert "goes with engine: xgboost" in told(examine(sites.bank.write(), wait_s=HASTE))["settings"]
+
+
+@pytest.mark.parametrize("has_ledger", [True, False])
+@pytest.mark.parametrize("kind", ["folder", "garbage", "open to others"])
+def test_counts_of_answers_that_cannot_be_used_are_a_problem(sites: Any, has_ledger: bool, kind: str) -> None:
+    """The doctor said yes, and the party did not start."""
+    sites.shop.run["serve"] = {"records_per_minute": 100}
+    path = sites.shop.write()
+    run = read_run(path, PassiveRun)
+    if has_ledger:
+        Ledger(run.ledger.path).__exit__()
+    else:
+        run.ledger.path.parent.mkdir()
+    counts = run.ledger.path.with_suffix(".served.sqlite")
+    counts.mkdir() if kind == "folder" else counts.write_bytes(b"xx" * 500 if kind == "garbage" else b"")
+    counts.chmod(0o644 if kind == "open to others" else 0o700)
+    with pytest.raises(LedgerError, match="served"):
+        train_passive(path, insecure=False, terminal=SILENT)
+    problems = told(examine(path, wait_s=HASTE))
+    assert problems.keys() == {"limits"}
+    assert "ledger.served.sqlite" in problems["limits"]
+
+
+def test_counts_of_answers_that_can_be_used_are_told(sites: Any) -> None:
+    sites.shop.run["serve"] = {"records_per_minute": 100}
+    path = sites.shop.write()
+    Ledger(read_run(path, PassiveRun).ledger.path).__exit__()
+    found = examine(path, wait_s=HASTE)
+    assert told(found) == {}
+    assert told(found, Status.OK)["limits"] == "records_per_minute 100"

@@ -83,6 +83,8 @@ TABLE = PartyTable(
         lambda table: table.take(np.array([0])),
         lambda table: replace(table, features=table.frame.assign(age=[41.0, np.nan])),
         lambda table: replace(table, features=table.frame.assign(town=["b", "b"])),
+        lambda table: replace(table, features=table.frame.assign(town=["b", "nan"])),
+        lambda table: replace(table, features=table.frame.assign(town=["b", "None"])),
         lambda table: replace(table, margins={"start": np.array([0.5, 2])}),
         lambda table: replace(table, margins={}),
         lambda table: replace(table, keys=(np.array(["a", "b"], dtype=object),)),

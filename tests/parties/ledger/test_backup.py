@@ -295,3 +295,20 @@ def test_where_a_copy_was_not_put_back_to_the_end_no_ledger_is_begun_anew(
         return
     assert restore(tmp_path / "copy", path) == len(before)
     assert lines(path) == before
+
+
+def test_a_link_to_a_ledger_is_copied_with_what_lies_beside_the_file_and_stays(path: Path, tmp_path: Path) -> None:
+    """The link became a file of its own, and whoever else used the ledger went on with the damaged one."""
+    on_account(path, train())
+    key = path.with_name("held_out.0123456789abcdef.json")
+    write_json(key, {"own": "00" * 32})
+    before, link = lines(path), tmp_path / "linked" / path.name
+    link.parent.mkdir()
+    link.symlink_to(path)
+    back_up(link, tmp_path / "copy")
+    assert (tmp_path / "copy" / key.name).exists()
+    damage(path)
+    restore(tmp_path / "copy", link)
+    assert link.is_symlink()
+    assert lines(path) == before
+    assert [one.name for one in link.parent.iterdir()] == [link.name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -34,3 +35,10 @@ def test_what_is_no_head_is_an_error(tmp_path: Path, text: str) -> None:
     (path := tmp_path / "ledger.head.json").write_text(text)
     with pytest.raises(ValueError, match="Head"):
         read_head(path)
+
+
+def test_what_is_no_file_is_an_error_of_the_file_system(tmp_path: Path) -> None:
+    """A pipe would be waited for."""
+    os.mkfifo(tmp_path / "ledger.head.json")
+    with pytest.raises(OSError, match=r"head\.json is a named pipe"):
+        read_head(tmp_path / "ledger.head.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -214,7 +215,12 @@ def gone(path: Path) -> None:
     path.with_suffix(".sums.json").unlink()
 
 
-@pytest.mark.parametrize("change", [richer, older, of_another_format, garbled, gone])
+def a_pipe(path: Path) -> None:
+    gone(path)
+    os.mkfifo(path.with_suffix(".sums.json"))
+
+
+@pytest.mark.parametrize("change", [richer, older, of_another_format, garbled, gone, a_pipe])
 def test_sums_that_are_not_those_of_the_head_count_nothing(
     kept: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
 ) -> None:
@@ -243,3 +249,18 @@ def test_sums_that_find_no_room_are_left_out(kept: Path, monkeypatch: pytest.Mon
     gone(kept)
     monkeypatch.setattr(hash_chain, "write_private", no_room)
     assert [counted(monkeypatch, kept)[0] for _ in range(2)] == [N_LINES] * 2
+
+
+def test_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
+    """It was a bare OSError."""
+    (path := tmp_path / "ledger.sqlite").symlink_to(path)
+    with pytest.raises(LedgerError, match=r"ledger\.sqlite cannot be used: .*symbolic links\. Nothing was released"):
+        Ledger(path)
+
+
+def test_a_pipe_in_the_place_of_the_head_is_refused_at_once(kept: Path) -> None:
+    """Whoever opened the ledger waited for a writer."""
+    (head := kept.with_suffix(".head.json")).unlink()
+    os.mkfifo(head)
+    with pytest.raises(LedgerError, match=r"head\.json is a named pipe\. Nothing was released"):
+        Ledger(kept)

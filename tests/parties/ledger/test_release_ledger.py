@@ -279,6 +279,21 @@ def test_what_others_add_is_read_for_training_records_only_if_some_are_among_it(
         assert [len(found) for found in mine.trained("other")] == [5]
 
 
+def test_a_ledger_behind_links_of_both_files_hears_of_releases_for_training(path: Path, tmp_path: Path) -> None:
+    """The head was written beside the links, and hid that another process had released records."""
+    (linked := tmp_path / "linked").mkdir()
+    with Ledger(path) as theirs:
+        for name in ("ledger.sqlite", "ledger.head.json"):
+            (linked / name).symlink_to(path.parent / name)
+        with Ledger(linked / path.name) as mine:
+            mine.charge([release()], {}, replace(SPRING, task="predict"), NO_LIMIT)
+            theirs.note_released(names(range(3)), SPRING)
+            mine.refresh_trained()
+            assert [len(found) for found in mine.trained("bank")] == [3]
+    assert all(one.is_symlink() for one in linked.iterdir())
+    assert len(list(linked.iterdir())) == 2
+
+
 def test_training_records_of_lines_that_the_head_does_not_tell_yet_are_known(path: Path) -> None:
     """A process that was killed between line and head, and one that opens the ledger with sums that were kept."""
     with Ledger(path) as mine:

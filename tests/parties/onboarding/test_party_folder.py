@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from parties.config.chain import OwnerRun
 from parties.config.reading import read_run
 from parties.errors import ConfigError, RunFolderError
 from parties.onboarding.party_folder import check_free, common_keys, named_key, seen_from, write_folder
+from parties.storage import atomic_files
 from protocols.errors import KeyFileError
 from tests.support.modes import exposed, open_umask
 
@@ -71,6 +74,31 @@ def test_a_folder_that_cannot_be_written_whole_is_left_as_it_was(
             write_folder(folder, OwnerRun, RUN, "id: id\n")
     assert set(tmp_path.rglob("*")) == before
     assert len(write_folder(folder, OwnerRun, RUN, "id: id\n")[0]) == 4
+
+
+@pytest.mark.parametrize("name", ["schema.yaml", "run.yaml"])
+def test_a_signal_just_after_a_file_has_its_name_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "made"
+
+    def stop(*_: object) -> None:
+        if (folder / name).exists():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "sync_folder", stop)
+        with pytest.raises(KeyboardInterrupt):
+            write_folder(folder, OwnerRun, RUN, "id: id\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_came_meanwhile_is_neither_replaced_nor_removed(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("kept")
+    with pytest.raises(ConfigError, match="exists and is not replaced"):
+        write_folder(tmp_path, OwnerRun, RUN, "id: id\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["run.yaml"]
+    assert (tmp_path / "run.yaml").read_text() == "kept"
 
 
 def test_a_place_that_is_taken_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 from pathlib import Path
 
 import pandas as pd
@@ -200,3 +202,18 @@ def test_a_disk_without_room_leaves_nothing_of_either_side(
             project(tmp_path, IDS, list(IDS))
     assert not (tmp_path / "out").exists()
     project(tmp_path, IDS, list(IDS))
+
+
+@pytest.mark.parametrize("name", ["train_ids.txt", "test_ids.txt", "shop.public"])
+def test_a_signal_just_after_a_file_has_its_name_leaves_nothing_of_either_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def stop(folder: Path) -> None:
+        if (folder / name).exists():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic_files, "sync_folder", stop)
+        with pytest.raises(KeyboardInterrupt):
+            project(tmp_path, IDS, list(IDS))
+    assert not (tmp_path / "out").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,9 @@ def test_a_line_that_no_run_writes_is_refused_with_its_number(tmp_path: Path) ->
         read_lines(path)
     with pytest.raises(RunFolderError, match="cannot be read: No such file"):
         read_lines(tmp_path / "other.jsonl")
+
+
+def test_a_pipe_in_the_place_of_a_log_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(RunFolderError, match=r"log\.jsonl cannot be read: it is a named pipe"):
+        read_lines(tmp_path / "log.jsonl")

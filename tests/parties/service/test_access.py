@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,9 @@ def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> Non
         Tokens(tokens_file(tmp_path, mode=0o640))
     with pytest.raises(ConfigError, match="cannot be read"):
         Tokens(tmp_path / "absent")
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(ConfigError, match="is a named pipe, where a file of tokens is needed"):
+        Tokens(tmp_path / "pipe")
 
 
 def make_gate(folder: Path) -> tuple[Gate, list[bytes], ServiceMetrics]:

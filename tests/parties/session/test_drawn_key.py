@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from parties.errors import Disagreement
+from parties.errors import Disagreement, RunFolderError
 from parties.session import drawn_key
 from parties.session.drawn_key import draw_active, draw_passive, keep
 from parties.vertical.held_out import places_of
@@ -75,6 +76,12 @@ def test_bytes_of_another_run_that_came_first_are_not_replaced(outcomes: Outcome
     first = keep(path, {"bound 0.2": (0.2).hex()})
     assert keep(path, {"bound 0.2": (0.1).hex()}) == keep(path) == first
     assert path.read_text() == json.dumps(first, indent=2) + "\n"
+
+
+def test_a_pipe_in_the_place_of_what_was_kept_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "kept.json")
+    with pytest.raises(RunFolderError, match=r"kept\.json cannot be read: it is a named pipe.* Nothing was released"):
+        keep(tmp_path / "kept.json")
 
 
 def test_an_active_party_that_changes_its_bytes_in_a_later_attempt_is_refused(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,10 @@ def test_a_file_without_a_digest_is_read_and_one_of_another_name_is_not(tmp_path
     write_json(tmp_path / "two.json", {"digest": document["digest"], "two.json": DOCUMENT})
     with pytest.raises(RunFolderError):
         read_either(tmp_path / "two.json", NUMBERS)
+
+
+def test_a_pipe_in_the_place_of_one_is_passed_over(tmp_path: Path) -> None:
+    write_twice(tmp_path / "n.json", DOCUMENT)
+    (tmp_path / "n.json").unlink()
+    os.mkfifo(tmp_path / "n.json")
+    assert read_either(tmp_path / "n.json", NUMBERS) == DOCUMENT

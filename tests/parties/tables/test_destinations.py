@@ -81,6 +81,11 @@ def test_data_that_is_read_is_never_replaced_or_joined(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
         Destination.of(folder / "7.parquet", Path("absent"), **how | {"inputs": [folder / "*.parquet"]})
     assert Destination.of(tmp_path / "scores.csv", Path("absent"), **how).name == "scores.csv"
+    # Of a pattern, a * alone is special.
+    how["inputs"] = [folder / "[1]*.parquet"]
+    with pytest.raises(ConfigError, match="holds data that is read, or lies among it; give another place"):
+        Destination.of(folder / "[1]r.parquet", Path("absent"), **how)
+    assert Destination.of(folder / "1r.parquet", Path("absent"), **how).name == "1r.parquet"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from parties.commands.console import Format, print_trained
+from parties.config.reading import read_run
+from parties.config.vertical import PassiveRun
 from parties.errors import Disagreement, RunFolderError
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
@@ -295,6 +297,16 @@ def test_about_the_share_is_held_out_20000_of_a_large_first_run_and_never_all(tm
         chosen(tmp_path / "all", bytes(32), 3, 1 - 1e-12)
     for n_rows in (1, 2, 3, 5, 50):
         assert 0 <= n_held_out(0.999, n_rows) < n_rows
+
+
+def test_the_key_lies_beside_the_ledger_itself_whatever_link_leads_there(sites: Any, tmp_path: Path) -> None:
+    """Beside each link, another key would have been drawn."""
+    path = sites.shop.write()
+    run = read_run(path, PassiveRun)
+    run.ledger.path.parent.mkdir()
+    (real := tmp_path / "shared").mkdir()
+    run.ledger.path.symlink_to(real / "ledger.sqlite")
+    assert KeyedChoice.of(run, pd.Index([])).path.parent == real
 
 
 def test_every_record_is_held_out_as_often_as_any_other() -> None:

@@ -56,6 +56,17 @@ def test_the_counts_lie_beside_the_ledger_for_their_owner_alone(tmp_path: Path) 
         Allowance(ledger, ServeSection(routed_bits_per_day=1), "bank")
 
 
+def test_a_link_to_a_ledger_has_the_counts_of_the_ledger(tmp_path: Path, clock: Clock) -> None:
+    """Each of two files beside ledger and link counted as the loss of the other one."""
+    link, limits = tmp_path / "linked" / "ledger.sqlite", ServeSection(routed_bits_per_day=10)
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "ledger.sqlite")
+    for ledger, n_paid in ((tmp_path / "ledger.sqlite", 4), (link, 4), (tmp_path / "ledger.sqlite", 2)):
+        with Allowance(ledger, limits, "bank", clock=clock) as allowance:
+            assert not allowance.is_lost
+            assert allowance.take(known(4), bits_each=1) == (4, n_paid)
+
+
 def test_a_day_has_so_many_bits_and_unknown_records_cost_none(
     open_allowance: Callable[..., Allowance], clock: Clock
 ) -> None:

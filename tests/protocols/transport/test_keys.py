@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import stat
 from pathlib import Path
 
@@ -175,3 +176,20 @@ def test_a_link_that_leads_nowhere_is_in_the_way_of_a_key(tmp_path: Path) -> Non
 def test_an_absent_key_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match=r"nowhere\.public cannot be read: No such file"):
         read_public(tmp_path / "nowhere.public")
+
+
+@pytest.mark.parametrize("opener", ["private_opener", "_public_opener"])
+def test_a_signal_leaves_no_half_of_a_pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opener: str) -> None:
+    """A secret key without its public one stayed, which is never replaced."""
+
+    def stop(path: str, flags: int) -> int:
+        os.close(os.open(path, flags, 0o600))
+        os.kill(os.getpid(), signal.SIGINT)
+        return -1
+
+    with monkeypatch.context() as patch:
+        patch.setattr(keys, opener, stop)
+        with pytest.raises(KeyboardInterrupt):
+            generate(tmp_path, "bank")
+    assert not list(tmp_path.iterdir())
+    assert read_secret(generate(tmp_path, "bank")[0])
