@@ -83,6 +83,24 @@ def against_rest(targets: NDArray[Any], classes: NDArray[Any]) -> list[Values]:
     return [each.astype(np.float64) for each in (is_each[1:] if len(is_each) == 2 else is_each)]
 
 
+def check_class_labels(targets: NDArray[Any]) -> None:
+    """Refuse labels that are no classes; what scikit-learn says of objects, such as integers, is about numbers.
+
+    Raises
+    ------
+    DataError
+        If labels are Python objects and not all texts.
+    ValueError
+        If labels are numbers of a scale.
+    """
+    if targets.dtype == object and not all(isinstance(one, str) for one in targets.flat):
+        raise DataError(
+            "Unknown label type: labels are of dtype object, and not all of them are texts; give them one type, as "
+            "y.astype(int) or y.astype(str) does. Nothing was trained"
+        )
+    check_classification_targets(targets)
+
+
 def check_same(said: ArrayLike | None, known: ArrayLike | None) -> None:
     """Refuse classes that `partial_fit` is told if others are known already."""
     if said is None or known is None or np.array_equal(_named(said), _named(known)):
@@ -130,7 +148,7 @@ def _named(classes: ArrayLike) -> NDArray[Any]:
 
 def _occurring(targets: NDArray[Any]) -> NDArray[Any]:
     """Classes that occur among the labels. A single record can change them: for fits without a budget only."""
-    check_classification_targets(targets)
+    check_class_labels(targets)
     found = np.unique(targets)
     if len(found) < 2:
         raise DataError("labels must have at least two classes; found 1 class, and `classes` names none")

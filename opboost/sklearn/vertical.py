@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from opboost.arrays import Values
 from opboost.errors import DataError, ParameterError, shown
 from opboost.mechanism_settings import MechanismSettings
+from opboost.sklearn.class_labels import check_class_labels
 from opboost.sklearn.simulated_parties import SimulatedParties
 from opboost.trees.losses import Logistic, Loss, Ordinal, Softmax, SquaredError, loss_by_name
 from opboost.trees.losses.several import of_labels
@@ -183,7 +183,7 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
     """
 
     def _learn_labels(self, targets: NDArray[Any]) -> tuple[Loss, Values]:
-        check_classification_targets(targets)
+        check_class_labels(targets)
         occurring = np.unique(targets)
         if len(occurring) < 2:
             raise DataError("a classifier needs at least two classes in the labels; found one class")

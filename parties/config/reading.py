@@ -178,10 +178,16 @@ def check_schema_of_model(schema: TableSchema, folder: Path, ensemble: Ensemble)
 
 
 def _check_labels(schema: TableSchema, folder: Path) -> None:
-    """Refuse a schema by which words of labels mean something else than in training, such as the opposite."""
+    """Refuse labels of other columns, or in another order, than in training, and words of theirs that mean another."""
     kept = kept_schema(folder)
     if kept is None or kept.label is None or schema.label is None:
         return
+    if kept.labels != schema.labels:
+        before, now = (", ".join(one.labels) for one in (kept, schema))
+        raise ConfigError(
+            f"`label` is {now}, and was {before} in {folder / KEPT_SCHEMA}, by which the model was trained; bring that "
+            "back. A column that means the same needs its earlier name, in the data file too. Nothing was sent"
+        )
     if kept.format.label_words != schema.format.label_words:
         before, now = (" and ".join(map(shown, one.format.label_words)) for one in (kept, schema))
         raise ConfigError(

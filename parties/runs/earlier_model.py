@@ -26,8 +26,8 @@ class Earlier:
         """The same of the active party's share of a model."""
         return cls(EarlierModel(model.ensemble, model.choice, model.n_own_trees), model.release, model.categories)
 
-    def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int) -> None:
-        """Refuse another objective, or own columns whose categories have other numbers.
+    def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, margins: Sequence[str]) -> None:
+        """Refuse another objective, other base margins or another order of them, and other numbers of own categories.
 
         Raises
         ------
@@ -39,10 +39,12 @@ class Earlier:
                 f"the model to continue has another number of classes or labels, or other parameters, of the objective "
                 f"{loss.name} than this run. Nothing was trained"
             )
-        if ensemble.loss != loss or len(ensemble.offsets) != n_margins:
+        before = [ensemble.features[i].name for i in ensemble.offsets]
+        if ensemble.loss != loss or before != list(margins):
             raise ParameterError(
-                f"the model to continue has the objective {ensemble.loss.name} with {len(ensemble.offsets)} margins; "
-                f"this run has {loss.name} with {n_margins}. Nothing was trained"
+                f"the model to continue has the objective {ensemble.loss.name} with the margins "
+                f"{', '.join(before) or 'none'}; this run has {loss.name} with {', '.join(margins) or 'none'}. Nothing "
+                "was trained"
             )
         check_categories(self.categories, {one.name: one.categories for one in own})
 

@@ -3,17 +3,19 @@
 The server's own bound on connections counts everybody's, so that strangers could keep callers out. It keeps a head of
 any length, and as many headers and pipelined requests as 256 KiB hold, which cost it ten megabytes and a second. It
 holds any number of connections for a minute until their TLS handshake is over, reads what comes over those that it has
-closed for half a minute more, and speaks WebSockets past the check of tokens where it finds a library.
+closed for half a minute more, and speaks WebSockets past the check of tokens where it finds a library. That a
+connection is lost it tells the newest of its requests alone, and it does not read on to notice while others wait.
 """
 
 from __future__ import annotations
 
 import time
 from asyncio import BaseTransport, Transport
+from collections.abc import Sequence
 from typing import Any, Self, cast
 
 import uvloop
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]
 
 from protocols.transport.descriptors import raise_limit
@@ -51,6 +53,7 @@ class CallerConnection(HttpToolsProtocol):
     _in_head = True
     _head_bytes = 0
     _began = 0.0
+    _unanswered: Sequence[RequestResponseCycle] = ()
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -82,7 +85,18 @@ class CallerConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head, self._head_bytes = False, 0
+        was_read = not self.flow.read_paused
         super().on_headers_complete()
+        self._unanswered = [*(one for one in self._unanswered if not one.response_complete), self.cycle]
+        # Reading, which ends where a request waits, goes on up to `MAX_PIPELINED`: only then is a loss noticed.
+        if was_read:
+            self.flow.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for one in self._unanswered:
+            one.disconnected = not one.response_complete
+            one.message_event.set()
+        super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

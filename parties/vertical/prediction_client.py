@@ -48,7 +48,7 @@ class FinishedBatches:
     parts : list of (ndarray, ndarray)
         Predictions and statuses of the batches that are finished.
     answered : dict of str to Answers
-        Of the batch that is under way, by party.
+        About the records that come next, by party: of the batch that is under way, and maybe of some behind it.
     """
 
     parts: list[tuple[Values, Statuses]] = field(default_factory=list)
@@ -104,14 +104,17 @@ class Session:
         known = finished or FinishedBatches()
         start = sum(len(status) for _, status in known.parts)
         while start < len(ids) or not known.parts:
-            # Of a batch that is under way, as many records as those who answered were asked for.
-            n_rows = next((len(answers.status) for answers in known.answered.values()), self._batch_rows)
+            # No more than those who answered were asked for; one that was started again may take fewer.
+            n_rows = min((self._batch_rows, *(len(answers.status) for answers in known.answered.values())))
             batch = slice(start, start + n_rows)
             mine = {name: values[batch] for name, values in own.items()}
-            known.parts.append(
-                self._predict_batch(tuple(ids[batch]), mine, evaluate, known.answered, desensitized=desensitized)
-            )
-            known.answered.clear()
+            found = self._predict_batch(tuple(ids[batch]), mine, evaluate, known.answered, desensitized=desensitized)
+            known.parts.append(found)
+            known.answered = {
+                peer: Answers(status=answers.status[n_rows:], bits=answers.bits[n_rows:])
+                for peer, answers in known.answered.items()
+                if len(answers.status) > n_rows
+            }
             start = min(batch.stop, len(ids))
             progress("predicting", start, len(ids))
         predictions, statuses = zip(*known.parts, strict=True)
@@ -130,8 +133,7 @@ class Session:
         """
         starts = range(0, max(1, len(ids)), self._batch_rows)
         parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), {}, desensitized=desensitized) for i in starts]
-        peers = [channel.peer for channel in self._channels]
-        bits = {peer: np.concatenate([packed[peer] for packed, _ in parts]) for peer in peers}
+        bits = {one.peer: np.concatenate([packed[one.peer] for packed, _ in parts]) for one in self._channels}
         return bits, np.concatenate([status for _, status in parts])
 
     def check(self) -> None:
@@ -159,8 +161,8 @@ class Session:
             answered[channel.peer] = self._read_answers(channel, len(ids))
         packed, status = {}, np.zeros(len(ids), np.uint8)
         for peer, answers in answered.items():
-            packed[peer] = answers.bits
-            np.maximum(status, answers.status, out=status)
+            packed[peer] = answers.bits[: len(ids)]
+            np.maximum(status, answers.status[: len(ids)], out=status)
         return packed, status
 
     def _predict_batch(
@@ -245,8 +247,7 @@ def session(
     """
     with conversation(channels) as phase:
         phase.enter("greeting")
-        peers = [channel.peer for channel in channels]
-        hellos = {peer: asking_hello(party, run_id, reveal, model.trainings.get(peer)) for peer in peers}
+        hellos = {one.peer: asking_hello(party, run_id, reveal, model.trainings.get(one.peer)) for one in channels}
         theirs = greet_all(channels, hellos)
         phase.enter("asking for answers")
         takes = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)

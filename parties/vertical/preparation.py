@@ -244,7 +244,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         loss=loss,
         parameters=parameters,
         label_noise=noise,
-        earlier=earlier_of_run(run, schema, loss, own, n_margins=len(margins)),
+        earlier=earlier_of_run(run, schema, loss, own),
     )
 
 

@@ -47,9 +47,7 @@ class HeldOutRecords:
     labels: Values
 
 
-def earlier_of_run(
-    run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn], *, n_margins: int
-) -> Earlier | None:
+def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn]) -> Earlier | None:
     """The model that a run continues, if it continues one and may.
 
     Raises
@@ -63,7 +61,7 @@ def earlier_of_run(
     model = folder.load_joint_model()
     check_schema_of_model(schema, folder.path, model.ensemble)
     found = Earlier.of(model)
-    found.check_own(loss, own, n_margins=n_margins)
+    found.check_own(loss, own, margins=schema.base_margin)
     _check_validation(run.model, folder)
     return found
 
@@ -184,7 +182,7 @@ class ActiveJob:
 
     def __post_init__(self) -> None:
         if self.earlier is not None:
-            self.earlier.check_own(self.loss, self.own, n_margins=len(self.margins))
+            self.earlier.check_own(self.loss, self.own, margins=[one.name for one in self.margins])
 
     @property
     def n_rows(self) -> int:

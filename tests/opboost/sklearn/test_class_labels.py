@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from opboost import DPBoostClassifier, FederatedGBDTClassifier, InPrivateClassifier, SGBDTClassifier
+from opboost import DPBoostClassifier, FederatedGBDTClassifier, InPrivateClassifier, OpBoostClassifier, SGBDTClassifier
 from opboost.errors import DataError, ParameterError
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.rows.record_holder import Clipping
@@ -158,3 +158,12 @@ def test_partial_fit_is_told_the_same_classes_as_the_parameter_or_none():
     model = SGBDTClassifier(**settings).partial_fit(X, y, classes=["top", "mid", "low"]).partial_fit(X, y)
     with pytest.raises(ParameterError, match="other classes than those that are known"):
         model.partial_fit(X, y, classes=["low", "mid", "top", "rare"])
+
+
+@pytest.mark.parametrize("kind", [*CLASSIFIERS, OpBoostClassifier])
+def test_labels_that_are_objects_and_no_texts_are_refused_with_what_to_do(kind):
+    X, y = table(60)
+    for labels in (y == "low", np.where(y == "low", 10, 2), np.where(y == "low", None, y)):
+        with pytest.raises(DataError, match=r"of dtype object.* y\.astype\(int\) .* Nothing was trained"):
+            kind().fit(X, labels.astype(object))
+    assert kind().fit(X, np.where(y == "low", 10, 2)).classes_.tolist() == [2, 10]

@@ -159,3 +159,29 @@ def test_a_models_labels_mean_what_they_meant_in_training(
         return
     with pytest.raises(ConfigError, match=f"{LABEL_TERM} are .*, and were .* in .*{KEPT_SCHEMA}.* Nothing was sent"):
         check_schema_of_model(schema, tmp_path, model)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_same"),
+    [
+        (["y", "z"], ["y", "z"], True),
+        (["y", "z"], ["z", "y"], False),
+        ("y", "z", False),
+        ("y", ["y", "z"], False),
+        ("y", ["y"], True),
+        ("y", None, True),
+        (None, "y", True),
+    ],
+)
+def test_a_models_labels_are_the_columns_of_training_in_their_order(
+    tmp_path: Path, before: Any, now: Any, is_same: bool
+) -> None:
+    model = Ensemble((), np.zeros(1), SquaredError(), (Feature("age"),))
+    described = {"columns": {"age": {"lower": 0, "upper": 9}}}
+    (tmp_path / KEPT_SCHEMA).write_text(yaml.safe_dump({**described, "label": before}))
+    schema = read_schema(write(tmp_path, {**described, "label": now}))[0]
+    if is_same:
+        check_schema_of_model(schema, tmp_path, model)
+        return
+    with pytest.raises(ConfigError, match=f"`label` is .*, and was .* in .*{KEPT_SCHEMA}.* Nothing was sent"):
+        check_schema_of_model(schema, tmp_path, model)

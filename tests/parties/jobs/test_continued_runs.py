@@ -103,7 +103,7 @@ def test_a_model_on_the_released_codes_is_followed_on_them(sites: Any, outcomes:
     [
         (
             {"objective": "binary:logistic"},
-            "has the objective reg:quantileerror .* this run has binary:logistic with 0",
+            "has the objective reg:quantileerror .* this run has binary:logistic with none",
         ),
         ({"quantile_alpha": [0.9]}, "other parameters, of the objective reg:quantileerror than this run"),
     ],

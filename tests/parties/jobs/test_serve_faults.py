@@ -96,6 +96,32 @@ def test_a_request_whose_caller_has_left_is_not_asked_for(trained: Trained) -> N
         assert 'opboost_batch_records_sum{model="spring"} 3.0' in service.get("/metrics")[1]
 
 
+@pytest.mark.parametrize("is_in_pieces", [False, True])
+def test_of_a_closed_connection_all_requests_are_given_up(trained: Trained, is_in_pieces: bool) -> None:
+    """Also the first of several that came one behind the other, whether those behind it came at once or later."""
+    run_file = trained.serving_run("spring", listen=place(), timeout=20)
+    log = trained.bank.path / "runs" / "spring" / "log.txt"
+    with answering(trained, "spring") as shop, serving(run_file) as service:
+        service.wait_for("/ready", 200, shop)
+        n_before = log.read_text().count("defect")
+        shop.send_signal(signal.SIGSTOP)
+        with pytest.raises(httpx.ReadTimeout):
+            service.client.post("/v1/scores", json={"records": [{"id": "k0001"}]}, timeout=0.3)
+        request = service.client.build_request("POST", "/v1/scores", json={"records": [{"id": "k0002"}]})
+        head = "".join(f"{name}: {value}\r\n" for name, value in request.headers.items())
+        sent = f"POST /v1/scores HTTP/1.1\r\n{head}\r\n".encode() + request.read()
+        with socket.create_connection((request.url.host, request.url.port)) as caller:
+            for piece in [sent] * 3 if is_in_pieces else [sent * 3]:
+                caller.sendall(piece)
+                time.sleep(0.2)
+        until(lambda: 'requests_total{caller="scoring",code="499"} 2.0' in service.get("/metrics")[1])
+        shop.send_signal(signal.SIGCONT)
+        assert service.score("k0003").status_code == 200
+        # The first caller's had been asked for when it left.
+        assert 'opboost_batch_records_sum{model="spring"} 2.0' in service.get("/metrics")[1]
+        assert log.read_text().count("defect") == n_before
+
+
 def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trained: Trained) -> None:
     where = place()
     run_file = trained.serving_run("spring", listen=where, shadow="summer.yaml")

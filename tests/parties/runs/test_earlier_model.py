@@ -8,8 +8,8 @@ import pytest
 from opboost.denoise.channel import ColumnRelease
 from opboost.errors import ParameterError
 from opboost.fitting.noised_table import NoiseChoice
-from opboost.trees.losses import Logistic
-from opboost.trees.tree import Ensemble
+from opboost.trees.losses import Logistic, Softmax
+from opboost.trees.tree import Ensemble, Feature
 from opboost.vertical import RankColumn
 from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
@@ -41,3 +41,12 @@ def test_shared_codes_follow_any_model_and_own_columns_a_model_on_own_ones() -> 
     for choice in (None, *NoiseChoice):
         earlier(choice).check([column(shares_codes=True)], correct_noise=True)
         earlier(choice).check([], correct_noise=False)
+
+
+@pytest.mark.parametrize("now", [("n", "m", "o"), ("m", "n", "p"), ()])
+def test_scores_of_a_model_that_goes_on_start_at_the_same_margins_in_their_order(now: tuple[str, ...]) -> None:
+    loss, features = Softmax(3), tuple(map(Feature, "mno"))
+    begun = Earlier.of(JointModel(ensemble=Ensemble((), np.zeros(3), loss, features, (0, 1, 2))))
+    begun.check_own(loss, (), margins=("m", "n", "o"))
+    with pytest.raises(ParameterError, match=r"with the margins m, n, o; this run has .* Nothing was trained"):
+        begun.check_own(loss, (), margins=now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble, Feature, Tree
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel
-from parties.vertical.prediction_client import Session, asking_hello, predict_locally, session
+from parties.vertical.prediction_client import FinishedBatches, Session, asking_hello, predict_locally, session
 from protocols.errors import UnexpectedMessage
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 from protocols.messages.vertical import Done, Hello, Role, Task
@@ -97,3 +98,17 @@ def test_scores_are_told_to_be_as_coarse_as_they_are() -> None:
 def test_alone_a_score_needs_every_partys_thresholds() -> None:
     with pytest.raises(Disagreement, match="shop keeps its thresholds, so A cannot score alone"):
         predict_locally(MODEL, {}, pd.DataFrame())
+
+
+def test_a_peer_that_comes_back_for_fewer_records_is_asked_for_no_more_of_a_batch_under_way() -> None:
+    """The other one has answered about all of it, and is not asked again."""
+    features = MODEL.ensemble.features
+    both = JointModel(ensemble=replace(MODEL.ensemble, features=(*features, replace(features[0], owner="mill"))))
+    finished = FinishedBatches(answered={"shop": answered([0] * 5, [0, 128, 0, 128, 128])})
+    (to_shop, _), (to_mill, mill) = memory_pair("bank", "shop"), memory_pair("bank", "mill")
+    for n_rows in (2, 2, 1):
+        mill.send(answered([0] * n_rows, [0] * n_rows))
+    asking = Session(both, [to_shop, to_mill], batch_rows=2)
+    scores, _ = asking.predict(IDS, {}, desensitized=True, finished=finished)
+    assert [expect(mill, Ask).ids for _ in range(3)] == [("r0", "r1"), ("r2", "r3"), ("r4",)]
+    assert scores.tolist() == predicted(answered([0] * 5, [0, 128, 0, 128, 128]))[0].tolist()
