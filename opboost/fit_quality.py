@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.cell_grid import cells_of
+from opboost.columns import OwnColumn
 from opboost.metrics import default_metric, evaluate, gini, ks, metric_by_name
 from opboost.trees.losses import AcceleratedFailure, Cox, LambdaRank, Logistic, Loss
 from opboost.trees.tree import Ensemble
-from opboost.vertical import OwnColumn, TrainedTrees
+from opboost.vertical import TrainedTrees
 
 # Rows that are looked at, spread evenly over all there are.
 MOST_ROWS = 20_000

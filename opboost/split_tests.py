@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Ranks, Values
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.errors import DataError, ParameterError
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.trees.tree import PRESENT, Ensemble, Feature, Tree
-from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import TrainedTrees
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ STEPS = (
         for step in (
             "cell_grid",
             "column_positions",
+            "columns",
             "label_noise",
             "desensitize",
             "map_analysis",
@@ -94,7 +95,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.mechanism_settings": (*GROUND, "opboost.privacy", "opboost.preprocess"),
     "opboost.desensitize": (*GROUND, "opboost.privacy", "opboost.mechanism_settings", "opboost.preprocess"),
     "opboost.split_tests": (*STEPS, "opboost.vertical"),
-    "opboost.credit": (*STEPS, "opboost.vertical", "opboost.credit"),
+    "opboost.credit": (*STEPS, "opboost.credit"),
     "opboost.export": (*GROUND, "opboost.trees", "opboost.export"),
     "opboost.explanation": (*GROUND, "opboost.trees", "opboost.explanation"),
     "opboost.denoise": (*GROUND, "opboost.privacy", "opboost.denoise"),

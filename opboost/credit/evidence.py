@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import OwnColumn
 from opboost.errors import DataError
 from opboost.trees.binning import bin_categories, bin_values
-from opboost.vertical import OwnColumn
 
 # Events and non-events that are added to every bin, so that an empty one has a finite weight.
 PRIOR = 0.5

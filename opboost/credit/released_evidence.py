@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import RankColumn
 from opboost.credit.evidence import (
     FINE_BINS,
     MOST_SCORE_BINS,
@@ -22,7 +23,6 @@ from opboost.credit.evidence import (
 from opboost.denoise.mixture import margin
 from opboost.denoise.sources import RankSource, Source, sources_of
 from opboost.trees.binning import bin_ranks
-from opboost.vertical import RankColumn
 
 # Groups of true values that event rates are estimated for, and steps of the estimate.
 _GROUPS, _STEPS = 12, 300

@@ -16,6 +16,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from opboost.arrays import Values, python_numbers
 from opboost.column_positions import ColumnPositions, are_positions, check_labels, column_names
+from opboost.columns import OwnColumn
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice, check_integer
 from opboost.fitting.recipe import LEFT_OPEN
@@ -34,7 +35,6 @@ from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.losses import Loss
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import ValidationPlan
-from opboost.vertical import OwnColumn
 from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
 from parties.vertical.party_a import train_jointly

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, check_settings
+from opboost.vertical import TrainedTrees, check_settings
 from parties.cluster.arrangement import row_numbers
 from parties.cluster.dask_cluster import cluster, reporting_lost_workers
 from parties.cluster.held_out_rows import (

@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import Column, OwnColumn, noised_sources
 from opboost.fitting.noise_correction import COMPARED_ROWS, LEAST_ROWS
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.fitting.partitioned import SampleFit, fit_sample
 from opboost.fitting.recipe import Recipe
 from opboost.trees.losses import Loss
-from opboost.vertical import Column, OwnColumn, binned_column, noised_sources
+from opboost.vertical import binned_column
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions, columns_of, read_rows
 from parties.storage.atomic_files import make_folder, replacing
 

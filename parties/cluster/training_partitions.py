@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.errors import DataError, ParameterError
 from opboost.preprocess import own_features
@@ -19,7 +20,6 @@ from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints, Constraints
 from opboost.trees.losses import Loss
-from opboost.vertical import Column, OwnColumn, RankColumn
 from parties.tables.data_files import Stamp, check_unchanged
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored

@@ -14,8 +14,8 @@ from uuid import uuid4
 
 import numpy as np
 
+from opboost.columns import RankColumn
 from opboost.errors import DataError
-from opboost.vertical import RankColumn
 from parties.cluster.training_partitions import RankPartitions
 from parties.storage.atomic_files import make_folder, replacing
 from parties.storage.mapped_ranks import MappedRanks

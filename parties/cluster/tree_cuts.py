@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from opboost.arrays import Values
+from opboost.columns import Column, RankColumn
 from opboost.trees.tree import Tree
-from opboost.vertical import Column, RankColumn
 
 
 def by_cuts(trees: Sequence[Tree], columns: Sequence[Column]) -> tuple[tuple[Tree, ...], tuple[Values, ...]]:

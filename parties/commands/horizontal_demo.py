@@ -15,12 +15,13 @@ import pandas as pd
 import yaml
 
 from opboost.arrays import Values
+from opboost.columns import OwnColumn
 from opboost.metrics import evaluate
 from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 from parties.commands.demo import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.chain import ChainSection
 from parties.config.protection import excessive, given_budgets

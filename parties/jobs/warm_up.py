@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from opboost import rng
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.preprocess import EncodedColumn
 from opboost.schema import Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.division import divide_nodes
 from opboost.trees.losses import LambdaRank, Logistic, Loss, Ordinal, Softmax
-from opboost.vertical import Column, OwnColumn, RankColumn, train
+from opboost.vertical import train
 
 # Enough for one split, whatever the objective's labels.
 _N_ROWS = 64

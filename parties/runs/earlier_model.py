@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ParameterError
 from opboost.split_tests import EarlierModel
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, RankColumn
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel, check_categories, release_digests
 

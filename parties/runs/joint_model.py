@@ -9,6 +9,7 @@ from html import escape
 
 import numpy as np
 
+from opboost.columns import RankColumn
 from opboost.fit_quality import FitQuality
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.privacy.guarantee import Guarantee
@@ -16,7 +17,6 @@ from opboost.routing import Router
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.uplift import ColumnUse, Uplift
-from opboost.vertical import RankColumn
 from parties.errors import Disagreement
 
 USES_FILE = "uses.json"

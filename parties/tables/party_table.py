@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import OwnColumn
 from opboost.errors import nearest
 from opboost.preprocess import Columns, own_features
 from opboost.schema import Kind, TableSchema
-from opboost.vertical import OwnColumn
 from parties.errors import TableError
 from parties.storage.spool import KeptNumbers, mapped
 from parties.tables.cells import named_as_listed, read_cells

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.trees.validation import ValidationPlan
-from opboost.vertical import OwnColumn, RankColumn
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.runs.journal import KEPT, Journal

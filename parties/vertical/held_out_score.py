@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Mask, Values
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.fit_quality import fit_quality
 from opboost.fitting.noise_correction import LEAST_KNOWN
 from opboost.fitting.noised_table import NoiseChoice
@@ -18,7 +19,7 @@ from opboost.split_tests import bind, feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History, KnownRows
 from opboost.uplift import ColumnUse, measure_uplift, use_of
-from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import TrainedTrees
 from parties.runs.joint_model import JointModel
 from parties.session.heartbeats import heartbeats
 from parties.vertical.prediction_client import Session, Statuses, evaluated, most_rows

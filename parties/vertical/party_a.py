@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from opboost.columns import Column, RankColumn
 from opboost.errors import ParameterError
 from opboost.fit_quality import training_quality
 from opboost.privacy.guarantee import with_tests
 from opboost.routing import Router
 from opboost.split_tests import ListedTests, bind, list_tests
 from opboost.trees.boosting import OnRound, RoundReport
-from opboost.vertical import Column, RankColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 from parties.progress import Progress, no_progress
 from parties.runs.joint_model import JointModel, release_digests
 from parties.session.handshake import Phase, conversation, greet_all

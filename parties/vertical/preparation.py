@@ -15,11 +15,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from opboost.columns import OwnColumn
 from opboost.desensitize import ColumnMechanism
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss
-from opboost.vertical import OwnColumn, check_own_rows, check_settings
+from opboost.vertical import check_own_rows, check_settings
 from parties.config.reading import read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, TableError, naming
@@ -133,9 +134,7 @@ class PreparedActive:
         """Find the records that these peers have in common with this party; returns the job on them."""
         before = self.job(journal=journal)
         hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
-        aligned = self.aligner.lead(
-            self.table, channels, hellos, place, accept=lambda found: self._note(journal, found)
-        )
+        aligned = self.aligner.lead(self.table, channels, hellos, place, accept=partial(self._note, journal))
         choice = KeyedChoice.of(self.run, aligned.table.names)
         division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
         aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import RankRows
+from opboost.columns import RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
-from opboost.vertical import RankColumn
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing

@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ParameterError
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.fitting.outputs import Engine
@@ -22,7 +23,7 @@ from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric, ValidationPlan
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import TrainedTrees
 from parties.config.model_section import ModelSection
 from parties.config.reading import check_schema_of_model, read_section
 from parties.config.vertical import ActiveRun

@@ -104,11 +104,11 @@ def _run(case: Case, data: tuple[np.ndarray, np.ndarray]) -> int:
     import pandas as pd
 
     from opboost import ColumnSchema, rng
+    from opboost.columns import OwnColumn
     from opboost.desensitize import ColumnMechanism
     from opboost.mechanism_settings import MechanismSettings
     from opboost.trees.boosting import BoostingParameters
     from opboost.trees.losses import Logistic
-    from opboost.vertical import OwnColumn
     from parties.vertical import party_a, party_b
     from parties.vertical.release_job import PassiveJob
     from parties.vertical.simulation import drawn_from, simulate

@@ -25,11 +25,12 @@ import numpy as np
 from noise import CALM, Table, read
 
 from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost.columns import OwnColumn, RankColumn
 from opboost.metrics import auc, r2
 from opboost.split_tests import bind, feature_matrix, list_tests, n_answer_bits
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 
 # Records and columns of the attack on labels, and the labels that are known.
 N_RECORDS, N_PROBES, N_KNOWN = 300, 6_000, 20

@@ -20,6 +20,7 @@ import numpy as np
 from noise import Table, read
 
 from opboost import rng
+from opboost.columns import OwnColumn, RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.fitting.recipe import CALM
@@ -33,7 +34,7 @@ from opboost.schema import ColumnSchema
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 from parties.reports.figures import Axis, Series, lines, standalone
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.errors import DataError, ParameterError
 from opboost.fit_quality import fit_quality, training_quality
 from opboost.metrics import _metrics, default_metric, evaluate, metric_by_name
@@ -22,7 +23,7 @@ from opboost.trees.model_file import load_model, save_model
 from opboost.trees.validation import ValidationPlan
 from opboost.trees.xgboost_numbers import check_single_precision
 from opboost.uplift import measure_uplift
-from opboost.vertical import Column, Engine, OwnColumn, RankColumn, check_own_rows, train
+from opboost.vertical import Engine, check_own_rows, train
 
 # Random tables per engine.
 N_TABLES = int(os.environ.get("OPBOOST_TABLES", "150"))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.fit_quality import MOST_POINTS, fit_quality, training_quality
 from opboost.metrics import auc, log_loss, metric_by_name
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Several, Softmax, SquaredError
 from opboost.trees.validation import ValidationPlan
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 
 N = 200
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import DataError, ParameterError
 from opboost.split_tests import PRESENT, EarlierModel, bind, feature_matrix, list_tests
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn
 from tests.support.owned_columns import (
     N_ROWS,
     answers_of,

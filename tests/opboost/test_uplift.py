@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from opboost.arrays import Values
+from opboost.columns import OwnColumn
 from opboost.metrics import auc, evaluate, main_metric
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
@@ -13,7 +14,7 @@ from opboost.trees.losses import LambdaRank, Logistic, Loss, Poisson, Softmax, S
 from opboost.trees.losses.ranking import ndcg, ndcg_of_groups
 from opboost.trees.tree import Ensemble
 from opboost.uplift import measure_uplift, use_of
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 N = 400
 

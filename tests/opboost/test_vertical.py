@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.errors import DataError, ParameterError
 from opboost.split_tests import list_tests
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.validation import Metric, ValidationPlan
-from opboost.vertical import Column, OwnColumn, RankColumn, train
+from opboost.vertical import train
 from tests.support.owned_columns import N_ROWS, labels_of, owned_columns, random_ranks, train_on
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Tree
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 xgboost = pytest.importorskip("xgboost")
 

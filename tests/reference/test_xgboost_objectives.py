@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.export.xgboost_model import from_xgboost, to_xgboost
 from opboost.fitting.outputs import Engine
 from opboost.metrics import metric_by_name
@@ -33,7 +34,7 @@ from opboost.trees.losses import (
     loss_by_name,
 )
 from opboost.trees.tree import Ensemble
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.export.xgboost_model import from_xgboost, to_xgboost
 from opboost.fitting.outputs import Engine
 from opboost.split_tests import bind
@@ -22,7 +23,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import loss_by_name
 from opboost.trees.tree import Ensemble, Tree
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 xgboost = pytest.importorskip("xgboost")
 

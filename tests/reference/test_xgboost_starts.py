@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.errors import DataError, ParameterError
 from opboost.split_tests import EarlierModel, bind
 from opboost.trees.boosting import BoostingParameters
@@ -29,7 +30,7 @@ from opboost.trees.losses import (
 )
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.tree import Ensemble
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 xgboost = pytest.importorskip("xgboost")
 pytestmark = pytest.mark.usefixtures("one_thread")

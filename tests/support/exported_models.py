@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from opboost.columns import OwnColumn
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Gamma, Logistic, Loss, Quantiles, Softmax, SquaredError
 from opboost.trees.tree import Ensemble
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 LOSSES: tuple[Loss, ...] = (Logistic(), SquaredError(), Softmax(3), Gamma(), Quantiles((0.1, 0.9)))
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.split_tests import ListedTests
 from opboost.trees.binning import bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss, SquaredError
-from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 
 N_ROWS = 200
 

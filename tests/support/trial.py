@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.columns import OwnColumn
 from opboost.desensitize import ColumnMechanism, MechanismSettings
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.simulation import drawn_from
 from parties.vertical.training_job import ActiveJob

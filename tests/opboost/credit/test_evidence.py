@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opboost.columns import OwnColumn
 from opboost.credit.evidence import PRIOR, monotone_groups, own_characteristic
 from opboost.errors import DataError
-from opboost.vertical import OwnColumn
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=30), st.integers(1, 6))

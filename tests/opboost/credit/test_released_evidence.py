@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from opboost import rng as bits
+from opboost.columns import OwnColumn, RankColumn
 from opboost.credit.evidence import own_characteristic
 from opboost.credit.released_evidence import fitted_counts, released_characteristics
 from opboost.denoise.channel import ColumnRelease
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import GlobalMap
-from opboost.vertical import OwnColumn, RankColumn
 
 N_ROWS = 20_000
 

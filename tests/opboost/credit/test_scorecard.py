@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.credit.evidence import own_characteristic
 from opboost.credit.scorecard import PointScale, Scorecard
 from opboost.errors import ParameterError
 from opboost.metrics import auc
-from opboost.vertical import OwnColumn
 
 
 def test_points_double_the_odds() -> None:

@@ -9,13 +9,14 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.inspection import partial_dependence
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import DataError
 from opboost.explanation.partial_dependence import dependences, mean_scores
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

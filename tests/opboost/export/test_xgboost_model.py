@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opboost import from_xgboost, to_xgboost
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ModelFileError, ParameterError
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
@@ -35,7 +36,7 @@ from opboost.trees.losses import (
 )
 from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.xgboost_numbers import PRESENT
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 from tests.support.special_numbers import F32, SPECIAL, around, numbers
 
 xgboost = pytest.importorskip("xgboost")

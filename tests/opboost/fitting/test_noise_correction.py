@@ -13,6 +13,7 @@ import pytest
 import opboost.fitting.noise_correction
 import opboost.fitting.outputs
 from opboost import rng as bits
+from opboost.columns import OwnColumn, RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.imputation import Evidence
 from opboost.denoise.sources import RankSource, sources_of
@@ -34,7 +35,7 @@ from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.validation import KnownRows, ValidationPlan
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 from tests.support.ranked_columns import dense_ranks
 
 CALM = BoostingParameters(n_estimators=40, max_depth=3, learning_rate=0.2)

@@ -10,12 +10,13 @@ import pandas as pd
 import pytest
 
 from opboost import OpBoostClassifier, OpBoostRegressor
+from opboost.columns import OwnColumn
 from opboost.errors import DataError, ParameterError, SchemaError
 from opboost.privacy.guarantee import FRESH_ANSWERS, ROUTED_ANSWERS
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import SquaredError
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 from tests.support.visitors import BOUNDS, MODES, SMALL, predictions_of, spending, spending_classes, visitors
 
 pytestmark = pytest.mark.usefixtures("one_thread")

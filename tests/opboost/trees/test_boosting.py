@@ -6,6 +6,7 @@ import numba
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.errors import ParameterError
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters, RoundReport, boost
@@ -13,7 +14,7 @@ from opboost.trees.constraints import Constraints
 from opboost.trees.holder import LocalHolder, RowHolder, SummedHolders
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Tree
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 LOSSES = [SquaredError(), Logistic(), Softmax(3)]
 PARTS = ("columns", "thresholds", "missing_left", "lefts", "rights", "values", "gains", "covers")

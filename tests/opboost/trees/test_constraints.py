@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opboost.columns import OwnColumn
 from opboost.errors import ParameterError
 from opboost.split_tests import bind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints, Constraints
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -12,13 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ModelFileError
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.model_file import load_model, save_model
 from opboost.trees.tree import Ensemble
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 
 LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
 

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ParameterError
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Poisson, Quantiles, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 
 N = 500
 pytestmark = pytest.mark.usefixtures("one_thread")

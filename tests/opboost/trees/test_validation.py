@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from opboost.columns import OwnColumn
 from opboost.errors import DataError, ParameterError
 from opboost.metrics import default_metric, log_loss, metric_by_name
 from opboost.split_tests import bind
@@ -18,7 +19,7 @@ from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.losses import Logistic, Loss, Poisson, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Tree
 from opboost.trees.validation import History, KnownRows, Metric, ValidationPlan
-from opboost.vertical import OwnColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 
 LOSSES: list[Loss] = [SquaredError(), Logistic(), Softmax(3), Poisson()]
 BY_LOSS = {

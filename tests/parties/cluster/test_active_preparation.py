@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.columns import RankColumn
 from opboost.trees.constraints import ColumnConstraints
-from opboost.vertical import RankColumn
 from parties.cluster import active_preparation
 from parties.cluster.active_preparation import partitioned_active
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions, columns_of, limits_of

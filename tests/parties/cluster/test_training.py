@@ -19,6 +19,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from opboost.cell_grid import cell_tests
+from opboost.columns import OwnColumn, RankColumn
 from opboost.desensitize import ColumnMechanism, exact
 from opboost.errors import DataError, ParameterError
 from opboost.mechanism_settings import MechanismSettings
@@ -30,7 +31,7 @@ from opboost.trees.binning import choose_cuts
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic, Softmax, SquaredError
-from opboost.vertical import OwnColumn, RankColumn, TrainedTrees, train
+from opboost.vertical import TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.kept_trees import KeptTrees

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from opboost import rng
+from opboost.columns import RankColumn
 from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError
 from opboost.mechanism_settings import MechanismSettings
@@ -19,7 +20,6 @@ from opboost.schema import ColumnSchema, Missing
 from opboost.split_tests import feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import RankColumn
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import on_cluster
 from parties.cluster.prediction import answer_partitions, score_part

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn, RankColumn
 from opboost.trees.tree import Tree
-from opboost.vertical import OwnColumn, RankColumn
 from parties.cluster.tree_cuts import by_cuts
 
 RANKS = RankColumn("shop", 0, "spend", np.arange(5, dtype=np.uint8), 4)

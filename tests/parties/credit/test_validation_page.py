@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.credit.evidence import own_characteristic
 from opboost.credit.scorecard import Scorecard
-from opboost.vertical import OwnColumn
 from parties.credit.validation import Validation
 from parties.credit.validation_page import scorecard_document, validation_page
 from parties.reports.page import to_markdown

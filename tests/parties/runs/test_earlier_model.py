@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from opboost.columns import RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.errors import ParameterError
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.trees.losses import Logistic, Softmax
 from opboost.trees.tree import Ensemble, Feature
-from opboost.vertical import RankColumn
 from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
 

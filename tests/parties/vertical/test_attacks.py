@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from opboost import rng
+from opboost.columns import OwnColumn, RankColumn
 from opboost.desensitize import ColumnMechanism, desensitize, exact
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn
@@ -20,7 +21,7 @@ from opboost.schema import ColumnSchema
 from opboost.split_tests import bind, feature_matrix, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn, RankColumn, train
+from opboost.vertical import train
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.session.differences import MOST_OFFERED

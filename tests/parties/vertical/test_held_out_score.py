@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from opboost.arrays import Values
+from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import compose
@@ -18,7 +19,7 @@ from opboost.split_tests import bind
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
-from opboost.vertical import Column, OwnColumn, RankColumn, TrainedTrees
+from opboost.vertical import TrainedTrees
 from parties.runs.joint_model import JointModel
 from parties.vertical import held_out_score
 from parties.vertical.held_out_score import HeldOutCells, columns_of_ranks, score_held_out

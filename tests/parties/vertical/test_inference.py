@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.columns import OwnColumn
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn
@@ -23,7 +24,6 @@ from opboost.routing import PackedAnswers, Router, SplitTests, resolve
 from opboost.schema import ColumnSchema
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.vertical.agreed_grid import agree_grid

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.columns import OwnColumn
 from opboost.denoise.channel import MOST_CELLS, ColumnRelease
 from opboost.desensitize import ColumnMechanism
 from opboost.fitting.noise_correction import LEAST_ROWS
@@ -22,7 +23,6 @@ from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema, Kind, Missing
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn
 from parties.runs.joint_model import JointModel
 from parties.vertical import shared_codes
 from parties.vertical.party_a import train_jointly

@@ -14,10 +14,11 @@ import pandas as pd
 import pytest
 
 from opboost import rng
+from opboost.columns import OwnColumn
 from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.model_file import save_model
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 from parties.errors import Disagreement
 from parties.runs.joint_model import JointModel
 from parties.session.termination import NO_REASON

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opboost.columns import RankColumn
 from opboost.errors import ParameterError
 from opboost.split_tests import EarlierModel, bind, list_tests
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
 from opboost.trees.losses import Logistic
-from opboost.vertical import RankColumn, train
+from opboost.vertical import train
 from parties.runs.earlier_model import Earlier
 from protocols.messages.fields import MAX_TESTS
 from protocols.messages.vertical import Hello, Role, Task, Terms

@@ -9,11 +9,12 @@ import numba
 import numpy as np
 import pytest
 
+from opboost.columns import OwnColumn
 from opboost.trees.boosting import BoostingParameters, RoundReport
 from opboost.trees.kernels import threads
 from opboost.trees.kernels.threads import CELLS_PER_THREAD, at_most_threads, idle_cores, n_threads, threads_for
 from opboost.trees.losses import Logistic
-from opboost.vertical import OwnColumn, train
+from opboost.vertical import train
 
 MOST = numba.config.NUMBA_NUM_THREADS
 
