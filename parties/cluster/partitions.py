@@ -39,7 +39,8 @@ from parties.cluster.arrangement import (
 from parties.cluster.working_folder import working_folder
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError, TableError
-from parties.storage.atomic_files import is_folder, replacing
+from parties.storage.atomic_files import replacing
+from parties.storage.paths import is_folder
 from parties.tables.data_files import Stamp, check_unchanged, parts, stamp_of
 from parties.tables.labels import read_labels
 from parties.tables.listed_ids import select

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +17,17 @@ from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
+from parties.commands.demo_folder import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.protection import excessive
 from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
-from parties.errors import ConfigError, PartyError, RunFolderError
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.warm_up import compiled_before
 from parties.onboarding.project import free_port
 from parties.reports.writing import finished_report
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import copy, is_locked, make_folder, write_text, writing
+from parties.storage.atomic_files import copy, write_text
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
 from parties.vertical.party_b import train as take_part
@@ -41,20 +37,11 @@ from parties.vertical.simulation import drawn_from, simulate
 from parties.vertical.training_job import ActiveJob
 from protocols.transport.keys import generate
 
-DATASET = "bank and retailer (synthetic)"
-BANK, RETAILER = "bank", "retailer"
-MARKER, MARK = "README.txt", "This folder belongs to `opboost demo`, which empties it when it is run again.\n"
-TEST_SHARE = 0.2
-SEED = 7
-
 # Points of the mapped domain where the budget is one per point, and of a cell of the mechanisms that divide it.
 POINTS, THETA = 100, 10
 
 # Per point inside a cell, for the mechanism whose cells are published and whose whole range no budget covers.
 LOCAL_EPSILON = 0.08
-
-# A step that takes longer than this on the sample has gone wrong.
-STEP_LIMIT_S = 300
 
 
 def run_demo(out: Path, *, epsilon: float | None, mechanism: str, terminal: Terminal) -> dict[str, Any]:
@@ -133,31 +120,6 @@ def _run_folder(folders: dict[str, Path], party: str) -> RunFolder:
     return RunFolder(folders[party] / "runs" / "demo")
 
 
-def sample_folder() -> Path:
-    """Folder of the bundled sample: beside the packages in a checkout, inside them once installed."""
-    package = Path(__file__).parents[1]
-    for folder in (package / "sample", package.parent / "data"):
-        if (folder / f"{BANK}.csv.gz").exists():
-            return folder
-    raise ConfigError("the bundled sample was not installed with the package")
-
-
-def clear(out: Path, names: Sequence[str]) -> None:
-    """Create the demo's folder, or empty it; a folder that holds anything else is refused."""
-    with writing(marker := out / MARKER):
-        # Many folders have a file of this name.
-        is_demo = marker.is_file() and marker.read_bytes() == MARK.encode()
-        if not is_demo and out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise ConfigError(f"{out} holds other things than a demo; give another folder with --out")
-        runs = (out / name / "runs" / "demo" for name in names)
-        if busy := [str(run) for run in runs if run.is_dir() and is_locked(run)]:
-            raise RunFolderError(f"another process works on the run in {', '.join(busy)} now. Nothing was removed")
-    make_folder(out)
-    write_text(marker, MARK)
-    for name in names:
-        shutil.rmtree(out / name, ignore_errors=True)
-
-
 def _prepare(out: Path, release: dict[str, Any]) -> dict[str, Path]:
     """Both parties' folders: schema, keys and run file; at the bank also which records to train on and to predict."""
     sample = sample_folder()
@@ -205,38 +167,6 @@ def _write_ids(folders: dict[str, Path]) -> None:
     test = set(common[: round(TEST_SHARE * len(common))].tolist())
     for name, ids in (("test", test), ("train", bank - test)):
         write_text(folders[BANK] / f"{name}_ids.txt", "\n".join(sorted(ids)) + "\n")
-
-
-def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path]) -> None:
-    """Run one command of each party at the same time; all must succeed."""
-    processes = []
-    for command, party, *options in commands:
-        call = [sys.executable, "-m", "parties.cli", command, str(folders[party] / "run.yaml"), *options]
-        processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-    said = []
-    try:
-        for process in processes:
-            said.append(process.communicate(timeout=STEP_LIMIT_S)[1])
-    except subprocess.TimeoutExpired:
-        raise PartyError(f"the demo's parties did not finish within {STEP_LIMIT_S} s") from None
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-    failed = [
-        f"{party}: {_reasons(text)}"
-        for (_, party, *_), process, text in zip(commands, processes, said, strict=True)
-        if process.returncode
-    ]
-    if failed:
-        raise PartyError(f"a party of the demo failed. {' '.join(failed)}")
-
-
-def _reasons(stderr: str) -> str:
-    """Error sentences of a failed party, or the last lines that it printed."""
-    lines = [line for line in stderr.splitlines() if line.strip()]
-    return " ".join([line for line in lines if line.startswith("error: ")] or lines[-5:]) or "it said nothing"
 
 
 def common_records(tables: dict[str, PartyTable], listed: Path) -> dict[str, PartyTable]:

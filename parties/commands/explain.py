@@ -70,8 +70,9 @@ def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:
     import pandas as pd
 
     from parties.runs.run_folder import RunFolder
-    from parties.storage.atomic_files import odd_kind, write_json, write_text
+    from parties.storage.atomic_files import write_json, write_text
     from parties.storage.csv_cells import as_text, without_mark
+    from parties.storage.paths import odd_kind
     from parties.vertical.reasons import OwnWords
 
     folder = RunFolder(run.run_folder)

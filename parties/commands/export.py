@@ -46,7 +46,8 @@ def export(
     from opboost.trees.model_file import load_model
     from parties.config.reading import kept_schema
     from parties.runs.model_share import KEPT_SCHEMA, check_shares
-    from parties.storage.atomic_files import is_folder, is_taken, odd_kind, replacing
+    from parties.storage.atomic_files import replacing
+    from parties.storage.paths import is_folder, is_taken, odd_kind
 
     with terminal_of_command() as terminal:
         if is_taken(out):

@@ -22,7 +22,7 @@ from opboost.split_tests import bind, feature_matrix
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from opboost.vertical import train
-from parties.commands.demo import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
+from parties.commands.demo_folder import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.chain import ChainSection
 from parties.config.protection import excessive, given_budgets
 from parties.config.reading import read_schema, read_section

@@ -18,8 +18,8 @@ from parties.config.agreed_terms import AgreedSection
 from parties.config.protection import GivenBudget, check_protection
 from parties.config.section import PlainName, Section, paths_in
 from parties.errors import ConfigError
-from parties.storage.atomic_files import is_taken, real_places
 from parties.storage.name_patterns import is_named_by
+from parties.storage.paths import is_taken, real_places
 from protocols.transport.channel import Timing
 from protocols.transport.keys import is_loopback
 

@@ -26,8 +26,8 @@ from parties.config.score_policy import SEVERAL_SCORES
 from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, TableError
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import real_places
 from parties.storage.csv_cells import without_mark
+from parties.storage.paths import real_places
 from parties.tables.data_files import is_parquet, named, reporting_faults
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.tuning.kept_release import read_kept

@@ -13,7 +13,7 @@ from parties.doctor.check_result import Checklist, Status
 from parties.errors import ConfigError
 from parties.runs.run_folder import RunFolder, RunState
 from parties.session.connections import own_keys, peer_keys
-from parties.storage.atomic_files import nearest_there, takes_files
+from parties.storage.paths import nearest_there, takes_files
 from protocols.transport.keys import KeyPair, check_loopback
 
 AskPeers = Callable[[KeyPair | None], None]

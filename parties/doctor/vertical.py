@@ -28,7 +28,7 @@ from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.reports.sentences import column_warnings, earlier_warning, run_warnings
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_folder
+from parties.storage.paths import is_folder
 from parties.storage.sqlite import beside, check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.agreed_grid import coarse_grids, other_grids

@@ -13,8 +13,8 @@ from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.errors import TableError
 from parties.horizontal.row_table import OwnerRows
-from parties.storage.atomic_files import is_folder
 from parties.storage.name_patterns import fits
+from parties.storage.paths import is_folder
 from parties.tables.blocks import record_names
 from parties.tables.cells import check_one_other
 from parties.tables.data_files import Stamp, check_unchanged, files_of, is_parquet, stamp_of

@@ -22,7 +22,7 @@ from parties.config.horizontal import WorkerRun
 from parties.errors import ConfigError, TableError
 from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_folder
+from parties.storage.paths import is_folder
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_frame, read_table
 from parties.tables.record_ids import read_ids

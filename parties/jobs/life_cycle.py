@@ -16,7 +16,8 @@ from parties.runs.journal import Journal
 from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder, RunState
 from parties.runs.run_log import RunLog
-from parties.storage.atomic_files import copy, writing
+from parties.storage.atomic_files import copy
+from parties.storage.paths import writing
 from protocols.errors import PeerLost, TooFewWorkers
 from protocols.transport.channel import Channel
 

@@ -24,7 +24,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
-from parties.storage.atomic_files import check_writable, is_folder, is_taken
+from parties.storage.paths import check_writable, is_folder, is_taken
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from parties.errors import RecordsRefused, RunFolderError
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import writing
+from parties.storage.paths import writing
 from parties.tables.keyed_table import names_to_ask
 from parties.tables.party_table import PartyTable
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from opboost.fit_quality import FitQuality
 from parties.horizontal.coordinator import SharedModel
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import writing
+from parties.storage.paths import writing
 
 
 def save_shared_model(folder: RunFolder, model: SharedModel) -> None:

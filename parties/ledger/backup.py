@@ -18,16 +18,8 @@ from pathlib import Path
 from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.chain_head import read_head
 from parties.ledger.release_ledger import Ledger
-from parties.storage.atomic_files import (
-    copy,
-    is_taken,
-    is_there,
-    make_folder,
-    partial_of,
-    read_file,
-    replacing,
-    write_text,
-)
+from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
+from parties.storage.paths import is_taken, is_there, read_file
 from parties.storage.sqlite import beside, reporting
 
 

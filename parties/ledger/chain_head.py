@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from parties.storage.atomic_files import odd_kind, replacing_any
+from parties.storage.atomic_files import replacing_any
+from parties.storage.paths import odd_kind
 from protocols.private_files import private_opener
 
 

@@ -31,7 +31,7 @@ from Crypto.Random import get_random_bytes
 from parties.errors import LedgerError, RunFolderError
 from parties.ledger.chain_head import Head, Verified, read_head, write_private
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
-from parties.storage.atomic_files import read_file
+from parties.storage.paths import read_file
 from parties.storage.sqlite import beside, connect, file_at, only_added, reporting, transaction
 
 # Of the file with sums; one of another format is not used, and every line is added up again.

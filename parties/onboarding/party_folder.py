@@ -15,8 +15,9 @@ from opboost.errors import shown
 from parties.errors import ConfigError
 from parties.onboarding.run_draft import run_file_text
 from parties.onboarding.schema_text import Draft
-from parties.storage.atomic_files import is_taken, write_text
+from parties.storage.atomic_files import write_text
 from parties.storage.documents import holds_control
+from parties.storage.paths import is_taken
 from protocols.transport.keys import generate
 
 SCHEMA, RUN = "schema.yaml", "run.yaml"

@@ -10,7 +10,7 @@ from opboost.privacy.guarantee import html_table, rounded_up
 from parties.errors import ConfigError, LedgerError
 from parties.ledger.model_ledger import RunCharge, worker_ledger
 from parties.reports.ledger_statement import Spending, as_document, left_over
-from parties.storage.atomic_files import is_there
+from parties.storage.paths import is_there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
-from parties.storage.atomic_files import is_there
+from parties.storage.paths import is_there
 from parties.vertical.release_accounts import knows
 from protocols.messages.vertical import Task
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from parties.errors import RunFolderError
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import read_file
+from parties.storage.paths import read_file
 
 
 class _MessageLine(BaseModel):

@@ -13,7 +13,8 @@ from parties.reports.ledger_statement import read_statement
 from parties.reports.log_lines import read_lines
 from parties.reports.plain import plain
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_locked, is_there
+from parties.storage.folder_lock import is_locked
+from parties.storage.paths import is_there
 
 
 @dataclass(frozen=True, slots=True)

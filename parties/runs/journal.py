@@ -38,7 +38,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import is_there, make_folder, replacing, write_json
+from parties.storage.atomic_files import make_folder, replacing, write_json
+from parties.storage.paths import is_there
 from parties.storage.twice_kept import is_kept, read_either, with_digest, write_twice
 
 FOLDER, KEPT = "journal", "received"
@@ -289,11 +290,9 @@ class Journal:
 def _compare(before: Records, now: Records) -> None:
     if before == now:
         return
-    which = (
-        f"{now.n_rows} records are common now, {before.n_rows} were"
-        if now.n_rows != before.n_rows
-        else f"other {before.n_rows} records are common now than were"
-    )
+    which = f"{now.n_rows} records are common now, {before.n_rows} were"
+    if now.n_rows == before.n_rows:
+        which = f"other {now.n_rows} records are common now than were"
     raise Disagreement(
         f"{which} when this run began: the ids of a party have changed. Bring the files back on all sides or choose "
         "another run_id on all sides. No ranks were sent"

@@ -14,7 +14,7 @@ from typing import Any
 from opboost.routing import Router
 from opboost.trees.model_file import document_digest
 from parties.errors import RunFolderError
-from parties.storage.atomic_files import is_there, read_file, read_json
+from parties.storage.paths import is_there, read_file, read_json
 from parties.storage.serialization import router_from_dict, router_to_dict
 
 # A run folder's copy of the schema, by which cells were read in training.

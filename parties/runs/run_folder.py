@@ -53,17 +53,9 @@ from parties.runs.installed_versions import installed_versions
 from parties.runs.joint_model import TRAININGS_FILE, JointModel
 from parties.runs.journal import FOLDER, Journal
 from parties.runs.model_share import check_shares, router_document, router_of, share_digests
-from parties.storage.atomic_files import (
-    copy,
-    is_half_written,
-    is_there,
-    locked,
-    read_json,
-    replacing,
-    sweep,
-    write_json,
-    writing,
-)
+from parties.storage.atomic_files import copy, is_half_written, replacing, sweep, write_json
+from parties.storage.folder_lock import locked
+from parties.storage.paths import is_there, read_json, writing
 from parties.storage.serialization import guarantee_from_dict, router_from_dict, router_to_dict
 from protocols.messages.fields import Digest
 from protocols.private_files import private_folder

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TextIO
 
 from parties.progress import Progress, no_progress
-from parties.storage.atomic_files import write_json, writing
+from parties.storage.atomic_files import write_json
+from parties.storage.paths import writing
 from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
 

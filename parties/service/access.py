@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from parties.errors import ConfigError
 from parties.service.metrics import ServiceMetrics
-from parties.storage.atomic_files import odd_kind
+from parties.storage.paths import odd_kind
 from protocols.transport.keys import NAME_PATTERN, check_private
 
 # Paths that need no token: they tell whether the service is up, and how it is asked.

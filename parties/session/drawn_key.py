@@ -20,7 +20,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import locked, make_folder, read_file, write_json
+from parties.storage.atomic_files import make_folder, write_json
+from parties.storage.folder_lock import locked
+from parties.storage.paths import read_file
 from protocols.alignment.private_set_intersection import SHARE_BYTES
 from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares

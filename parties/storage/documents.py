@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from opboost.errors import nearest, shown
 from parties.errors import ConfigError
-from parties.storage.atomic_files import odd_kind
+from parties.storage.paths import odd_kind
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from parties.errors import LedgerBusy, LedgerError
-from parties.storage.atomic_files import nearest_there, odd_kind, takes_files
+from parties.storage.paths import nearest_there, odd_kind, takes_files
 from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.

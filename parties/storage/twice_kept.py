@@ -15,7 +15,8 @@ from pydantic import TypeAdapter
 
 from opboost.trees.model_file import document_digest
 from parties.errors import RunFolderError
-from parties.storage.atomic_files import read_file, write_json
+from parties.storage.atomic_files import write_json
+from parties.storage.paths import read_file
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from parties.errors import PartyError, TableError
-from parties.storage.atomic_files import is_folder, odd_kind
+from parties.storage.paths import is_folder, odd_kind
 from protocols.transport.sanitize import readable
 
 # Of names that a damaged header may hold, so many are told, and so many characters of each.

@@ -13,9 +13,10 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from parties.errors import ConfigError, PartyError, RunFolderError, TableError
-from parties.storage.atomic_files import check_writable, is_taken, real_places, replacing
+from parties.storage.atomic_files import replacing
 from parties.storage.csv_cells import as_text
 from parties.storage.name_patterns import is_named_by
+from parties.storage.paths import check_writable, is_taken, real_places
 from parties.tables.column_types import check_column_types
 from parties.tables.data_files import file_digest
 from parties.tables.remote_tables import (

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from parties.errors import ConfigError
-from parties.storage.atomic_files import is_folder, odd_kind, replacing, writing
+from parties.storage.atomic_files import replacing
+from parties.storage.paths import is_folder, odd_kind, writing
 from parties.storage.spool import on_disk
 from parties.tables.party_table import PartyTable, id_keys
 from protocols.alignment.curve_prf import PreparedIds

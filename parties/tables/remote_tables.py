@@ -19,7 +19,7 @@ from warnings import catch_warnings
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
-from parties.storage.atomic_files import odd_kind
+from parties.storage.paths import odd_kind
 from parties.tables.data_files import is_parquet
 from parties.tables.query_results import plain_pieces, with_all_digits
 from protocols.private_files import private_folder, private_opener

@@ -15,7 +15,7 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.runs.journal import KEPT, Journal
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_there
+from parties.storage.paths import is_there
 from parties.vertical.alignment import Aligned
 from parties.vertical.preparation import prepare_active
 from parties.vertical.training_job import ActiveJob

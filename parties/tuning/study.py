@@ -25,7 +25,8 @@ from parties.errors import ConfigError, RunFolderError
 from parties.progress import Progress, no_progress
 from parties.runs.earlier_model import Earlier
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import check_writable, make_folder, write_json, writing
+from parties.storage.atomic_files import make_folder, write_json
+from parties.storage.paths import check_writable, writing
 from parties.tuning.kept_release import KeptRelease, read_kept
 from parties.tuning.search_space import read_space
 from parties.tuning.trial_processes import in_processes

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from parties.commands.demo import sample_folder
+from parties.commands.demo_folder import sample_folder
 from parties.config.reading import read_any_run
 from parties.config.vertical import ActiveRun
 from parties.doctor.check_result import Status

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 from parties import cli
 from parties.cli import app
 from parties.commands import console
-from parties.commands.demo import MARK, MARKER
+from parties.commands.demo_folder import MARK, MARKER
 from parties.jobs import train_vertical
-from parties.storage.atomic_files import locked
+from parties.storage.folder_lock import locked
 from protocols.errors import PeerLost
 from protocols.messages.message import PROTOCOL_VERSION
 from protocols.transport.keys import read_public, read_secret

@@ -33,7 +33,7 @@ from parties.reports.sentences import (
     run_warnings,
 )
 from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import is_there
+from parties.storage.paths import is_there
 from parties.vertical.held_out import n_held_out
 from parties.vertical.preparation import prepare_passive
 from parties.vertical.release_accounts import released_otherwise

@@ -18,10 +18,9 @@ from opboost.arrays import Values
 from opboost.preprocess import encode
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
-from parties.commands import demo
+from parties.commands import demo, demo_folder
 from parties.config.desensitize_section import DesensitizeSection
 from parties.config.reading import read_schema
-from parties.errors import PartyError
 from parties.jobs.train_vertical import Terminal
 from parties.tables.party_table import PartyTable, own_columns, read_table
 from parties.vertical.party_a import train_jointly
@@ -59,17 +58,11 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def summary(out: Path) -> dict[str, Any]:
     sample = out.parent / "sample"
-    mark(demo.sample_folder(), sample)
+    mark(demo_folder.sample_folder(), sample)
     with open_umask(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(demo, "sample_folder", lambda: sample)
-        patch.setattr(demo.subprocess, "Popen", forked)
+        patch.setattr(demo_folder.subprocess, "Popen", forked)
         return demo.run_demo(out, epsilon=None, mechanism="global", terminal=Terminal())
-
-
-def test_a_party_that_fails_is_named_with_its_reason(tmp_path: Path) -> None:
-    folders = {"bank": tmp_path}
-    with pytest.raises(PartyError, match=r"a party of the demo failed\. bank: error: .*run\.yaml"):
-        demo.run_together([["party-a", "bank"]], folders)
 
 
 @pytest.mark.usefixtures("summary")

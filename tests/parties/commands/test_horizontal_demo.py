@@ -9,8 +9,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from parties.commands import demo as demo_of_two
-from parties.commands import horizontal_demo
+from parties.commands import demo_folder, horizontal_demo
 from parties.commands.horizontal_demo import HUB, OWNERS, run_horizontal_demo
 from parties.jobs.train_vertical import Terminal
 from tests.support.modes import exposed, open_umask
@@ -24,7 +23,7 @@ def demo(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, Any], Path]:
     monkeypatch.setattr(horizontal_demo, "N_TREES", 15)
-    monkeypatch.setattr(demo_of_two.subprocess, "Popen", forked)
+    monkeypatch.setattr(demo_folder.subprocess, "Popen", forked)
     out = tmp_path / "out"
     with open_umask():
         return run_horizontal_demo(out, epsilon=2.0, scheme=request.param, terminal=Terminal()), out

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import fcntl
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,18 +13,7 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import chain_head
-from parties.runs.run_folder import RunFolder
-from parties.storage.atomic_files import (
-    LOOK_S,
-    check_writable,
-    copy,
-    is_locked,
-    is_there,
-    locked,
-    make_folder,
-    replacing,
-    write_text,
-)
+from parties.storage.atomic_files import copy, make_folder, replacing, write_text
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.modes import exposed, open_umask
@@ -222,50 +209,3 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, pipe]
-
-
-def test_a_place_at_which_nothing_can_be_written_is_known_before(tmp_path: Path) -> None:
-    (file := tmp_path / "file").touch()
-    (loop := tmp_path / "loop").symlink_to(loop)
-    for makes_folders in (False, True):
-        check_writable(tmp_path / "new", makes_folders=makes_folders)
-        check_writable(file, makes_folders=makes_folders)
-        for folder in (file, loop):
-            with pytest.raises(RunFolderError, match="is no folder, or may not be written to"):
-                check_writable(folder / "new", makes_folders=makes_folders)
-    check_writable(tmp_path / "none" / "new", makes_folders=True)
-    with pytest.raises(RunFolderError, match="is no folder"):
-        check_writable(tmp_path / "none" / "new")
-
-
-def test_who_looks_whether_a_folder_is_locked_keeps_no_job_away_and_sees_no_other_who_looks(tmp_path: Path) -> None:
-    """A status that was asked for at that moment made a job end: another process was said to work on the run."""
-    looking = os.open(tmp_path, os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)
-    assert not is_locked(tmp_path)
-    threading.Timer(LOOK_S / 3, os.close, [looking]).start()
-    with locked(tmp_path) as is_alone, locked(tmp_path) as is_second:
-        assert (is_alone, is_second) == (True, False)
-        assert is_locked(tmp_path)
-    assert not is_locked(tmp_path)
-
-
-def test_what_may_not_be_looked_at_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run folders are their owner's alone: somebody else who asked for a status met a defect."""
-
-    def denied(*arguments: object, **options: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    assert is_there(tmp_path)
-    assert not is_there(tmp_path / "absent")
-    folder = RunFolder(tmp_path)
-    (tmp_path / "meta.json").write_text("{}")
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", denied)
-        for look in (lambda: is_locked(tmp_path), lambda: folder.locked().__enter__()):
-            with pytest.raises(RunFolderError, match=f"{tmp_path} cannot be .*: Permission denied"):
-                look()
-    monkeypatch.setattr(Path, "stat", denied)
-    for ask in (lambda: folder.has_model, lambda: folder.has_released, lambda: folder.is_finished):
-        with pytest.raises(RunFolderError, match=r"/\w+.json cannot be read: Permission denied"):
-            ask()
