@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -75,6 +75,13 @@ class _Request:
     def is_desensitized(self) -> bool:
         return self.mode == "desensitized"
 
+    @contextmanager
+    def logged(self, terminal: Terminal) -> Iterator[RunLog]:
+        """Log what is done on a terminal and in the run folder, whose report is written again afterwards."""
+        path, run = self.path, self.run
+        with reporting_afterwards(path, run, terminal), logged(self.folder, terminal, path=path, run=run) as log:
+            yield log
+
     def note_caveats(self, log: RunLog) -> None:
         """Log what speaks against these records, and what limits their predictions."""
         if self.source == self.run.data and self.mode == "routed":
@@ -140,9 +147,8 @@ def predict_active(
         unasked=unasked,
     )
     # What partitions are not scored for by themselves, one machine does.
-    needs_whole = mode == "local" or run.reveal.top is not None or bool(reasons) or overwrite or append
-    needs_whole = needs_whole or bool(schema.base_margin)
-    if is_partitioned(run, request.source) and not needs_whole:
+    needs_whole = mode == "local", run.reveal.top is not None, reasons, overwrite, append, schema.base_margin
+    if is_partitioned(run, request.source) and not any(needs_whole):
         return _predict_partitions(request)
     return _predict_table(request, scored, overwrite=overwrite, append=append)
 
@@ -166,8 +172,7 @@ def _predict_table(
         target.check_columns(form.sample(table.index))
     with ExitStack() as stack:
         stack.push(note.close)
-        stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
-        log = stack.enter_context(logged(folder, request.terminal, path=request.path, run=run))
+        log = stack.enter_context(request.logged(request.terminal))
         if overwrite:
             note.forget()
         request.note_caveats(log)
@@ -207,11 +212,9 @@ def _end_written(
         )
     with ExitStack() as stack:
         stack.push(note.close)
-        stack.enter_context(reporting_afterwards(request.path, request.run, request.terminal))
         # These are predictions of an earlier time, which has to be read even where no steps are shown.
         request.unasked()
-        terminal = replace(request.terminal, say=request.terminal.warn)
-        log = stack.enter_context(logged(request.folder, terminal, path=request.path, run=request.run))
+        log = stack.enter_context(request.logged(replace(request.terminal, say=request.terminal.warn)))
         log.step(
             "predicted",
             f"{target.name} holds the predictions of this very request, which was stopped after it had written them: "
@@ -271,8 +274,7 @@ def _predict_partitions(request: _Request) -> Path | str:
     columns = request.schema, request.ignore
     with ExitStack() as stack:
         scorer = stack.enter_context(scorable_partitions(run, request.source, *columns, model.ensemble, request.ids))
-        stack.enter_context(reporting_afterwards(request.path, run, request.terminal))
-        log = stack.enter_context(logged(request.folder, request.terminal, path=request.path, run=run))
+        log = stack.enter_context(request.logged(request.terminal))
         note_caveat(model, log, desensitized=request.is_desensitized)
         channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
