@@ -70,16 +70,17 @@ class Presence:
         self._is_refused = attempt.is_refused and not self.was_joined
 
     def note_connection(self, *, stands: bool) -> None:
-        """Count how long the peer has been away.
+        """Count how long the peer has been away since a connection stood.
 
         A peer that knows the key and refuses it now is there, and has not read what came over earlier connections
-        (`zmq_authenticator.HASTY_KEY`): then its program is waited for, not the connection.
+        (`zmq_authenticator.HASTY_KEY`): then its program is waited for, not the connection. Whoever is on the line may
+        say so, too, between connections that it breaks: these count all the same.
         """
         if self.is_busy:
             self.silence.listen()
-        if stands or self.is_busy or not self.was_joined:
+        if stands or not self.was_joined:
             self._away.end()
-        else:
+        elif not self.is_busy:
             self._away.listen()
 
     def note_silence(self, *, is_awaited: bool) -> None:

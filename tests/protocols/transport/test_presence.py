@@ -100,6 +100,21 @@ def test_a_peer_that_was_busy_and_cannot_be_reached_any_more_is_away(clock: Simp
     assert peer.is_lost
 
 
+def test_refusals_between_connections_that_are_broken_keep_nobody_waiting(clock: SimpleNamespace) -> None:
+    """Each alone ended the other's timer."""
+    peer = Presence("a", "tcp://127.0.0.1:5555", TIMING)
+    peer.was_joined = True
+    for number in range(100):
+        clock.now += 0.5
+        peer.note_attempt(attempt(is_refused=number % 2 == 0, is_over=True))
+        peer.note_connection(stands=False)
+        peer.note_silence(is_awaited=peer.is_busy)
+        peer.refuse_to_wait()
+        if peer.is_lost:
+            break
+    assert 9 < 0.5 * number < 21
+
+
 def test_silence_counts_only_while_something_is_awaited(clock: SimpleNamespace) -> None:
     peer = Presence("a", "tcp://127.0.0.1:5555", TIMING)
     peer.was_joined = True
