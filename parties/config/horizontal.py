@@ -17,7 +17,7 @@ from parties.config.party_run import NamedKey, PartyRun, Wiring
 from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
-from parties.ledger.model_ledger import RunBudget
+from parties.ledger.run_charge import RunBudget
 from protocols.transport.channel import Timing
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -20,7 +21,7 @@ from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_role, read_run
 from parties.config.recipes import SummedRecipe, make_recipe
 from parties.errors import ConfigError, naming
-from parties.ledger.model_ledger import RunCharge
+from parties.ledger.run_charge import RunCharge
 from parties.runs.row_stream import RowStream, lasting_digest
 from parties.runs.run_folder import RunFolder
 
@@ -126,9 +127,11 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
     promise = recipe.guarantee(is_secure=run.seed is None)
     asker = run.coordinator.name if isinstance(run, WorkerRun) else f"chain of {', '.join(run.training.order)}"
     epsilon = promise.epsilon if run.seed is None else math.inf
-    earlier = earlier_of(recipe)
-    continues = earlier.run if earlier else ""
-    return RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta, continues=continues)
+    charge = RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta)
+    if isinstance(run, OwnerRun) or run.continue_from is None:
+        return charge
+    earlier = RowStream.of(RunFolder(run.continue_from), run.role)
+    return replace(charge, continues=earlier.run, continued_holder=earlier.holder)
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:

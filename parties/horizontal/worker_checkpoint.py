@@ -41,6 +41,7 @@ class _Answers:
     answered: Answered
     key: _KeyWord
     version: str = ""
+    holder: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class WorkerCheckpoint:
         self._path, self._drawing_path = folder.path / "answers.json", folder.path / "drawing.json"
         self._charge = charge
         self._is_charged = False
-        self._rows = ""
+        self._rows = self._holder = ""
         self._key = secure().words(4).tobytes()
         self.answered = Answered()
         if folder.has_released:
@@ -90,13 +91,13 @@ class WorkerCheckpoint:
                 )
             if not folder.has_model:
                 check_same_version(before.version, self._path)
-            self._rows, self.answered = before.table, before.answered
+            self._rows, self.answered, self._holder = before.table, before.answered, before.holder
             self._key = bytes.fromhex(before.key) or self._key
 
     @property
     def holder(self) -> str:
         """Tells the answers of this run folder from those of any other: words from the key of their noise."""
-        return self.bits().fork("holder").words(4).tobytes().hex()
+        return self._holder or self.bits().fork("holder").words(4).tobytes().hex()
 
     def bits(self) -> BitSource:
         """Bits of coins and noise: those of earlier processes of the run, once one of them has answered."""
@@ -139,7 +140,7 @@ class WorkerCheckpoint:
         self._write(self.answered, key="")
 
     def _write(self, answered: Answered, *, key: str) -> None:
-        write_twice(self._path, asdict(_Answers(self._rows, answered, key, package_version())))
+        write_twice(self._path, asdict(_Answers(self._rows, answered, key, package_version(), self.holder)))
 
     def drawings(self) -> dict[str, Any]:
         """The digest of the drawing that `note_drawing` kept, empty if there was none, and how many there were.

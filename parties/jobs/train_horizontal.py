@@ -149,7 +149,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held)
+                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, checkpoint.holder)
 
         n_rows, facts = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, **facts)
@@ -161,6 +161,7 @@ def _stream_facts(
     schema: TableSchema,
     recipe: SummedRecipe,
     rows: OwnerRows | PartedRows | None = None,
+    holder: str = "",
 ) -> dict[str, Any]:
     """What a run that goes on from this one needs to know; nothing if none can."""
     if not isinstance(recipe, StreamRecipe) or isinstance(rows, PartedRows):
@@ -177,6 +178,7 @@ def _stream_facts(
         terms=lasting_digest(run.terms(schema)),
         rows=rows.digest if rows else "",
         arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
+        holder=holder,
         **of_recipe,
     )
     return {"stream": stream.facts}

@@ -179,6 +179,7 @@ def run_fields(
     at: str | None = None,
     holder: str = "",
     continues: str = "",
+    continued_holder: str = "",
 ) -> Fields:
     """The line of a horizontal run; `at` is when it was charged, by default now."""
     costs = {"epsilon": plain(epsilon), "delta": plain(delta)}
@@ -186,7 +187,7 @@ def run_fields(
         "run": run,
         "coordinator": coordinator,
         "holder": holder,
-        **({"continues": continues} if continues else {}),
+        **({"continues": continues, "continued_holder": continued_holder} if continues else {}),
     }
     return {"kind": "run", "at": at or _now(), **whose, **costs}
 

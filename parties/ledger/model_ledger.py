@@ -19,44 +19,9 @@ from typing import Any
 from parties.errors import OverBudget, RunFolderError
 from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import run_fields, turn_fields
+from parties.ledger.run_charge import RunBudget, RunCharge
 from parties.runs.run_folder import RunFolder
 from parties.storage.sqlite import reporting
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunCharge:
-    """What a run promises, who asks, and the run that it goes on from, if any: then the promise is for both."""
-
-    run: str
-    coordinator: str
-    epsilon: float
-    delta: float
-    continues: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunBudget:
-    """The most that all runs may cost together; None for no limit."""
-
-    epsilon: float | None = None
-    delta: float | None = None
-
-    def check(self, path: Path, spent: tuple[float, float], added: tuple[float, float]) -> None:
-        """Refuse a run that would go over it: it adds so much to the epsilon and the delta that were spent.
-
-        Raises
-        ------
-        OverBudget
-        """
-        for name, limit, before, more in (
-            ("epsilon", self.epsilon, spent[0], added[0]),
-            ("delta", self.delta, spent[1], added[1]),
-        ):
-            if limit is not None and not before + more <= limit * (1 + 1e-12):
-                raise OverBudget(
-                    f"{path}: {name} {before:.6g} was spent and this run costs {more:.6g}, which is over the "
-                    f"budget of {limit:.6g}. Nothing was sent"
-                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +168,7 @@ class WorkerLedger:
             epsilon=float(line["epsilon"]),
             delta=float(line["delta"]),
             continues=str(line.get("continues", "")),
+            continued_holder=str(line.get("continued_holder", "")),
         )
         key, before = (found.run, found.coordinator), (found.continues, found.coordinator)
         self._runs[key] = found
@@ -225,7 +191,8 @@ class WorkerLedger:
     def _entered(self, charge: RunCharge) -> RunCharge:
         """The charge as it is entered: it goes on from a run that is here, and from which no other one does."""
         before = charge.continues, charge.coordinator
-        is_first = before in self._runs and before not in self._continued
+        is_known = before in self._runs and self._holders[before] in ("", charge.continued_holder)
+        is_first = is_known and before not in self._continued
         return charge if is_first else replace(charge, continues="")
 
     def _take_over_unsealed(self) -> None:

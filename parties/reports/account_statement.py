@@ -8,7 +8,8 @@ from typing import Any
 
 from opboost.privacy.guarantee import html_table, rounded_up
 from parties.errors import ConfigError, LedgerError
-from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.ledger.model_ledger import worker_ledger
+from parties.ledger.run_charge import RunCharge
 from parties.reports.ledger_statement import Spending, as_document, left_over
 from parties.storage.paths import is_there
 

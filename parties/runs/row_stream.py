@@ -37,6 +37,8 @@ class RowStream:
         Of a worker's rows.
     n_records : int
         Of the recommended recipe, about how many records of all owners the model has seen.
+    holder : str
+        Of a worker's charge for the run in its ledger.
     """
 
     run: str
@@ -45,6 +47,7 @@ class RowStream:
     rows: str = ""
     arrivals: tuple[Arrival, ...] = ()
     n_records: int = 0
+    holder: str = ""
 
     @classmethod
     def of(cls, folder: RunFolder, role: str) -> RowStream:
@@ -82,7 +85,8 @@ class RowStream:
     @property
     def digest(self) -> str:
         """Digest of all of it: by a changed number, earlier rows would count as new, and train again."""
-        return document_digest(asdict(self))
+        # Runs of earlier builds kept no holder.
+        return document_digest({name: value for name, value in asdict(self).items() if value or name != "holder"})
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from parties.doctor.horizontal import examine_rows
 from parties.errors import ConfigError, RunFolderError, TableError
 from parties.jobs.train_horizontal import train_coordinator, train_worker
 from parties.jobs.train_vertical import Terminal
-from parties.ledger.model_ledger import RunBudget, worker_ledger
+from parties.ledger.model_ledger import worker_ledger
+from parties.ledger.run_charge import RunBudget
 from parties.runs.model_share import TREES_FILE
 from parties.runs.run_folder import RunFolder
 from tests.support.clinics import COLUMNS, NAMES, Clinics
@@ -102,6 +103,26 @@ def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, training: di
     train(clinics)
     assert len(load_model(tmp_path / "w1" / "runs" / "winter" / "model.json").trees) == 18
     assert spent(clinics, "w0") < 2.001
+
+
+def test_a_run_of_the_same_name_in_another_project_is_not_the_one_that_a_run_goes_on_from(tmp_path: Path) -> None:
+    """Both projects' first runs have the default name, and the second one goes on with the ledger of the first."""
+    projects = []
+    for place in ("one", "two"):
+        (tmp_path / place).mkdir()
+        projects.append(Clinics(tmp_path / place))
+        for name in EVERYBODY:
+            projects[-1].runs[name].pop("seed")
+        train(projects[-1])
+    one, two = projects
+    add_rows(two, "w0", 20, seed=0)
+    go_on(two)
+    two.runs["w0"]["ledger"] = {"path": str(tmp_path / "one" / "w0" / "runs" / "worker-ledger.sqlite")}
+    found = {check.check: check for check in examine_rows(two.write("w0"))}
+    assert "this run costs epsilon 2" in found["ledger"].sentence or "epsilon 1.99" in found["ledger"].sentence
+    train(two)
+    assert spent(one, "w0") == pytest.approx(4.0, rel=1e-3)
+    assert spent(two, "w1") == pytest.approx(2.0, rel=1e-3)
 
 
 def test_a_second_run_that_goes_on_from_the_same_one_is_charged_as_any(tmp_path: Path) -> None:

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from parties.errors import LedgerError, OverBudget, RunFolderError
-from parties.ledger.model_ledger import RunBudget, RunCharge, ledger_position, worker_ledger
+from parties.ledger.model_ledger import ledger_position, worker_ledger
 from parties.ledger.release_ledger import Ledger
+from parties.ledger.run_charge import RunBudget, RunCharge
 
 
 def charge(run: str = "spring", *, epsilon: float = 1.0, delta: float = 1e-6, coordinator: str = "hub") -> RunCharge:
@@ -223,6 +224,25 @@ def test_a_run_that_goes_on_counts_for_both_and_once_only(tmp_path: Path) -> Non
         again.charge(continued("x", "branch", math.inf))
         assert again.spent()[0] == math.inf
         assert again.added(continued("y", "x", math.inf)) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("kept", "told", "added"), [("a", "a", 0.0), ("a", "b", 1.0), ("a", "", 1.0), ("", "a", 0.0)])
+def test_a_run_goes_on_from_the_one_of_that_name_whose_noise_it_knows(
+    tmp_path: Path, kept: str, told: str, added: float
+) -> None:
+    """Another project may have one of the same name, on other records. Runs of earlier versions told no noise."""
+    path = tmp_path / "ledger.sqlite"
+    later = RunCharge(
+        run="autumn", coordinator="hub", epsilon=1.0, delta=1e-6, continues="spring", continued_holder=told
+    )
+    with worker_ledger(path, RunBudget()) as ledger:
+        ledger.charge(charge("spring"), kept)
+        assert ledger.added(later)[0] == added
+        ledger.charge(later, "c")
+        assert ledger.spent()[0] == 1.0 + added
+        assert [one.continues for one in ledger.charges()] == ["", "" if added else "spring"]
+    with worker_ledger(path, RunBudget()) as again:
+        assert again.spent()[0] == 1.0 + added
 
 
 def test_a_run_that_goes_on_does_not_lower_what_the_one_before_has_cost(tmp_path: Path) -> None:

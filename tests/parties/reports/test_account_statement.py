@@ -12,7 +12,8 @@ from parties.cli import app
 from parties.config.horizontal import WorkerRun
 from parties.config.reading import read_run
 from parties.errors import ConfigError, LedgerError
-from parties.ledger.model_ledger import RunCharge, worker_ledger
+from parties.ledger.model_ledger import worker_ledger
+from parties.ledger.run_charge import RunCharge
 from parties.reports.account_statement import AccountStatement, read_account
 from parties.reports.ledger_statement import Spending
 from tests.support.clinics import Clinics
