@@ -244,7 +244,7 @@ def attack_chain(count: int, draw: random.Random) -> dict[str, Any]:
             said = over_the_wire(message)
             if not isinstance(said, PassTree):
                 continue
-            tree = received_tree(said, of)
+            tree = received_tree(said, of, "north")
             owners[0].receive(tree)
         except EXPECTED_ERRORS as refusal:
             counts[f"refused: {type(refusal).__name__}"] += 1

@@ -11,7 +11,7 @@ lacks a tree            every other owner, which it needs
 has every tree          those that have not said yet that they have the same, up to `wait_s` for their
                         greetings, connected or not: one that says nothing keeps no two others from comparing;
                         and for the digest of whoever has greeted. Without those that are gone it ends
-finished before, with   every other owner, up to `wait_s` for its greeting: one that was stopped before it read
+finished before, with   every other owner, up to `wait_s` for their greetings: one that was stopped before it read
 the word of all         this owner's digest, or has lost trees since, needs it
 ======================  ===================================================================================
 """
@@ -229,8 +229,10 @@ class OtherOwners:
             else:
                 # Before anything else can end the run, such as a signal, or an owner that withholds its digest. A kill
                 # in between leaves no model beside the difference, and no confirmation of an owner that has others.
-                self._job.checkpoint.note_unconfirmed(name)
-                self._job.withdraw()
+                try:
+                    self._job.checkpoint.note_unconfirmed(name)
+                finally:
+                    self._job.withdraw()
                 self._job.checkpoint.note_differing(name)
                 self._job.checkpoint.refuse_differing(self._job.party)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from opboost.errors import DataError, ModelFileError
 from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.trees.tree import Tree
 from parties.horizontal.chain.checkpoint import Turn
@@ -23,23 +24,25 @@ def tree_message(turn: int, one: Turn, epsilon: float) -> PassTree:
     )  # fmt: skip
 
 
-def received_tree(message: PassTree, recipe: InPrivateAmongOwners) -> Tree:
+def received_tree(message: PassTree, recipe: InPrivateAmongOwners, sender: str) -> Tree:
     """Decode and check the tree of a message.
 
     Raises
     ------
-    UnexpectedMessage, DataError, ModelFileError
+    UnexpectedMessage
         If no owner could have made it by these settings. Its size is looked at before anything else.
     """
     n_nodes, most = len(message.columns), 2 ** (recipe.settings.max_depth + 1) - 1
     if n_nodes > most:
-        raise UnexpectedMessage(f"a tree came with {n_nodes} nodes where at most {most} were agreed on")
+        raise UnexpectedMessage(f"{sender} sent a tree of {n_nodes} nodes where at most {most} were agreed on")
     zeros = np.zeros(n_nodes)
-    tree = Tree(
-        columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
-        lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
-    )  # fmt: skip
-    return recipe.checked(tree)
+    try:
+        return recipe.checked(Tree(
+            columns=message.columns, thresholds=message.thresholds, missing_left=message.missing_left,
+            lefts=message.lefts, rights=message.rights, values=message.values, gains=zeros, covers=zeros,
+        ))  # fmt: skip
+    except (DataError, ModelFileError) as error:
+        raise UnexpectedMessage(f"{sender} sent a tree that no owner makes: {error}") from None
 
 
 def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: bool) -> Iterator[tuple[int, range]]:

@@ -124,6 +124,6 @@ class _Chain:
                 f"{name} sent the tree of turn {message.turn + 1} with epsilon {message.epsilon:.6g} where "
                 f"that of turn {turn + 1} with {job.recipe.epsilon:.6g} was due"
             )
-        tree = received_tree(message, job.recipe)
+        tree = received_tree(message, job.recipe, name)
         self._owner.receive(tree)
         return Turn(tree=tree, is_secure=message.is_secure)

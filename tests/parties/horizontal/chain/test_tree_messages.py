@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from opboost.errors import OpBoostError
 from opboost.horizontal.inprivate.training import messages_of_round, run_chain
 from parties.horizontal.chain.checkpoint import Turn
 from parties.horizontal.chain.tree_messages import due_after, received_tree, tree_message
@@ -26,7 +25,7 @@ def message(turn: int = 0) -> PassTree:
 
 @pytest.mark.parametrize("turn", range(3))
 def test_a_tree_comes_as_it_was_sent(turn: int) -> None:
-    found = received_tree(message(turn), OF)
+    found = received_tree(message(turn), OF, "north")
     for name in ("columns", "thresholds", "missing_left", "lefts", "rights", "values"):
         np.testing.assert_array_equal(getattr(found, name), getattr(TREES[turn], name))
     assert (message(turn).turn, message(turn).is_secure) == (turn, True)
@@ -34,14 +33,16 @@ def test_a_tree_comes_as_it_was_sent(turn: int) -> None:
 
 def test_a_tree_of_more_nodes_than_were_agreed_on_is_refused_by_its_size_alone() -> None:
     large = message().model_copy(update={"columns": np.zeros(8, "<i4")})
-    with pytest.raises(UnexpectedMessage, match="8 nodes where at most 7 were agreed on"):
-        received_tree(large, OF)
+    with pytest.raises(UnexpectedMessage, match="north sent a tree of 8 nodes where at most 7 were agreed on"):
+        received_tree(large, OF, "north")
 
 
-@pytest.mark.parametrize("change", [{"columns": np.full(7, 99, "<i4")}, {"values": np.full(7, 1e9)}])
+@pytest.mark.parametrize(
+    "change", [{"columns": np.full(7, 99, "<i4")}, {"values": np.full(7, 1e9)}, {"lefts": np.zeros(6, "<i4")}]
+)
 def test_a_tree_that_no_owner_could_have_made_is_refused(change: dict[str, np.ndarray]) -> None:
-    with pytest.raises(OpBoostError):
-        received_tree(message().model_copy(update=change), OF)
+    with pytest.raises(UnexpectedMessage, match="north sent a tree that no owner makes: "):
+        received_tree(message().model_copy(update=change), OF, "north")
 
 
 @pytest.mark.parametrize("n_owners", [2, 3, 5])
