@@ -291,10 +291,10 @@ def test_a_model_that_came_back_beside_a_noted_difference_is_withdrawn_before_an
     (clinics.folder("w0") / "confirmed.json").write_text('{"names": ["w2"], "differing": ["w1"]}')
     clinics.runs["w0"]["wait"] = 60
     killed = clinics.start("w0")
-    wait_for(lambda: not (clinics.folder("w0") / "model.json").exists())
+    wait_for(lambda: clinics.read("w0", "meta.json")["finished"] is None)
     os.kill(killed.pid, signal.SIGTERM)
     finish(killed)
-    assert clinics.read("w0", "meta.json")["finished"] is None
+    assert not (clinics.folder("w0") / "model.json").exists()
 
 
 def put_back(clinics: Clinics) -> None:
