@@ -6,7 +6,7 @@ Paths in a run file are relative to the folder that holds it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -139,10 +139,20 @@ class PartyRun(Section):
             and (any(map(one.is_relative_to, real)) or any(is_named_by(one, path) for path in kept))
             for one in places
         )
-        if is_inside or not real.isdisjoint(places):
+        belongs = any(is_named_by(one, pattern) for one in places for pattern in self._beside_ledgers())
+        if is_inside or belongs or not real.isdisjoint(places):
             raise ConfigError(
                 f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"
             )
+
+    def _beside_ledgers(self) -> Iterator[Path]:
+        """Patterns of the files that belong to a ledger, and of those with keys of held-out records."""
+        yield self.run_folder.parent / "held_out.*.json"
+        for key, path in self.kept_files.items():
+            if "ledger" in key:
+                ledger = Path(os.path.realpath(path))
+                yield ledger.with_suffix(".*")
+                yield ledger.with_name("held_out.*.json")
 
     @property
     def timing(self) -> Timing:

@@ -18,14 +18,13 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
-from parties.storage.sqlite import check_place
 from parties.tables.blocks import record_set
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
-from parties.vertical.rate_limits import Allowance, allowance_path
+from parties.vertical.rate_limits import allowance_path, counts_state
 from parties.vertical.release_accounts import check_knows
 from protocols.messages.vertical import Hello, Task
 
@@ -154,18 +153,17 @@ def _check_limits(run: PassiveRun, router: Router, checks: Checklist) -> None:
 
 
 def check_counts(run: PassiveRun, checks: Checklist) -> None:
-    """Check the file that counts answers, if they are limited."""
+    """Check the file that counts answers, if they are limited; nothing is written."""
     limits, ledger = run.serve, run.ledger.path
     if not limits.has_limits:
         return
     with checks.checking("limits"):
-        if not ledger.exists():
-            check_place(allowance_path(ledger))
-            return
-        with Allowance(ledger, limits, run.active.name) as allowance:
-            behind_s = allowance.seconds_behind()
+        is_lost, behind_s = counts_state(ledger, run.active.name)
+        if is_lost:
+            lost = f"{allowance_path(ledger)} is not the file that the ledger knows, or is not there"
+            checks.add("limits", Status.WARNING, f"{lost}: the limits of the day and the minute count as spent")
         if behind_s:
             checks.add("limits", Status.WARNING, f"the clock is {behind_s} s behind the last request")
-        else:
+        if not (is_lost or behind_s or not ledger.exists()):
             of_run = limits.model_dump(exclude={"reveal"}, exclude_none=True)
             checks.add("limits", Status.OK, ", ".join(f"{name} {value}" for name, value in of_run.items()))

@@ -19,12 +19,12 @@ from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.chain_head import read_head
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
-from parties.storage.paths import is_taken, is_there, read_file
-from parties.storage.sqlite import beside, reporting
+from parties.storage.paths import is_folder, is_taken, is_there, read_file
+from parties.storage.sqlite import beside, check_names, reporting
 
 
 def back_up(path: Path, folder: Path) -> int:
-    """Copy a ledger into a folder, where there is none yet; returns its number of lines.
+    """Copy a ledger into a folder, where there is none yet, under the name of its file; returns its number of lines.
 
     Raises
     ------
@@ -34,7 +34,7 @@ def back_up(path: Path, folder: Path) -> int:
         If the folder cannot be written or looked at.
     """
     make_folder(folder)
-    target = folder / path.name
+    target = folder / _own_name(path)
     # A backup that was killed leaves a head beside the partial file of a ledger, and is made anew.
     if is_taken(target) or (is_taken(_head(target)) and not is_taken(partial_of(target))):
         raise LedgerError(f"{folder} holds a copy of a ledger; choose another folder. Nothing was copied")
@@ -67,8 +67,13 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     RunFolderError
         If the ledger's place cannot be written or looked at.
     """
-    source = folder / path.name
+    source = folder / _own_name(path)
+    if not is_there(source):
+        # Earlier versions named a copy after the link.
+        source = folder / path.name
     n_lines = _verified(source)
+    if is_there(path):
+        check_names(path)
     if is_there(path) and _is_sound(path):
         raise LedgerError(f"{path} is sound: a copy would forget what was released since. Nothing was restored")
     n_known = _lines_known(path, source)
@@ -80,7 +85,9 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
         )
     make_folder(path.parent)
     # A link stays: what it leads to is the ledger of whoever else has it.
-    path = Path(os.path.realpath(path))
+    link, path = path, Path(os.path.realpath(path))
+    if not is_folder(path.parent):
+        raise LedgerError(f"{link} leads to {path}, and there is no folder {path.parent}. Nothing was restored")
     # Over a sound ledger, nothing is put back any more.
     _copy_keys(folder, path.parent)
     with reporting(path), replacing(path) as unfinished:
@@ -94,6 +101,11 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
         for file in filter(Path.exists, _with_logs(path)):
             file.rename(file.with_name(file.name + end))
     return _verified(path)
+
+
+def _own_name(path: Path) -> str:
+    """The name of a ledger's file, whatever link the path is: links of one name may lead to several ledgers."""
+    return os.path.basename(os.path.realpath(path))
 
 
 def _with_logs(path: Path) -> tuple[Path, ...]:

@@ -32,7 +32,7 @@ from parties.errors import LedgerError, RunFolderError
 from parties.ledger.chain_head import Head, Verified, read_head, write_private
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.storage.paths import read_file
-from parties.storage.sqlite import beside, connect, file_at, only_added, reporting, transaction
+from parties.storage.sqlite import beside, connect, file_at, is_begun, only_added, reporting, transaction
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -58,7 +58,7 @@ class HashChain:
     tables : sequence of str
         Statements that make what else lies in the database.
     create : bool
-        Whether a ledger that is not there yet is begun.
+        Whether a ledger that is not there yet is begun; never through a symbolic link.
     sums, take_up : callable, optional
         The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
     mark : callable, optional
@@ -85,7 +85,7 @@ class HashChain:
         self.head_path, self.sums_path = beside(path, ".head.json"), beside(path, ".sums.json")
         with reporting(path):
             found, has_head = file_at(path), self.head_path.exists()
-        if found is None and (has_head or not create):
+        if found is None and (has_head or not (create or is_begun(path))):
             lost = " although its head is. Restore it from a backup" if has_head else ""
             raise LedgerError(f"{path} is not there{lost}. Nothing was released")
         self.name = ""

@@ -21,7 +21,7 @@ from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import run_fields, turn_fields
 from parties.ledger.run_charge import RunBudget, RunCharge
 from parties.runs.run_folder import RunFolder
-from parties.storage.sqlite import reporting
+from parties.storage.sqlite import is_begun, reporting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
         If the file cannot be used.
     """
     n_runs, spent, is_charged, cost = 0, (0.0, 0.0), False, (charge.epsilon, charge.delta)
-    if path.exists():
+    if is_begun(path):
         with worker_ledger(path, budget) as ledger:
             n_runs, spent, is_charged = len(ledger.charges()), ledger.spent(), ledger.knows(charge)
             cost = cost if is_charged else ledger.added(charge)

@@ -7,11 +7,12 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from parties.errors import LedgerBusy, LedgerError
-from parties.storage.paths import nearest_there, odd_kind, takes_files
+from parties.storage.paths import is_there, nearest_there, odd_kind, takes_files
 from protocols.private_files import private_folder, private_opener
 
 # How long to wait for another process that draws or charges at the moment.
@@ -29,7 +30,8 @@ def check_place(path: Path) -> None:
     """
     with reporting(path):
         if not path.exists():
-            there = _folder_of(path)
+            _refuse_lost_target(path)
+            there = nearest_there(path.parent)
             if not takes_files(there):
                 raise LedgerError(
                     f"{path} cannot be used: {there} is no folder, or may not be written to. Nothing was released"
@@ -42,18 +44,71 @@ def check_place(path: Path) -> None:
             raise LedgerError(
                 f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
             )
-        with path.open("rb") as file:
+        check_names(path)
+        with path.open("r+b") as file:
             if file.read(len(_BEGIN)) not in (b"", _BEGIN):
                 raise LedgerError(f"{path} cannot be used: file is not a database. Nothing was released")
 
 
-def _folder_of(path: Path) -> Path:
-    """Where a database that is not there yet is made, or folders for it; none are made where a link leads."""
+def check_names(path: Path) -> None:
+    """Refuse a file with hard links: SQLite keeps a log for each name, and lines in the one are not seen by the other.
+
+    Raises
+    ------
+    LedgerError
+    """
+    if (n_names := path.stat().st_nlink) > 1:
+        raise LedgerError(
+            f"{path} is a file with {n_names} names (hard links), and what is written by one of them may be lost by "
+            "another: end what uses it, keep one name, and make symbolic links for the others. Nothing was released"
+        )
+
+
+def is_begun(path: Path) -> bool:
+    """Whether a database is there.
+
+    Raises
+    ------
+    LedgerError
+        If the path is a symbolic link to a file that is not there.
+    RunFolderError
+        If that may not be known.
+    """
+    if is_there(path):
+        return True
+    _refuse_lost_target(path)
+    return False
+
+
+def _refuse_lost_target(path: Path) -> None:
+    """No database is begun through a link: the one that it led to may be on a disk that is not mounted."""
     if path.is_symlink():
-        target = Path(os.path.realpath(path))
-        # Of a link to itself, the target is a link still.
-        return target if target.is_symlink() else target.parent
-    return nearest_there(path.parent)
+        raise LedgerError(
+            f"{path} is a link to {os.path.realpath(path)}, which is not there: bring that file back; or, if there was "
+            "none, begin it under its own path by the run of one folder and link it afterwards. Nothing was released"
+        )
+
+
+def first_row(path: Path, table: str, question: str, *values: str) -> tuple[Any, ...] | None:
+    """First row of an answer about one table; None if there is none, or no such file or table.
+
+    No file is made and nothing is written. A connection that may write takes SQLite's own files away at its end, where
+    one that may not leaves them.
+
+    Raises
+    ------
+    LedgerError
+        If the file cannot be used.
+    """
+    with reporting(path):
+        if not path.exists():
+            return None
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=WAIT_S, uri=True)) as database:
+            has_table = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?"
+            if database.execute(has_table, (table,)).fetchone() is None:
+                return None
+            found: tuple[Any, ...] | None = database.execute(question, values).fetchone()
+            return found
 
 
 def beside(path: Path, ending: str) -> Path:

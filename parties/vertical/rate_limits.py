@@ -24,7 +24,7 @@ from Crypto.Random import get_random_bytes
 
 from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
-from parties.storage.sqlite import beside, connect, reporting, transaction
+from parties.storage.sqlite import beside, check_place, connect, first_row, reporting, transaction
 
 DAY_S = 24 * 3600
 MINUTE_S = 60
@@ -167,6 +167,24 @@ class Allowance:
     def _number(self, question: str, *values: str | int) -> int:
         row = self._database.execute(question, values).fetchone()
         return 0 if row is None or row[0] is None else int(row[0])
+
+
+def counts_state(ledger: Path, peer: str, *, clock: Callable[[], float] = time.time) -> tuple[bool, int]:
+    """Whether the counts that the ledger knows are lost, and by how many seconds the clock is behind the last request.
+
+    Nothing is written: whoever answers next counts, and tells, what is lost.
+
+    Raises
+    ------
+    LedgerError
+        If the file of counts cannot be used.
+    """
+    counts = allowance_path(ledger)
+    check_place(counts)
+    named = "served", "SELECT name FROM served WHERE peer = ?", peer
+    expected, mine = first_row(ledger, *named), first_row(counts, *named)
+    latest = first_row(counts, "latest", "SELECT second FROM latest WHERE peer = ?", peer)
+    return expected not in (None, mine), max(0, latest[0] - int(clock())) if latest else 0
 
 
 def allowance_path(ledger: Path) -> Path:

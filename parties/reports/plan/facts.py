@@ -33,7 +33,7 @@ from parties.reports.sentences import (
     run_warnings,
 )
 from parties.runs.run_folder import RunFolder
-from parties.storage.paths import is_there
+from parties.storage.sqlite import is_begun
 from parties.vertical.held_out import n_held_out
 from parties.vertical.preparation import prepare_passive
 from parties.vertical.release_accounts import released_otherwise
@@ -207,7 +207,7 @@ def _warnings_of_release(run: PassiveRun, mechanisms: Sequence[ColumnMechanism])
         yield SEEDED
     if RunFolder(run.run_folder).has_released:
         yield HAS_RELEASED
-    if not is_there(run.ledger.path):
+    if not is_begun(run.ledger.path):
         return
     with Ledger(run.ledger.path, create=False) as ledger:
         if names := released_otherwise(ledger, mechanisms, is_secure=run.bits.is_secure):

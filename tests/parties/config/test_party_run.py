@@ -119,3 +119,28 @@ def test_no_report_takes_the_place_of_a_part_of_the_data(tmp_path: Path) -> None
                 run.check_free(tmp_path / "rows" / f"{name}.parquet", tmp_path / "run.yaml")
     # Of a pattern, a * alone is special.
     run.check_free(kept[0], tmp_path / "run.yaml")
+
+
+class Keeper(PartyRun):
+    """A run with a ledger and prepared ids."""
+
+    ledger: Path
+
+    @property
+    def kept_files(self) -> dict[str, Path]:
+        return {"ledger.path": self.ledger, "align.prepared": self.ledger.with_name("ids.prepared")}
+
+
+def test_no_report_takes_the_place_of_what_lies_beside_a_ledger(tmp_path: Path) -> None:
+    """As its head, which lies beside the file itself and is named by no run file."""
+    for name in ("runs", "shared"):
+        (tmp_path / name).mkdir()
+    (link := tmp_path / "runs" / "people.sqlite").symlink_to(tmp_path / "shared" / "ledger.sqlite")
+    run = Keeper(**RUN | {"schema": tmp_path / "schema.yaml"}, folder=tmp_path / "runs" / "spring", ledger=link)
+    endings = ("sqlite", "sqlite-wal", "head.json", "sums.json", "served.sqlite")
+    kept = [f"shared/{one}" for one in ("held_out.0123.json", *(f"ledger.{ending}" for ending in endings))]
+    for name in (*kept, "runs/held_out.0123.json"):
+        with pytest.raises(ConfigError, match="is what the run reads or keeps"):
+            run.check_free(tmp_path / name, tmp_path / "run.yaml")
+    for name in ("shared/ids.html", "shared/ledgers.json", "runs/ledger.html", "runs/ids.html", "runs/held_out.html"):
+        run.check_free(tmp_path / name, tmp_path / "run.yaml")

@@ -58,6 +58,18 @@ def test_a_run_over_the_budget_is_a_problem_before_it_begins(clinics: Clinics) -
     assert examined(clinics, "w0")["budget"].status is Status.PROBLEM
 
 
+def test_an_account_behind_a_link_that_leads_nowhere_is_a_problem(clinics: Clinics) -> None:
+    (disk := clinics.root / "disk").mkdir()
+    path = clinics.root / "w0" / "people.sqlite"
+    clinics.runs["w0"]["ledger"] = {"path": path.name}
+    clinics.write("w0")
+    path.symlink_to(disk / path.name)
+    found = examined(clinics, "w0")["ledger"]
+    assert found.status is Status.PROBLEM
+    assert "is a link to" in found.sentence
+    assert not list(disk.iterdir())
+
+
 def test_what_is_left_is_told_of_every_limit(clinics: Clinics) -> None:
     del clinics.runs["w0"]["seed"]
     clinics.runs["w0"]["ledger"] = {"delta": 0.01}

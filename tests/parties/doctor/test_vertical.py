@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from parties.cli import app
 from parties.config.reading import read_run
+from parties.config.serve_section import ServeSection
 from parties.config.vertical import PassiveRun
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.vertical import examine
@@ -22,6 +23,7 @@ from parties.errors import LedgerError
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.ledger.release_ledger import Ledger
 from parties.vertical.preparation import prepare_passive
+from parties.vertical.rate_limits import Allowance
 from protocols.messages.message import PROTOCOL_VERSION
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -392,3 +394,41 @@ def test_counts_of_answers_that_can_be_used_are_told(sites: Any) -> None:
     found = examine(path, wait_s=HASTE)
     assert told(found) == {}
     assert told(found, Status.OK)["limits"] == "records_per_minute 100"
+
+
+def test_lost_counts_of_answers_are_told_and_nothing_is_written(sites: Any) -> None:
+    """The doctor named the file anew, and the service did not tell that its counts were lost."""
+    sites.shop.run["serve"] = {"records_per_minute": 100}
+    path = sites.shop.write()
+    ledger = read_run(path, PassiveRun).ledger.path
+    Ledger(ledger).__exit__()
+    for is_lost in (False, False, True, True):
+        counts = ledger.with_suffix(".served.sqlite")
+        if is_lost:
+            counts.unlink(missing_ok=True)
+        before = {one: one.read_bytes() for one in ledger.parent.iterdir()}
+        found = examine(path, wait_s=HASTE)
+        assert told(found) == {}
+        assert ("limits" in told(found, Status.WARNING)) == is_lost
+        assert {one: one.read_bytes() for one in ledger.parent.iterdir()} == before
+        if not is_lost:
+            Allowance(ledger, ServeSection(records_per_minute=100), "bank").__exit__()
+    with Allowance(ledger, ServeSection(records_per_minute=100), "bank") as allowance:
+        assert allowance.is_lost
+
+
+@pytest.mark.parametrize("party", ["bank", "shop"])
+def test_no_ledger_is_begun_through_a_link_by_a_doctor_or_a_party(sites: Any, tmp_path: Path, party: str) -> None:
+    """The folder of a disk that is not mounted is there and empty: everything was drawn a second time."""
+    site = getattr(sites, party)
+    site.run |= {"label_epsilon": 1.0} if party == "bank" else {}
+    path = site.write()
+    (disk := tmp_path / "disk").mkdir()
+    (path.parent / "runs").mkdir()
+    for name in ("ledger.sqlite", "labels.sqlite"):
+        (path.parent / "runs" / name).symlink_to(disk / name)
+    train = {"bank": train_active, "shop": train_passive}[party]
+    with pytest.raises(LedgerError, match=r"is a link to .*, which is not there: bring that file back") as refusal:
+        train(path, insecure=False, terminal=SILENT)
+    assert str(refusal.value) in told(examine(path, wait_s=HASTE)).values()
+    assert not list(disk.iterdir())

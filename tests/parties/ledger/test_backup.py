@@ -302,13 +302,51 @@ def test_a_link_to_a_ledger_is_copied_with_what_lies_beside_the_file_and_stays(p
     on_account(path, train())
     key = path.with_name("held_out.0123456789abcdef.json")
     write_json(key, {"own": "00" * 32})
-    before, link = lines(path), tmp_path / "linked" / path.name
+    before, link = lines(path), tmp_path / "linked" / "people.sqlite"
     link.parent.mkdir()
     link.symlink_to(path)
     back_up(link, tmp_path / "copy")
-    assert (tmp_path / "copy" / key.name).exists()
+    assert {one.name for one in (tmp_path / "copy").iterdir()} == {path.name, "ledger.head.json", key.name}
     damage(path)
     restore(tmp_path / "copy", link)
     assert link.is_symlink()
     assert lines(path) == before
     assert [one.name for one in link.parent.iterdir()] == [link.name]
+
+
+def test_a_copy_that_an_earlier_version_named_after_a_link_is_put_back(path: Path, tmp_path: Path) -> None:
+    on_account(path, train())
+    before, link = lines(path), tmp_path / "people.sqlite"
+    link.symlink_to(path)
+    back_up(path, copy := tmp_path / "copy")
+    (copy / path.name).rename(copy / "people.sqlite")
+    (copy / "ledger.head.json").rename(copy / "people.head.json")
+    damage(path)
+    restore(copy, link)
+    assert lines(path) == before
+
+
+def test_where_the_folder_that_a_link_leads_to_is_missing_that_is_told(path: Path, tmp_path: Path) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    link = tmp_path / "linked" / path.name
+    link.parent.mkdir()
+    link.symlink_to(tmp_path / "gone" / path.name)
+    with pytest.raises(
+        LedgerError, match=r"leads to .*gone/ledger\.sqlite, and there is no folder .*gone\. Nothing was"
+    ):
+        restore(tmp_path / "copy", link, older=True)
+    assert not (tmp_path / "gone").exists()
+    (tmp_path / "gone").mkdir()
+    assert restore(tmp_path / "copy", link, older=True) == len(lines(path))
+
+
+def test_a_ledger_with_two_names_is_not_taken_for_a_damaged_one(path: Path, tmp_path: Path) -> None:
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    (other := tmp_path / "other.sqlite").hardlink_to(path)
+    before = path.read_bytes()
+    for older in (False, True):
+        with pytest.raises(LedgerError, match="hard links"):
+            restore(tmp_path / "copy", path, older=older)
+    assert path.read_bytes() == other.read_bytes() == before

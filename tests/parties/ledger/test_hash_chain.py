@@ -258,6 +258,29 @@ def test_a_link_to_itself_is_one_sentence(tmp_path: Path) -> None:
         Ledger(path)
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_no_ledger_is_begun_through_a_link(tmp_path: Path, create: bool) -> None:
+    """Where a disk was not mounted, another ledger was begun on its empty folder, and all was drawn a second time."""
+    (place := tmp_path / "disk").mkdir()
+    (link := tmp_path / "ledger.sqlite").symlink_to(place / "people.sqlite")
+    spend(place / "people.sqlite", 1)
+    with Ledger(link) as ledger:
+        n_lines = ledger.n_lines
+    place.rename(tmp_path / "away")
+    place.mkdir()
+    with pytest.raises(LedgerError, match=r"is a link to .*people\.sqlite, which is not there: bring that file back;"):
+        Ledger(link, create=create)
+    assert not list(place.iterdir())
+    place.rmdir()
+    (tmp_path / "away").rename(place)
+    (place / "people.sqlite").rename(tmp_path / "elsewhere")
+    with pytest.raises(LedgerError, match=r"is not there although its head is\. Restore it from a backup"):
+        Ledger(link, create=create)
+    (tmp_path / "elsewhere").rename(place / "people.sqlite")
+    with Ledger(link) as ledger:
+        assert ledger.n_lines == n_lines
+
+
 def test_a_pipe_in_the_place_of_the_head_is_refused_at_once(kept: Path) -> None:
     """Whoever opened the ledger waited for a writer."""
     (head := kept.with_suffix(".head.json")).unlink()

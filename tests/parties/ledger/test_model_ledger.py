@@ -54,6 +54,19 @@ def test_two_folders_that_begin_one_run_at_once_do_not_share_a_charge(tmp_path: 
             again.charge(charge(), "their noise")
 
 
+def test_an_account_behind_a_link_that_leads_nowhere_is_neither_begun_nor_told_to_be_empty(tmp_path: Path) -> None:
+    """The folder of a disk that is not mounted is there and empty: the budget began at 0 again."""
+    (disk := tmp_path / "disk").mkdir()
+    (path := tmp_path / "ledger.sqlite").symlink_to(disk / "ledger.sqlite")
+    for use in (
+        lambda: worker_ledger(path, RunBudget()).__enter__(),
+        lambda: ledger_position(path, RunBudget(), charge()),
+    ):
+        with pytest.raises(LedgerError, match=r"is a link to .*, which is not there"):
+            use()
+    assert not list(disk.iterdir())
+
+
 def test_a_turn_is_drawn_again_after_the_same_trees_alone_and_costs_nothing_more(tmp_path: Path) -> None:
     of_others = [(charge(), 4), (charge("autumn"), 1), (charge(coordinator="other"), 1)]
     for _ in range(2):

@@ -10,11 +10,21 @@ from pathlib import Path
 import pytest
 
 from opboost.schema import ColumnSchema
+from parties.config.reading import read_run
+from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, LedgerError, OverBudget
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
-from parties.reports.ledger_statement import DEFAULT_PATH, Spending, ledger_path, left_over, read_statement, statement
+from parties.reports.ledger_statement import (
+    DEFAULT_PATH,
+    Spending,
+    known_statement,
+    ledger_path,
+    left_over,
+    read_statement,
+    statement,
+)
 from parties.tables.blocks import record_names
 from tests.support.clinics import Clinics
 from tests.support.released_cells import IDS, mechanisms, on_account, train
@@ -125,3 +135,13 @@ def test_records_that_were_charged_are_counted_column_by_column(tmp_path: Path) 
     found = read_statement(None, path)
     assert ({one.n_records for one in found.columns}, found.n_spared) == ({200}, 0)
     assert "<td>spend</td>" in found._repr_html_()
+
+
+def test_a_ledger_behind_a_link_that_leads_nowhere_is_not_told_to_be_empty(sites: Sites, tmp_path: Path) -> None:
+    """On a disk that is not mounted, what was spent would have counted as nothing."""
+    sites.shop.run["ledger"] = {"path": "people.sqlite"}
+    path = sites.shop.write()
+    (path.parent / "people.sqlite").symlink_to(tmp_path / "people.sqlite")
+    for ask in (lambda: known_statement(path, read_run(path, PassiveRun)), lambda: read_statement(path, None)):
+        with pytest.raises(LedgerError, match=r"is a link to .*, which is not there"):
+            ask()

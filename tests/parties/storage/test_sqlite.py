@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from parties.errors import LedgerError
-from parties.storage.sqlite import check_place, connect, reporting, transaction
+from parties.storage.sqlite import check_place, connect, first_row, is_begun, reporting, transaction
 from tests.support.modes import exposed
 
 TABLES = ("CREATE TABLE IF NOT EXISTS numbers (n INTEGER)",)
@@ -73,23 +73,67 @@ def test_a_place_for_a_database_is_checked_and_nothing_is_made(tmp_path: Path) -
         ("runs", "runs", "a/books.sqlite"),
         ("books.sqlite", "none/books.sqlite", ""),
         ("books.sqlite", "books.sqlite", ""),
+        ("books.sqlite", "elsewhere/books.sqlite", ""),
     ],
 )
 def test_no_database_is_made_where_a_link_leads_nowhere(tmp_path: Path, link: str, leads_to: str, below: str) -> None:
+    """The folder of a disk that is not mounted is there and empty."""
+    (tmp_path / "elsewhere").mkdir()
     (tmp_path / link).symlink_to(leads_to)
+    words = r"is no folder, or may not be written to" if below else r"is a link to .*, which is not there: bring .*"
     for refuse in (check_place, lambda path: connect(path, TABLES)):
-        with pytest.raises(LedgerError, match=r"is no folder, or may not be written to\. Nothing was released"):
+        with pytest.raises(LedgerError, match=words + r"\. Nothing was released"):
             refuse(tmp_path / link / below)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_database_is_made_where_a_link_leads(tmp_path: Path) -> None:
+def test_a_link_leads_to_a_database_and_a_folder_behind_a_link_takes_one(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to("elsewhere")
-    (tmp_path / "books.sqlite").symlink_to("elsewhere/others.sqlite")
-    for name in ("runs/books.sqlite", "books.sqlite"):
+    (tmp_path / "linked.sqlite").symlink_to("elsewhere/books.sqlite")
+    for name in ("runs/books.sqlite", "linked.sqlite"):
         check_place(tmp_path / name)
         connect(tmp_path / name, TABLES).close()
-    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"books.sqlite", "others.sqlite"}
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"books.sqlite"}
+
+
+def test_a_file_with_two_names_is_refused_under_both(tmp_path: Path) -> None:
+    """SQLite keeps a log for each name, and processes that used two of them lost each other's lines."""
+    connect(tmp_path / "books.sqlite", TABLES).close()
+    (other := tmp_path / "others.sqlite").hardlink_to(tmp_path / "books.sqlite")
+    for path in (tmp_path / "books.sqlite", other):
+        for refuse in (check_place, lambda path: connect(path, TABLES)):
+            with pytest.raises(LedgerError, match=r"2 names \(hard links\).* symbolic links .*\. Nothing was released"):
+                refuse(path)
+    other.unlink()
+    connect(tmp_path / "books.sqlite", TABLES).close()
+
+
+def test_a_row_is_looked_up_and_nothing_is_made_or_written(database: sqlite3.Connection, tmp_path: Path) -> None:
+    """Also beside a process that has not written its log into the file."""
+    question = "numbers", "SELECT n FROM numbers WHERE n > ?", "1"
+    path = tmp_path / "new" / "books.sqlite"
+    assert first_row(path, *question) is None
+    database.execute("INSERT INTO numbers VALUES (2)")
+    assert first_row(path, *question) == (2,)
+    database.close()
+    before = {one: one.read_bytes() for one in path.parent.iterdir()}
+    assert first_row(path, *question) == (2,)
+    assert first_row(path, "others", "SELECT n FROM others") is None
+    assert first_row(path.with_name("none"), *question) is None
+    assert {one: one.read_bytes() for one in path.parent.iterdir()} == before
+    path.write_bytes(b"SQLite format 3\0" + bytes(5000))
+    with pytest.raises(LedgerError, match="cannot be used"):
+        first_row(path, *question)
+
+
+def test_a_database_is_begun_or_not_and_behind_a_link_that_leads_nowhere_nothing_tells(tmp_path: Path) -> None:
+    (link := tmp_path / "linked.sqlite").symlink_to(tmp_path / "books.sqlite")
+    assert not is_begun(tmp_path / "books.sqlite")
+    with pytest.raises(LedgerError, match="which is not there"):
+        is_begun(link)
+    connect(tmp_path / "books.sqlite", TABLES).close()
+    assert is_begun(link)
 
 
 def test_a_transaction_that_fails_changes_nothing(database: sqlite3.Connection) -> None:

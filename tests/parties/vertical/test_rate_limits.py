@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from parties.config.serve_section import ServeSection
 from parties.errors import LedgerError
-from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path
+from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path, counts_state
 from tests.support.processes import FORKS
 
 NOON = 20_000 * DAY_S + DAY_S // 2
@@ -115,6 +115,28 @@ def test_a_file_of_counts_that_is_gone_renews_nothing(
     clock.now += DAY_S
     with open_allowance(**limits) as allowance:
         assert allowance.take(known(2), bits_each=10) == (2, 2)
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_state_of_counts_is_looked_at_and_nothing_is_changed(tmp_path: Path, clock: Clock, is_open: bool) -> None:
+    ledger, limits = tmp_path / "ledger.sqlite", ServeSection(records_per_minute=9)
+    assert counts_state(ledger, "bank", clock=clock) == (False, 0)
+    assert not list(tmp_path.iterdir())
+    allowance = Allowance(ledger, limits, "bank", clock=clock)
+    allowance.take(known(2), bits_each=1)
+    if not is_open:
+        allowance.__exit__()
+    clock.now -= 7
+    for _ in range(2):
+        assert counts_state(ledger, "bank", clock=clock) == (False, 7)
+        assert counts_state(ledger, "other", clock=clock) == (False, 0)
+    allowance.__exit__()
+    allowance_path(ledger).unlink()
+    for _ in range(2):
+        assert counts_state(ledger, "bank", clock=clock) == (True, 0)
+    assert [one.name for one in tmp_path.iterdir()] == ["ledger.sqlite"]
+    with Allowance(ledger, limits, "bank", clock=clock) as lost:
+        assert lost.is_lost
 
 
 def test_each_active_party_has_counts_of_its_own(open_allowance: Callable[..., Allowance]) -> None:
