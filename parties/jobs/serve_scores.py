@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import uvicorn
@@ -30,7 +31,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.service.access import Gate, Tokens
 from parties.service.app import make_app
-from parties.service.connections import SETTINGS
+from parties.service.connections import CallerConnection, connection_settings
 from parties.service.metrics import ServiceMetrics
 from parties.service.requests import OwnRecords
 from parties.service.scorer import Scorer
@@ -134,7 +135,7 @@ class ScoreService:
         )
         self._config = uvicorn.Config(
             self._gate,
-            **SETTINGS,
+            **connection_settings(http.timeout),
             log_config=None,
             log_level="critical",
             access_log=False,
@@ -221,7 +222,9 @@ class ScoreService:
             except EXPECTED_ERRORS as error:
                 self._log.step("kept", f"the run file was read again and is not used: {error}. Nothing has changed")
                 return
-            self._gate.tokens = tokens
+            changed, self._gate.tokens = self._gate.tokens.changed(tokens), tokens
+            for connection in self.server.server_state.connections:
+                cast("CallerConnection", connection).forget(changed)
             if self._config.ssl is not None and certificate is not None:
                 self._config.ssl.sni_callback = partial(_certify, certificate)
             self.versions.swap(answering, shadow)

@@ -78,6 +78,10 @@ class Tokens:
                 found = name
         return found if scheme.lower() == "bearer" else None
 
+    def changed(self, new: Tokens) -> set[str]:
+        """The callers who have no token among the new ones, or another one."""
+        return {name for name, digest in self._digests.items() if new._digests.get(name) != digest}
+
 
 class Gate:
     """ASGI middleware: authenticates, bounds how long a body may take, and counts answers.
@@ -115,12 +119,14 @@ class Gate:
                 self._metrics.count_answer(caller or "", message["status"], time.perf_counter() - began)
             await send(message)
 
+        state = scope.setdefault("state", {})
         if caller is None:
             refusal = JSONResponse({"detail": "a bearer token is needed"}, 401, {"WWW-Authenticate": "Bearer"})
             await refusal(scope, receive, _closing(counting))
+        elif not state.get("prove", bool)(caller):
+            refusal = JSONResponse({"detail": "this caller has too many connections"}, 503, {"Retry-After": "1"})
+            await refusal(scope, receive, _closing(counting))
         else:
-            state = scope.setdefault("state", {})
-            state.get("prove", bool)()
             state["caller"] = caller
             await self._app(scope, self._timed(receive), counting)
 

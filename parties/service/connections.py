@@ -1,17 +1,19 @@
-"""Connections of callers: how many there may be over which no token was proved, and how long a request's head may be.
+"""Connections of callers: how many each caller and all strangers may have, and how long and large a head may be.
 
 The server's own bound on connections counts everybody's, so that strangers could keep callers out. It keeps a head of
 any length, and as many headers and pipelined requests as 256 KiB hold, which cost it ten megabytes and a second. It
-holds any number of connections for a minute until their TLS handshake is over, reads what comes over those that it has
-closed for half a minute more, and speaks WebSockets past the check of tokens where it finds a library. That a
-connection is lost it tells the newest of its requests alone, and it does not read on to notice while others wait.
+holds any number of connections for a minute until their TLS handshake is over, and for ever those over which a byte of
+a next request came. It reads what comes over those that it has closed for half a minute more, takes trailers for
+headers, and speaks WebSockets past the check of tokens where it finds a library. That a connection is lost it tells the
+newest of its requests alone, and it does not read on to notice while others wait.
 """
 
 from __future__ import annotations
 
 import time
-from asyncio import BaseTransport, Transport
-from collections.abc import Sequence
+from asyncio import BaseTransport, TimerHandle, Transport
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any, Self, cast
 
 import uvloop
@@ -23,7 +25,11 @@ from protocols.transport.descriptors import raise_limit
 # Connections over which no token came; beyond that the oldest are shut.
 MAX_UNPROVEN = 200
 
-# Bytes of a request before its body, beyond the piece in which they end.
+# Connections of one caller; beyond that its oldest idle ones are shut, or it is refused.
+MAX_OF_CALLER = 200
+
+# Bytes of a request without a byte of its body among them (a head, trailers, a chunk's extensions), beyond the piece in
+# which they end: the parser copies a header anew with every piece.
 MAX_HEAD_BYTES = 65_536
 
 # Headers of a request, trailers among them, and requests of a connection that wait until those before are answered.
@@ -40,6 +46,13 @@ FLUSH_LOOK_S = 0.05
 class CallerConnection(HttpToolsProtocol):
     """A connection; whoever finds a caller's token in a request calls the `prove` of its scope's state.
 
+    Parameters
+    ----------
+    head_s : float
+        How long the head of a request may take to come.
+    **given
+        What the server gives to its protocol.
+
     Attributes
     ----------
     is_made : bool
@@ -49,25 +62,31 @@ class CallerConnection(HttpToolsProtocol):
 
     is_made = False
     below: Transport | None = None
-    _is_proven = False
-    _in_head = True
-    _head_bytes = 0
+    _caller: str | None = None
+    _bodiless_bytes = 0
     _began = 0.0
+    _head_timer: TimerHandle | None = None
     _unanswered: Sequence[RequestResponseCycle] = ()
+
+    def __init__(self, *, head_s: float, **given: Any) -> None:
+        super().__init__(**given)
+        self._head_s = head_s
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)  # type: ignore[arg-type]
         self.is_made = True
         self._began = time.monotonic()
-        others = [one for one in cast("set[CallerConnection]", self.connections) if not one._is_proven]
-        for one in sorted(others, key=lambda one: one._began)[:-MAX_UNPROVEN]:
+        for one in self._all_of(None)[:-MAX_UNPROVEN]:
             one.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._head_bytes > MAX_HEAD_BYTES:
+        if self._bodiless_bytes > MAX_HEAD_BYTES:
             self.send_400_response("The head of the request is too long.")
             return
-        self._head_bytes += len(data) if self._in_head else 0
+        self._bodiless_bytes += len(data)
+        # The server's own timer ends here, whatever came: an empty line or a body that was answered already, too.
+        if self._is_idle() and self._head_timer is None:
+            self._head_timer = self.loop.call_later(self._head_s, self.transport.abort)
         super().data_received(data)
 
     def on_message_begin(self) -> None:
@@ -75,7 +94,6 @@ class CallerConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED:
             raise ValueError("too many pipelined requests")
         super().on_message_begin()
-        self._in_head = True
         self.scope["state"]["prove"] = self._prove
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -84,15 +102,26 @@ class CallerConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._in_head, self._head_bytes = False, 0
+        self._stop_head_timer()
         was_read = not self.flow.read_paused
         super().on_headers_complete()
+        # Trailers are counted with the headers, and the request does not have them.
+        self.headers = self.headers.copy()
         self._unanswered = [*(one for one in self._unanswered if not one.response_complete), self.cycle]
         # Reading, which ends where a request waits, goes on up to `MAX_PIPELINED`: only then is a loss noticed.
         if was_read:
             self.flow.resume_reading()
 
+    def on_body(self, body: bytes) -> None:
+        self._bodiless_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._bodiless_bytes = 0
+        super().on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
         for one in self._unanswered:
             one.disconnected = not one.response_complete
             one.message_event.set()
@@ -106,12 +135,41 @@ class CallerConnection(HttpToolsProtocol):
         super().send_400_response(msg)
         self._leave()
 
-    def _prove(self) -> None:
-        self._is_proven = True
+    def forget(self, callers: Collection[str]) -> None:
+        """Take the connection for a stranger's if it is one of these callers', until a token comes over it again."""
+        if self._caller in callers:
+            self._caller = None
+
+    def _prove(self, caller: str) -> bool:
+        """Take the connection for this caller's; False if it has too many, and a request is at work over each."""
+        if caller != self._caller:
+            others = self._all_of(caller)
+            n_over = max(0, len(others) + 1 - MAX_OF_CALLER)
+            idle = [one for one in others if one._is_idle()][:n_over]
+            if len(idle) < n_over:
+                return False
+            # They are among the connections for a moment more, and are found here again if others come meanwhile.
+            for one in idle:
+                one.transport.abort()
+            self._caller = caller
+        return True
+
+    def _all_of(self, caller: str | None) -> list[CallerConnection]:
+        """A caller's connections, or strangers', the oldest first."""
+        found = (one for one in cast("set[CallerConnection]", self.connections) if one._caller == caller)
+        return sorted(found, key=lambda one: one._began)
+
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
     def _leave(self) -> None:
         """End a stranger's connection with its answer: TLS would read on until the other end ends it, too."""
-        if self.below is None or self._is_proven or not self.transport.is_closing():
+        if self.below is None or self._caller is not None or not self.transport.is_closing():
             return
         if self.transport.get_write_buffer_size() and not self.below.is_closing():
             self.loop.call_later(FLUSH_LOOK_S, self._leave)
@@ -166,5 +224,6 @@ class EventLoop(uvloop.Loop):
         return await super().create_server(make, *place, **settings)
 
 
-# The part of `uvicorn.Config` that bounds strangers.
-SETTINGS: dict[str, Any] = {"http": CallerConnection, "ws": "none", "loop": f"{__name__}:{EventLoop.__name__}"}
+def connection_settings(head_s: float) -> dict[str, Any]:
+    """The part of `uvicorn.Config` that bounds connections, with the seconds that the head of a request may take."""
+    return {"http": partial(CallerConnection, head_s=head_s), "ws": "none", "loop": f"{__name__}:{EventLoop.__name__}"}

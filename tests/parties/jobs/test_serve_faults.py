@@ -7,6 +7,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 import pytest
 import yaml
 
+from parties.service.connections import MAX_UNPROVEN
 from tests.support.processes import Command, finish
 from tests.support.score_services import (
+    TOKEN,
     WAIT_S,
     Service,
     Trained,
@@ -120,6 +123,46 @@ def test_of_a_closed_connection_all_requests_are_given_up(trained: Trained, is_i
         # The first caller's had been asked for when it left.
         assert 'opboost_batch_records_sum{model="spring"} 2.0' in service.get("/metrics")[1]
         assert log.read_text().count("defect") == n_before
+
+
+def test_a_connection_is_a_strangers_once_its_token_is_gone(trained: Trained) -> None:
+    """It stood among the callers' for as long as it was there, however many strangers came."""
+    run_file = trained.serving_run("spring", listen=place(), timeout=20)
+    tokens, log = trained.bank.path / "tokens.txt", trained.bank.path / "runs" / "spring" / "log.txt"
+    before, gone = tokens.read_text(), "b" * 40
+    body = b'{"records": [{"id": "k0001"}]}'
+    head = (
+        f"POST /v1/scores HTTP/1.1\r\nAuthorization: Bearer {gone}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    tokens.write_text(f"{before}leaving {gone}\n")
+    with answering(trained, "spring") as shop, serving(run_file) as service, ExitStack() as stack:
+        service.wait_for("/ready", 200, shop)
+        shop.send_signal(signal.SIGSTOP)
+        host, _, port = service.url.removeprefix("http://").rpartition(":")
+        caller = stack.enter_context(socket.create_connection((host, int(port)), 5))
+        caller.sendall(head.encode() + body)
+        time.sleep(0.3)
+        n_before = log.read_text().count("were read again")
+        tokens.write_text(before)
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: log.read_text().count("were read again") > n_before)
+        for _ in range(MAX_UNPROVEN):
+            stack.enter_context(socket.create_connection((host, int(port)), 5))
+        with suppress(ConnectionResetError):
+            assert caller.recv(1) == b""
+        assert service.get("/health")[0] == 200
+
+
+def test_a_head_has_as_long_as_a_body_to_come(trained: Trained) -> None:
+    with serving(trained.serving_run("spring", listen=place(), timeout=0.4)) as service:
+        service.wait_for("/health", 200)
+        host, _, port = service.url.removeprefix("http://").rpartition(":")
+        with socket.create_connection((host, int(port)), 5) as caller, suppress(ConnectionResetError):
+            caller.sendall(f"GET /v1/models HTTP/1.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            assert caller.recv(4096).startswith(b"HTTP/1.1 200 ")
+            caller.sendall(b"G")
+            assert caller.recv(1) == b""
 
 
 def test_models_change_under_load_and_a_shadow_is_compared_and_not_answered(trained: Trained) -> None:

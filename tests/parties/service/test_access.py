@@ -81,6 +81,14 @@ def test_a_malformed_file_of_tokens_is_refused_without_a_token_in_the_sentence(
     assert ONE[:-1] not in str(caught.value)
 
 
+def test_of_new_tokens_it_is_known_whose_have_changed(tmp_path: Path) -> None:
+    before = Tokens(tokens_file(tmp_path, f"scoring {ONE}\nnightly {OTHER}\nyearly {'c' * 40}\n"))
+    assert before.changed(Tokens(tokens_file(tmp_path, f"scoring {ONE}\nnightly {'d' * 40}\nnew {OTHER}\n"))) == {
+        "nightly",
+        "yearly",
+    }
+
+
 def test_a_file_of_tokens_that_others_may_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match="0640"):
         Tokens(tokens_file(tmp_path, mode=0o640))

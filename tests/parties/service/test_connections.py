@@ -1,4 +1,4 @@
-"""What strangers may hold of the HTTP service over real connections: a bounded number of them, and of bytes."""
+"""What strangers and callers may hold of the HTTP service over real connections: so many of them, bytes and seconds."""
 
 from __future__ import annotations
 
@@ -20,19 +20,21 @@ import uvicorn
 
 from parties.service import connections
 from parties.service.access import Gate, Tokens, _closing
-from parties.service.connections import MAX_HEADERS, SETTINGS
+from parties.service.connections import MAX_HEADERS, connection_settings
 from parties.service.metrics import ServiceMetrics
 from tests.support.addresses import free_addresses
 from tests.support.score_services import certificate
 
-TOKEN = "a" * 40
+TOKEN, OTHER = "a" * 40, "b" * 40
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+SETTINGS = connection_settings(1)
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
-    """Answers every request."""
+    """Answers every request, one to `/slow` after a second."""
     if scope["type"] == "lifespan":
         return
+    await asyncio.sleep(scope["path"] == "/slow")
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"ok"})
 
@@ -41,7 +43,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 def running(folder: Path, **settings: Any) -> Iterator[tuple[str, int]]:
     tokens = folder / "tokens.txt"
     tokens.touch(0o600)
-    tokens.write_text(f"scoring {TOKEN}\n")
+    tokens.write_text(f"scoring {TOKEN}\nnightly {OTHER}\n")
     host, port = free_addresses(1)[0].removeprefix("tcp://").split(":")
     gate = Gate(application, tokens=Tokens(tokens), body_s=1, metrics=ServiceMetrics())
     server = uvicorn.Server(
@@ -102,11 +104,15 @@ def test_a_caller_that_proved_its_token_stays_connected_whoever_comes(service: t
         assert port == after
 
 
-def sent_of_a_head(place: tuple[str, int]) -> int:
-    """Bytes of a head without an end that the service takes, 20 MB at most."""
+REQUEST = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+CHUNKED = REQUEST.replace(b"GET", b"POST").replace(b"Host: x", b"Transfer-Encoding: chunked") + b"0\r\n"
+
+
+def sent_of_a_head(place: tuple[str, int], begun: bytes = b"GET /") -> int:
+    """Bytes without an end that the service takes of a head, or of what was begun, 20 MB at most."""
     n_bytes = 0
     with socket.create_connection(place, 2) as stranger:
-        stranger.sendall(b"GET /")
+        stranger.sendall(begun)
         try:
             while n_bytes < 20_000_000:
                 n_bytes += stranger.send(b"x" * 50_000)
@@ -115,8 +121,9 @@ def sent_of_a_head(place: tuple[str, int]) -> int:
     return n_bytes
 
 
-def test_a_head_without_an_end_is_cut_off(service: tuple[str, int]) -> None:
-    assert sent_of_a_head(service) < 10_000_000
+@pytest.mark.parametrize("begun", [b"GET /", CHUNKED + b"a: ", CHUNKED[:-2] + b";a="])
+def test_a_head_a_trailer_or_an_extension_without_an_end_is_cut_off(service: tuple[str, int], begun: bytes) -> None:
+    assert sent_of_a_head(service, begun) < 10_000_000
 
 
 def test_without_that_bound_it_is_kept(tmp_path: Path) -> None:
@@ -132,10 +139,6 @@ def statuses(place: tuple[str, int], sent: bytes) -> list[bytes]:
         while found := caller.recv(65536):
             answer += found
     return re.findall(rb"HTTP/1.1 (\d+) ", answer)
-
-
-REQUEST = f"GET /v1/models HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
-CHUNKED = REQUEST.replace(b"GET", b"POST").replace(b"Host: x", b"Transfer-Encoding: chunked") + b"0\r\n"
 
 
 def test_a_few_pipelined_requests_are_answered(service: tuple[str, int]) -> None:
@@ -165,6 +168,77 @@ def test_a_request_has_a_bounded_number_of_headers_and_trailers(
 def test_without_that_bound_all_headers_are_kept(tmp_path: Path) -> None:
     with running(tmp_path, http="httptools") as place:
         assert statuses(place, REQUEST[:-2] + b"a:b\r\n" * 50_000 + b"\r\n") == [b"200"]
+
+
+def test_a_token_behind_the_body_is_none(service: tuple[str, int]) -> None:
+    bearer = f"Authorization: Bearer {TOKEN}\r\n".encode()
+    assert statuses(service, CHUNKED.replace(bearer, b"") + bearer + b"\r\n") == [b"401"]
+
+
+UNREAD = REQUEST.replace(b"Host: x", b"Content-Length: 1000000")
+
+
+def is_shut_after(place: tuple[str, int], asked: bytes, then: bytes) -> bool:
+    """Whether a caller's connection is shut within two and a half seconds where so much came after an answer."""
+    with socket.create_connection(place, 2.5) as caller:
+        caller.sendall(asked)
+        assert caller.recv(4096).startswith(b"HTTP/1.1 200 ")
+        caller.sendall(then)
+        with suppress(TimeoutError):
+            return caller.recv(1) == b""
+        return False
+
+
+@pytest.mark.parametrize(("asked", "then"), [(REQUEST, b"G"), (REQUEST, b"\r\n"), (UNREAD, b"x")])
+def test_a_connection_over_which_no_whole_head_comes_is_shut_in_time(
+    service: tuple[str, int], asked: bytes, then: bytes
+) -> None:
+    """Also one that was proven, and one over which an empty line comes, or a body that was answered before it came."""
+    with suppress(ConnectionResetError):
+        assert is_shut_after(service, asked, then)
+
+
+def test_without_that_bound_it_stands_for_ever(tmp_path: Path) -> None:
+    with running(tmp_path, http="httptools", timeout_keep_alive=1) as place:
+        assert not is_shut_after(place, REQUEST, b"G")
+
+
+def connected(stack: ExitStack, place: tuple[str, int], n: int, request: bytes) -> list[socket.socket]:
+    """So many connections over each of which a request was sent."""
+    found = [stack.enter_context(socket.create_connection(place, 5)) for _ in range(n)]
+    for one in found:
+        one.sendall(request)
+    return found
+
+
+def test_of_a_callers_many_connections_the_oldest_idle_ones_are_shut_and_others_are_served(
+    service: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MAX_OF_CALLER", 4)
+    slow = REQUEST.replace(b"/v1/models", b"/slow")
+    with ExitStack() as stack:
+        at_work = connected(stack, service, 1, slow)
+        time.sleep(0.2)
+        # More than the service's own bound.
+        for one in (many := [connected(stack, service, 1, REQUEST)[0] for _ in range(30)]):
+            one.recv(4096)
+        assert [one in select.select(many, [], [], 0)[0] for one in many] == [True] * 27 + [False] * 3
+        assert at_work[0].recv(4096).startswith(b"HTTP/1.1 200 ")
+        url = "http://{}:{}".format(*service)
+        assert httpx.get(f"{url}/health").status_code == 200
+        assert httpx.get(f"{url}/v1/models", headers={"Authorization": f"Bearer {OTHER}"}).status_code == 200
+
+
+def test_where_requests_are_at_work_over_all_of_a_callers_connections_more_are_refused(
+    service: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they come at the same moment."""
+    monkeypatch.setattr(connections, "MAX_OF_CALLER", 4)
+    slow = REQUEST.replace(b"/v1/models", b"/slow")
+    with ExitStack() as stack:
+        found = [one.recv(4096) for one in connected(stack, service, 9, slow)]
+    assert sorted(one[9:12] for one in found) == [b"200"] * 4 + [b"503"] * 5
+    assert all(b"retry-after" in one for one in found if one[9:12] == b"503")
 
 
 @pytest.mark.parametrize("path", ["/health", "/v1/scores"])
