@@ -212,19 +212,19 @@ class ScoreService:
             await asyncio.to_thread(version.scorer.stop)
 
     async def _read_again(self) -> None:
-        """SIGHUP: take over models, data file, tokens and certificate from the files as they are now, or nothing."""
+        """SIGHUP: take over tokens as they are now, and models, data file and certificate once the models answer."""
         async with self._reading:
-            before = self.versions.all
+            before, outcome = self.versions.all, "Nothing has changed"
             try:
                 http, answering, shadow = await asyncio.to_thread(self._read, before)
                 tokens, certificate = Tokens(http.tokens), _certificate(http)
+                # A token that leaked is taken away at once, whoever is waited for.
+                self._admit(tokens)
+                outcome = "The tokens were taken over, and nothing else has changed"
                 await self._join(answering, shadow, before)
             except EXPECTED_ERRORS as error:
-                self._log.step("kept", f"the run file was read again and is not used: {error}. Nothing has changed")
+                self._log.step("kept", f"the run file was read again and is not used: {error}. {outcome}")
                 return
-            changed, self._gate.tokens = self._gate.tokens.changed(tokens), tokens
-            for connection in self.server.server_state.connections:
-                cast("CallerConnection", connection).forget(changed)
             if self._config.ssl is not None and certificate is not None:
                 self._config.ssl.sni_callback = partial(_certify, certificate)
             self.versions.swap(answering, shadow)
@@ -236,14 +236,20 @@ class ScoreService:
             for scorer in {version.scorer for version in before} - kept:
                 await asyncio.to_thread(scorer.stop)
 
+    def _admit(self, tokens: Tokens) -> None:
+        """Take over tokens; connections of one that is gone are strangers'."""
+        changed, self._gate.tokens = self._gate.tokens.changed(tokens), tokens
+        for connection in self.server.server_state.connections:
+            cast("CallerConnection", connection).forget(changed)
+
     async def _join(self, answering: Version, shadow: Version | None, before: Sequence[Version]) -> None:
-        """Start new scorers, and wait for the passive parties of the model that is to answer."""
+        """Start new scorers, and wait for the passive parties of the model that is to answer, if it is a new one."""
         running = {version.scorer for version in before}
         new = [version.scorer for version in (answering, shadow) if version and version.scorer not in running]
         for scorer in new:
             scorer.start(asyncio.get_running_loop().call_soon_threadsafe)
         deadline = asyncio.get_running_loop().time() + answering.run.wait
-        while refusal := answering.scorer.refusal:
+        while answering.scorer in new and (refusal := answering.scorer.refusal):
             if asyncio.get_running_loop().time() > deadline:
                 for scorer in new:
                     await asyncio.to_thread(scorer.stop)

@@ -154,6 +154,25 @@ def test_a_connection_is_a_strangers_once_its_token_is_gone(trained: Trained) ->
         assert service.get("/health")[0] == 200
 
 
+@pytest.mark.parametrize("after", ["spring", "summer"])
+def test_a_token_is_taken_away_at_once_though_the_passive_party_is_away(trained: Trained, after: str) -> None:
+    """Also if the model of the run file is to change, which waits for its passive party."""
+    where = place()
+    run_file = trained.serving_run("spring", listen=where)
+    tokens, gone = trained.bank.path / "tokens.txt", {"Authorization": f"Bearer {'c' * 40}"}
+    before = tokens.read_text()
+    tokens.write_text(f"{before}leaving {'c' * 40}\n")
+    with serving(run_file) as service:
+        service.wait_for("/health", 200)
+        assert httpx.get(f"{service.url}/v1/models", headers=gone, timeout=5).status_code == 200
+        tokens.write_text(before)
+        if after != "spring":
+            run_file.write_text(trained.serving_run(after, listen=where).read_text())
+        service.process.send_signal(signal.SIGHUP)
+        until(lambda: httpx.get(f"{service.url}/v1/models", headers=gone, timeout=5).status_code == 401)
+        assert service.get("/v1/models")[1]["answering"]["away"] == "waiting for shop"
+
+
 def test_a_head_has_as_long_as_a_body_to_come(trained: Trained) -> None:
     with serving(trained.serving_run("spring", listen=place(), timeout=0.4)) as service:
         service.wait_for("/health", 200)
