@@ -7,7 +7,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from protocols.private_files import private_folder, private_opener
 # How long to wait for another process that draws or charges at the moment.
 WAIT_S = 60.0
 
-_BEGIN = b"SQLite format 3\0"
-
 
 def check_place(path: Path) -> None:
     """Refuse a file that is no database of this party's alone, and a place at which none can be made.
+
+    SQLite alone opens the file: where this process uses the database, closing another descriptor of it would let go of
+    all of SQLite's locks, and the next process that looks would take the log away (SQLite, *How to corrupt*, 2.2).
 
     Raises
     ------
@@ -45,9 +46,10 @@ def check_place(path: Path) -> None:
                 f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
             )
         check_names(path)
-        with path.open("r+b") as file:
-            if file.read(len(_BEGIN)) not in (b"", _BEGIN):
-                raise LedgerError(f"{path} cannot be used: file is not a database. Nothing was released")
+        if not os.access(path, os.R_OK | os.W_OK):
+            raise LedgerError(f"{path} cannot be used: it may not be read or written to. Nothing was released")
+        with closing(_looked_at(path)) as database:
+            database.execute("SELECT 1 FROM sqlite_master")
 
 
 def check_names(path: Path) -> None:
@@ -92,8 +94,7 @@ def _refuse_lost_target(path: Path) -> None:
 def first_row(path: Path, table: str, question: str, *values: str) -> tuple[Any, ...] | None:
     """First row of an answer about one table; None if there is none, or no such file or table.
 
-    No file is made and nothing is written. A connection that may write takes SQLite's own files away at its end, where
-    one that may not leaves them.
+    No file is made and nothing is written.
 
     Raises
     ------
@@ -103,12 +104,17 @@ def first_row(path: Path, table: str, question: str, *values: str) -> tuple[Any,
     with reporting(path):
         if not path.exists():
             return None
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=WAIT_S, uri=True)) as database:
+        with closing(_looked_at(path)) as database:
             has_table = "SELECT name FROM sqlite_master WHERE type = 'table' AND name = ?"
             if database.execute(has_table, (table,)).fetchone() is None:
                 return None
             found: tuple[Any, ...] | None = database.execute(question, values).fetchone()
             return found
+
+
+def _looked_at(path: Path) -> sqlite3.Connection:
+    """A database that is not made. One that may write takes SQLite's own files away at its end, others leave them."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", timeout=WAIT_S, uri=True)
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -145,7 +151,8 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
     with reporting(path):
         check_place(path)
         private_folder(path.parent)
-        open(path, "ab", opener=private_opener).close()
+        with suppress(FileExistsError):
+            open(path, "xb", opener=private_opener).close()
         database = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
         try:
             _write_through(database)

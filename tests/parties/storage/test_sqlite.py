@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -206,3 +208,20 @@ def test_nothing_of_a_damaged_database_is_quoted(tmp_path: Path, sound: bytes, d
 def test_other_errors_keep_their_own_words(tmp_path: Path) -> None:
     with pytest.raises(KeyError, match="mine"), reporting(tmp_path):
         raise KeyError("mine")
+
+
+def test_a_process_keeps_its_locks_whatever_else_looks_at_its_database(tmp_path: Path) -> None:
+    """Locks of a file end with any of its descriptors that a process closes; the next one to look took the log away."""
+    path = tmp_path / "ledger.sqlite"
+    tables = ("CREATE TABLE IF NOT EXISTS lines (number INTEGER)",)
+    with closing(connect(path, tables)) as mine:
+        mine.execute("INSERT INTO lines VALUES (1)")
+        # As the same process does for counts of answers, and a doctor for the place.
+        check_place(path)
+        connect(path, tables).close()
+        count = "sqlite3.connect(sys.argv[1]).execute('SELECT count(*) FROM lines').fetchone()"
+        look = [sys.executable, "-c", f"import sqlite3, sys; print({count})", str(path)]
+        assert subprocess.run(look, capture_output=True, text=True).stdout == "(1,)\n"
+        assert path.with_name("ledger.sqlite-wal").exists()
+        mine.execute("INSERT INTO lines VALUES (2)")
+        assert subprocess.run(look, capture_output=True, text=True).stdout == "(2,)\n"
