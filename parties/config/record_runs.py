@@ -128,10 +128,9 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
     asker = run.coordinator.name if isinstance(run, WorkerRun) else f"chain of {', '.join(run.training.order)}"
     epsilon = promise.epsilon if run.seed is None else math.inf
     charge = RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta)
-    if isinstance(run, OwnerRun) or run.continue_from is None:
+    if (earlier := earlier_of(recipe)) is None:
         return charge
-    earlier = RowStream.of(RunFolder(run.continue_from), run.role)
-    return replace(charge, continues=earlier.run, continued_holder=earlier.holder)
+    return replace(charge, continues=earlier.run, continued_holder=earlier.charge_holder)
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:

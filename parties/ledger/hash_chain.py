@@ -85,9 +85,12 @@ class HashChain:
         self.head_path, self.sums_path = beside(path, ".head.json"), beside(path, ".sums.json")
         with reporting(path):
             found, has_head = file_at(path), self.head_path.exists()
-        if found is None and (has_head or not (create or is_begun(path))):
-            lost = " although its head is. Restore it from a backup" if has_head else ""
-            raise LedgerError(f"{path} is not there{lost}. Nothing was released")
+        if found is None and has_head:
+            raise LedgerError(
+                f"{path} is not there although its head is. Restore it from a backup. Nothing was released"
+            )
+        if not create and not is_begun(path):
+            raise LedgerError(f"{path} is not there. Nothing was released")
         self.name = ""
         self.n_lines = 0
         self._last = (0, BEGINNING)

@@ -130,6 +130,7 @@ class RowStream:
             trees=trees,
             arrivals=self.arrivals,
             n_records=self.n_records,
+            charge_holder=self.holder,
         )
 
 

@@ -22,34 +22,41 @@ WAIT_S = 60.0
 def check_place(path: Path) -> None:
     """Refuse a file that is no database of this party's alone, and a place at which none can be made.
 
-    SQLite alone opens the file: where this process uses the database, closing another descriptor of it would let go of
-    all of SQLite's locks, and the next process that looks would take the log away (SQLite, *How to corrupt*, 2.2).
-
     Raises
     ------
     LedgerError
     """
     with reporting(path):
-        if not path.exists():
-            _refuse_lost_target(path)
-            there = nearest_there(path.parent)
-            if not takes_files(there):
-                raise LedgerError(
-                    f"{path} cannot be used: {there} is no folder, or may not be written to. Nothing was released"
-                )
-            return
-        if kind := odd_kind(path):
-            raise LedgerError(f"{path} cannot be used: it is {kind}, and a database is a file. Nothing was released")
-        mode = stat.S_IMODE(path.stat().st_mode)
-        if mode & 0o077:
+        _check_file(path)
+        if path.exists():
+            with closing(_looked_at(path)) as database:
+                database.execute("SELECT 1 FROM sqlite_master")
+
+
+def _check_file(path: Path) -> None:
+    """Check all but the content of the file.
+
+    SQLite alone opens the file: where this process uses the database, closing another descriptor of it would let go of
+    all of SQLite's locks, and the next process that looks would take the log away (SQLite, *How to corrupt*, 2.2).
+    """
+    if not path.exists():
+        _refuse_lost_target(path)
+        there = nearest_there(path.parent)
+        if not takes_files(there):
             raise LedgerError(
-                f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
+                f"{path} cannot be used: {there} is no folder, or may not be written to. Nothing was released"
             )
-        check_names(path)
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise LedgerError(f"{path} cannot be used: it may not be read or written to. Nothing was released")
-        with closing(_looked_at(path)) as database:
-            database.execute("SELECT 1 FROM sqlite_master")
+        return
+    if kind := odd_kind(path):
+        raise LedgerError(f"{path} cannot be used: it is {kind}, and a database is a file. Nothing was released")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise LedgerError(
+            f"{path} has mode {mode:04o}; it must be readable by its owner alone (0600). Nothing was released"
+        )
+    check_names(path)
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise LedgerError(f"{path} cannot be used: it may not be read or written to. Nothing was released")
 
 
 def check_names(path: Path) -> None:
@@ -149,7 +156,7 @@ def connect(path: Path, tables: Sequence[str]) -> sqlite3.Connection:
         If the file cannot be made, is not a database, or may be read by others than its owner.
     """
     with reporting(path):
-        check_place(path)
+        _check_file(path)
         private_folder(path.parent)
         with suppress(FileExistsError):
             open(path, "xb", opener=private_opener).close()

@@ -38,6 +38,8 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS served (peer TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID",
 )
 
+_NAME, _LATEST = "SELECT name FROM served WHERE peer = ?", "SELECT second FROM latest WHERE peer = ?"
+
 # More than any limit, and small enough to be added to.
 _ALL = 1 << 60
 
@@ -129,7 +131,7 @@ class Allowance:
                 known.execute("INSERT OR REPLACE INTO served VALUES (?, ?)", (self._peer, mine))
 
     def _name_in(self, database: sqlite3.Connection) -> str | None:
-        found = database.execute("SELECT name FROM served WHERE peer = ?", (self._peer,)).fetchone()
+        found = database.execute(_NAME, (self._peer,)).fetchone()
         return None if found is None else str(found[0])
 
     def _now(self) -> int:
@@ -138,7 +140,7 @@ class Allowance:
         return now
 
     def _latest(self) -> int:
-        return self._number("SELECT second FROM latest WHERE peer = ?", self._peer)
+        return self._number(_LATEST, self._peer)
 
     def _take_records(self, now: int, n_rows: int) -> int:
         """Whole seconds are counted, those that began less than a minute ago and the one before, so never too few."""
@@ -181,9 +183,8 @@ def counts_state(ledger: Path, peer: str, *, clock: Callable[[], float] = time.t
     """
     counts = allowance_path(ledger)
     check_place(counts)
-    named = "served", "SELECT name FROM served WHERE peer = ?", peer
-    expected, mine = first_row(ledger, *named), first_row(counts, *named)
-    latest = first_row(counts, "latest", "SELECT second FROM latest WHERE peer = ?", peer)
+    expected, mine = (first_row(path, "served", _NAME, peer) for path in (ledger, counts))
+    latest = first_row(counts, "latest", _LATEST, peer)
     return expected not in (None, mine), max(0, latest[0] - int(clock())) if latest else 0
 
 

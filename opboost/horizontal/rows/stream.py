@@ -51,6 +51,8 @@ class EarlierTraining:
         Of this owner's records.
     n_records : int
         About how many records of all owners the model has seen: public, for the recommended recipe.
+    charge_holder : str
+        Of this owner's charge for it, which tells it from another training of its name.
     """
 
     run: str
@@ -59,6 +61,7 @@ class EarlierTraining:
     trees: tuple[Tree, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     n_records: int = 0
+    charge_holder: str = ""
 
     @property
     def n_rows(self) -> int:
