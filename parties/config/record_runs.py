@@ -130,7 +130,7 @@ def charge_of(run: WorkerRun | OwnerRun, recipe: RecordRecipe) -> RunCharge:
     charge = RunCharge(run=run.run_id, coordinator=asker, epsilon=epsilon, delta=promise.delta)
     if (earlier := earlier_of(recipe)) is None:
         return charge
-    return replace(charge, continues=earlier.run, continued_holder=earlier.charge_holder)
+    return replace(charge, continues=earlier.charged_run, continued_holder=earlier.charge_holder)
 
 
 def peers_of(run: RecordRun) -> tuple[str, ...]:

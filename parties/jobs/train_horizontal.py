@@ -17,7 +17,7 @@ from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.recipes import SummedRecipe
-from parties.config.record_runs import StreamRecipe, charge_of, summed_recipe, terms_of
+from parties.config.record_runs import StreamRecipe, charge_of, earlier_of, summed_recipe, terms_of
 from parties.errors import TableError
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.round_journal import RoundJournal
@@ -149,7 +149,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, checkpoint.holder)
+                paid = ("", checkpoint.holder) if ledger.knows(charge) else _paid_before(recipe)
+                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, paid)
 
         n_rows, facts = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, **facts)
@@ -161,9 +162,12 @@ def _stream_facts(
     schema: TableSchema,
     recipe: SummedRecipe,
     rows: OwnerRows | PartedRows | None = None,
-    holder: str = "",
+    paid: tuple[str, str] = ("", ""),
 ) -> dict[str, Any]:
-    """What a run that goes on from this one needs to know; nothing if none can."""
+    """What a run that goes on from this one needs to know; nothing if none can.
+
+    `paid` are the earlier run that was charged if this one was not, and the holder of the charge.
+    """
     if not isinstance(recipe, StreamRecipe) or isinstance(rows, PartedRows):
         return {}
     earlier = recipe.earlier
@@ -178,10 +182,17 @@ def _stream_facts(
         terms=lasting_digest(run.terms(schema)),
         rows=rows.digest if rows else "",
         arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
-        holder=holder,
+        charged_run=paid[0],
+        holder=paid[1],
         **of_recipe,
     )
     return {"stream": stream.facts}
+
+
+def _paid_before(recipe: SummedRecipe) -> tuple[str, str]:
+    """The earlier run that a worker was charged for, and the holder, if it answered nothing in this one."""
+    earlier = earlier_of(recipe)
+    return (earlier.charged_run, earlier.charge_holder) if earlier else ("", "")
 
 
 def _own_fit(rows: WorkerRows, folder: RunFolder, log: RunLog) -> FitQuality | None:

@@ -112,7 +112,7 @@ class WorkerLedger:
         with self._lines.adding() as add:
             if not self._check(charge):
                 add(run_fields(**asdict(self._entered(charge)), holder=holder))
-            elif self._holders[charge.run, charge.coordinator] not in ("", holder):
+            elif self._holders[charge.run, charge.coordinator] != holder:
                 raise OverBudget(
                     f"{self._path}: run {charge.run!r} was charged for answers from another run folder, and the same "
                     "charge does not pay for other ones; choose another run_id. Nothing was sent"
@@ -191,7 +191,8 @@ class WorkerLedger:
     def _entered(self, charge: RunCharge) -> RunCharge:
         """The charge as it is entered: it goes on from a run that is here, and from which no other one does."""
         before = charge.continues, charge.coordinator
-        is_known = before in self._runs and self._holders[before] in ("", charge.continued_holder)
+        # No run goes on from one whose charge was entered without a holder, by an early version.
+        is_known = before in self._runs and self._holders[before] == charge.continued_holder != ""
         is_first = is_known and before not in self._continued
         return charge if is_first else replace(charge, continues="")
 

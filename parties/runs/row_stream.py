@@ -39,6 +39,8 @@ class RowStream:
         Of the recommended recipe, about how many records of all owners the model has seen.
     holder : str
         Of a worker's charge for the run in its ledger.
+    charged_run : str
+        The earlier run whose charge that is, if the worker answered nothing in this one.
     """
 
     run: str
@@ -48,6 +50,7 @@ class RowStream:
     arrivals: tuple[Arrival, ...] = ()
     n_records: int = 0
     holder: str = ""
+    charged_run: str = ""
 
     @classmethod
     def of(cls, folder: RunFolder, role: str) -> RowStream:
@@ -85,8 +88,9 @@ class RowStream:
     @property
     def digest(self) -> str:
         """Digest of all of it: by a changed number, earlier rows would count as new, and train again."""
-        # Runs of earlier builds kept no holder.
-        return document_digest({name: value for name, value in asdict(self).items() if value or name != "holder"})
+        # Runs of earlier builds kept neither.
+        is_newer = {"holder", "charged_run"}.__contains__
+        return document_digest({name: value for name, value in asdict(self).items() if value or not is_newer(name)})
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -130,6 +134,7 @@ class RowStream:
             trees=trees,
             arrivals=self.arrivals,
             n_records=self.n_records,
+            charged_run=self.charged_run or self.run,
             charge_holder=self.holder,
         )
 

@@ -51,8 +51,10 @@ class EarlierTraining:
         Of this owner's records.
     n_records : int
         About how many records of all owners the model has seen: public, for the recommended recipe.
+    charged_run : str
+        The run whose charge is for it as well: itself, or an earlier one if this owner has answered nothing in it.
     charge_holder : str
-        Of this owner's charge for it, which tells it from another training of its name.
+        Of that charge, which tells the run from another one of its name.
     """
 
     run: str
@@ -61,6 +63,7 @@ class EarlierTraining:
     trees: tuple[Tree, ...] = ()
     arrivals: tuple[Arrival, ...] = ()
     n_records: int = 0
+    charged_run: str = ""
     charge_holder: str = ""
 
     @property

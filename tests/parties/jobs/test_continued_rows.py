@@ -105,6 +105,27 @@ def test_three_runs_are_one_model_and_one_guarantee(tmp_path: Path, training: di
     assert spent(clinics, "w0") < 2.001
 
 
+def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_been_none(tmp_path: Path) -> None:
+    """It fetched the model afterwards, answered nothing, and was not charged: its ledger knows the run before alone."""
+    clinics = Clinics(tmp_path, recipe="sgbdt", **TRAININGS["filter"])
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+    clinics.runs["hub"]["patience"], clinics.runs["w2"]["ledger"] = 2, {"epsilon": 2.01}
+    train(clinics)
+    go_on(clinics)
+    for name in EVERYBODY:
+        clinics.runs[name]["wait"] = 5
+    assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w0", "w1")))] == [0] * 3
+    assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w2")))] == [0] * 2
+    with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget()) as ledger:
+        assert [charge.run for charge in ledger.charges()] == ["spring"]
+    go_on(clinics, "winter", "autumn")
+    train(clinics)
+    with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget(epsilon=2.01)) as ledger:
+        assert [(charge.run, charge.continues) for charge in ledger.charges()] == [("spring", ""), ("winter", "spring")]
+        assert ledger.spent()[0] < 2.01
+
+
 def test_a_run_of_the_same_name_in_another_project_is_not_the_one_that_a_run_goes_on_from(tmp_path: Path) -> None:
     """Both projects' first runs have the default name, and the second one goes on with the ledger of the first."""
     projects = []

@@ -213,19 +213,21 @@ def test_a_run_that_goes_on_counts_for_both_and_once_only(tmp_path: Path) -> Non
     path = tmp_path / "ledger.sqlite"
 
     def continued(run: str, before: str, epsilon: float = 1.0, coordinator: str = "hub") -> RunCharge:
-        return RunCharge(run=run, coordinator=coordinator, epsilon=epsilon, delta=1e-6, continues=before)
+        return RunCharge(
+            run=run, coordinator=coordinator, epsilon=epsilon, delta=1e-6, continues=before, continued_holder=before
+        )
 
     with worker_ledger(path, RunBudget(epsilon=2.5)) as ledger:
-        ledger.charge(charge("spring"))
+        ledger.charge(charge("spring"), "spring")
     position = ledger_position(path, RunBudget(epsilon=2.5), continued("autumn", "spring", 1.25))
     assert (position.cost, position.remaining[0]) == ((0.25, 0.0), 1.25)
     with worker_ledger(path, RunBudget(epsilon=2.5)) as ledger:
-        ledger.charge(continued("autumn", "spring", 1.25))
+        ledger.charge(continued("autumn", "spring", 1.25), "autumn")
         assert ledger.spent() == (1.25, 1e-6)
-        ledger.charge(continued("winter", "autumn", 1.25))
+        ledger.charge(continued("winter", "autumn", 1.25), "winter")
         assert ledger.spent() == (1.25, 1e-6)
         # Back to spring, from which autumn goes on.
-        ledger.charge(continued("branch", "spring"))
+        ledger.charge(continued("branch", "spring"), "branch")
         assert ledger.spent() == (2.25, 2e-6)
         for unknown in (continued("x", "summer"), continued("x", "winter", coordinator="other")):
             assert ledger.added(unknown) == (1.0, 1e-6)
@@ -234,16 +236,18 @@ def test_a_run_that_goes_on_counts_for_both_and_once_only(tmp_path: Path) -> Non
     with worker_ledger(path, RunBudget()) as again:
         assert again.spent() == (2.25, 2e-6)
         assert [one.continues for one in again.charges()] == ["", "spring", "autumn", ""]
-        again.charge(continued("x", "branch", math.inf))
+        again.charge(continued("x", "branch", math.inf), "x")
         assert again.spent()[0] == math.inf
         assert again.added(continued("y", "x", math.inf)) == (0.0, 0.0)
 
 
-@pytest.mark.parametrize(("kept", "told", "added"), [("a", "a", 0.0), ("a", "b", 1.0), ("a", "", 1.0), ("", "a", 0.0)])
+@pytest.mark.parametrize(
+    ("kept", "told", "added"), [("a", "a", 0.0), ("a", "b", 1.0), ("a", "", 1.0), ("", "a", 1.0), ("", "", 1.0)]
+)
 def test_a_run_goes_on_from_the_one_of_that_name_whose_noise_it_knows(
     tmp_path: Path, kept: str, told: str, added: float
 ) -> None:
-    """Another project may have one of the same name, on other records. Runs of earlier versions told no noise."""
+    """Another project may have one of the same name, on other records. Early versions told no noise, nor went on."""
     path = tmp_path / "ledger.sqlite"
     later = RunCharge(
         run="autumn", coordinator="hub", epsilon=1.0, delta=1e-6, continues="spring", continued_holder=told
@@ -262,13 +266,15 @@ def test_a_run_that_goes_on_does_not_lower_what_the_one_before_has_cost(tmp_path
     """Two calibrations for one budget differ by a millionth, and the records of before have spent the larger one."""
     path = tmp_path / "ledger.sqlite"
     with worker_ledger(path, RunBudget(epsilon=3.0)) as ledger:
-        ledger.charge(RunCharge(run="spring", coordinator="hub", epsilon=1.25, delta=2e-6))
-        later = RunCharge(run="autumn", coordinator="hub", epsilon=1.0, delta=1e-6, continues="spring")
+        ledger.charge(RunCharge(run="spring", coordinator="hub", epsilon=1.25, delta=2e-6), "s")
+        later = RunCharge(
+            run="autumn", coordinator="hub", epsilon=1.0, delta=1e-6, continues="spring", continued_holder="s"
+        )
         assert ledger.added(later) == (0.0, 0.0)
-        ledger.charge(later)
-        ledger.charge(later)
+        ledger.charge(later, "a")
+        ledger.charge(later, "a")
         assert ledger.spent() == (1.25, 2e-6)
-        ledger.charge(replace(later, run="winter", continues="autumn", epsilon=1.5))
+        ledger.charge(replace(later, run="winter", continues="autumn", continued_holder="a", epsilon=1.5))
         assert ledger.spent() == (1.5, 2e-6)
     with worker_ledger(path, RunBudget()) as again:
         assert again.spent() == (1.5, 2e-6)
