@@ -17,6 +17,7 @@ from pathlib import Path
 
 from parties.errors import LedgerBusy, LedgerError
 from parties.ledger.chain_head import read_head
+from parties.ledger.counts_name import note_restored
 from parties.ledger.release_ledger import Ledger
 from parties.storage.atomic_files import copy, make_folder, partial_of, replacing, write_text
 from parties.storage.paths import is_folder, is_taken, is_there, read_file
@@ -93,6 +94,7 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     with reporting(path), replacing(path) as unfinished:
         # What has no room is known before anything is moved.
         unfinished.write_bytes(source.read_bytes())
+        note_restored(unfinished)
         end = _end_of_damaged(path)
         if _head(path).exists():
             copy(_head(path), _head(path).with_name(_head(path).name + end))

@@ -7,7 +7,8 @@ nothing new, but who counts only what is new must keep who was asked for. A day 
 that was put back stands still until it has caught up.
 
 The ledger holds the name of this file, which is drawn with it. Where the file is gone, or another one lies in its
-place, its counts are unknown: then the day's bits and the minute's records count as spent.
+place, its counts are unknown: then the day's bits and the minute's records count as spent. So do they for a day after
+a copy of the ledger was put back, whichever counts it knows, unless they are there.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from Crypto.Random import get_random_bytes
 
 from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
+from parties.ledger import counts_name
 from parties.storage.sqlite import beside, check_place, connect, first_row, reporting, transaction
 
 DAY_S = 24 * 3600
@@ -35,10 +37,10 @@ _TABLES = (
     "PRIMARY KEY (peer, second)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS routed (peer TEXT, day INTEGER, bits INTEGER NOT NULL, "
     "PRIMARY KEY (peer, day)) WITHOUT ROWID",
-    "CREATE TABLE IF NOT EXISTS served (peer TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID",
+    counts_name.NAMES_TABLE,
 )
 
-_NAME, _LATEST = "SELECT name FROM served WHERE peer = ?", "SELECT second FROM latest WHERE peer = ?"
+_LATEST = "SELECT second FROM latest WHERE peer = ?"
 
 # More than any limit, and small enough to be added to.
 _ALL = 1 << 60
@@ -114,10 +116,10 @@ class Allowance:
 
     def _compare_names(self, ledger: Path) -> None:
         """Count everything as spent if this is not the file that the ledger knows."""
-        with closing(connect(ledger, _TABLES[-1:])) as known, reporting(self.path):
+        with closing(connect(ledger, [counts_name.NAMES_TABLE])) as known, reporting(self.path):
             with transaction(self._database):
-                mine, expected = self._name_in(self._database), self._name_in(known)
-                self.is_lost = expected not in (None, mine)
+                mine, expected = _name_in(self._database, self._peer), _name_in(known, self._peer)
+                self.is_lost = _are_lost(mine, expected, _name_in(known, counts_name.RESTORED), int(self._clock()))
                 if mine is None:
                     mine = get_random_bytes(16).hex()
                     self._database.execute("INSERT INTO served VALUES (?, ?)", (self._peer, mine))
@@ -129,10 +131,6 @@ class Allowance:
             # Afterwards: a crash in between counts everything as spent once more.
             if mine != expected:
                 known.execute("INSERT OR REPLACE INTO served VALUES (?, ?)", (self._peer, mine))
-
-    def _name_in(self, database: sqlite3.Connection) -> str | None:
-        found = database.execute(_NAME, (self._peer,)).fetchone()
-        return None if found is None else str(found[0])
 
     def _now(self) -> int:
         now = max(int(self._clock()), self._latest())
@@ -183,9 +181,25 @@ def counts_state(ledger: Path, peer: str, *, clock: Callable[[], float] = time.t
     """
     counts = allowance_path(ledger)
     check_place(counts)
-    expected, mine = (first_row(path, "served", _NAME, peer) for path in (ledger, counts))
-    latest = first_row(counts, "latest", _LATEST, peer)
-    return expected not in (None, mine), max(0, latest[0] - int(clock())) if latest else 0
+    mine, expected, restored = (
+        None if (row := first_row(path, "served", counts_name.NAME_OF_COUNTS, name)) is None else str(row[0])
+        for path, name in ((counts, peer), (ledger, peer), (ledger, counts_name.RESTORED))
+    )
+    latest, now = first_row(counts, "latest", _LATEST, peer), int(clock())
+    is_lost = _are_lost(mine, expected, restored, now)
+    return is_lost, max(0, latest[0] - now) if latest else 0
+
+
+def _name_in(database: sqlite3.Connection, peer: str) -> str | None:
+    found = database.execute(counts_name.NAME_OF_COUNTS, (peer,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def _are_lost(mine: str | None, expected: str | None, restored: str | None, now: int) -> bool:
+    """Whether a ledger knows other counts than there are, or none where a copy of it was put back within a day."""
+    if mine is expected is None and restored is not None:
+        return now - int(restored) < DAY_S
+    return expected not in (None, mine)
 
 
 def allowance_path(ledger: Path) -> Path:

@@ -1,0 +1,50 @@
+"""Counts of answers that were made after a copy of the ledger do not begin anew when it is put back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from parties.config.serve_section import ServeSection
+from parties.ledger.backup import back_up, restore
+from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path, counts_state
+from tests.support.released_cells import on_account, train
+
+LIMITS = ServeSection(records_per_minute=9, routed_bits_per_day=20)
+
+
+def take(path: Path, peer: str, *, later_s: float = 0) -> tuple[bool, int]:
+    """Whether counts are lost, and how many of two records are answered."""
+    with Allowance(path, LIMITS, peer, clock=lambda: time.time() + later_s) as allowance:
+        return allowance.is_lost, allowance.take(np.ones(2, np.bool_), bits_each=10)[1]
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered before the copy", "answered since"])
+def test_a_copy_that_is_put_back_renews_no_counts(tmp_path: Path, is_answered: bool) -> None:
+    path = tmp_path / "runs" / "ledger.sqlite"
+    on_account(path, train())
+    if is_answered:
+        assert take(path, "bank") == (False, 2)
+    back_up(path, tmp_path / "copy")
+    if not is_answered:
+        assert take(path, "bank") == (False, 2)
+    path.unlink()
+    restore(tmp_path / "copy", path)
+    # The counts were not lost.
+    assert counts_state(path, "bank") == (False, 0)
+    assert take(path, "bank") == (False, 0)
+    for file in path.parent.iterdir():
+        file.unlink()
+    restore(tmp_path / "copy", path, older=True)
+    assert counts_state(path, "bank") == (True, 0)
+    assert take(path, "bank") == (True, 0)
+    assert take(path, "bank") == (False, 0)
+    # Whoever is new may have been answered, too, since the copy was made.
+    assert counts_state(path, "insurer") == (True, 0)
+    assert counts_state(path, "insurer", clock=lambda: time.time() + DAY_S) == (False, 0)
+    assert take(path, "insurer", later_s=DAY_S) == (False, 2)
+    assert take(path, "bank", later_s=DAY_S) == (False, 2)
+    assert allowance_path(path).exists()
