@@ -123,7 +123,8 @@ class ScoreService:
         self._insecure = insecure
         self._log = log
         self._metrics = ServiceMetrics()
-        self._reading = asyncio.Lock()
+        self._admitting, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._n_readings = 0
         self.http, answering, shadow = self._read(())
         http = self.http
         self.versions = Versions(answering, shadow, metrics=self._metrics, timeout_s=http.timeout)
@@ -150,18 +151,22 @@ class ScoreService:
             self._config.load()
         self.server = uvicorn.Server(self._config)
 
-    def _read(self, current: Sequence[Version]) -> tuple[HttpSection, Version, Version | None]:
-        """Read the run file, and that of the shadow; a model that is served already keeps its conversation."""
+    def _read_run(self) -> tuple[ActiveRun, HttpSection]:
         run = read_run(self._path, ActiveRun)
         if run.http is None:
             raise ConfigError(f"{self._path} has no section `http`, which says where and to whom scores are served")
-        shadow = None if run.http.shadow is None else read_run(run.http.shadow, ActiveRun)
+        return run, run.http
+
+    def _read(self, current: Sequence[Version]) -> tuple[HttpSection, Version, Version | None]:
+        """Read the run file, and that of the shadow; a model that is served already keeps its conversation."""
+        run, http = self._read_run()
+        shadow = None if http.shadow is None else read_run(http.shadow, ActiveRun)
         if shadow is not None and shadow.listen == run.listen:
             raise ConfigError(
-                f"{run.http.shadow}: the passive parties of the shadow need another `listen` than {run.listen}"
+                f"{http.shadow}: the passive parties of the shadow need another `listen` than {run.listen}"
             )
-        answering = self._version(run, run.http, current)
-        return run.http, answering, None if shadow is None else self._version(shadow, run.http, current)
+        answering = self._version(run, http, current)
+        return http, answering, None if shadow is None else self._version(shadow, http, current)
 
     def _version(self, run: ActiveRun, http: HttpSection, current: Sequence[Version]) -> Version:
         run = run.model_copy(update={"http": None})
@@ -212,29 +217,35 @@ class ScoreService:
             await asyncio.to_thread(version.scorer.stop)
 
     async def _read_again(self) -> None:
-        """SIGHUP: take over tokens as they are now, and models, data file and certificate once the models answer."""
-        async with self._reading:
-            before, outcome = self.versions.all, "Nothing has changed"
-            try:
-                http, answering, shadow = await asyncio.to_thread(self._read, before)
-                tokens, certificate = Tokens(http.tokens), _certificate(http)
-                # A token that leaked is taken away at once, whoever is waited for.
-                self._admit(tokens)
-                outcome = "The tokens were taken over, and nothing else has changed"
-                await self._join(answering, shadow, before)
-            except EXPECTED_ERRORS as error:
-                self._log.step("kept", f"the run file was read again and is not used: {error}. {outcome}")
-                return
-            if self._config.ssl is not None and certificate is not None:
-                self._config.ssl.sni_callback = partial(_certify, certificate)
-            self.versions.swap(answering, shadow)
-            # Requests that have chosen a version submit their query in the loop's next turn.
-            await asyncio.sleep(0)
-            names = ", ".join(version.name for version in self.versions.all)
-            self._log.step("read again", f"run file, data file and tokens were read again; the models are {names}")
-            kept = {version.scorer for version in self.versions.all}
-            for scorer in {version.scorer for version in before} - kept:
-                await asyncio.to_thread(scorer.stop)
+        """SIGHUP: take over tokens as they are now, then models, data file and certificate once the models answer."""
+        self._n_readings += 1
+        reading, outcome = self._n_readings, "Nothing has changed"
+        try:
+            # A token that leaked is taken away at once, whoever this reading or an earlier one waits for.
+            async with self._admitting:
+                self._admit(await asyncio.to_thread(lambda: Tokens(self._read_run()[1].tokens)))
+            outcome = "The tokens were taken over, and nothing else has changed"
+            async with self._reading:
+                await self._change(reading)
+        except EXPECTED_ERRORS as error:
+            self._log.step("kept", f"the run file was read again and is not used: {error}. {outcome}")
+
+    async def _change(self, reading: int) -> None:
+        """Take over models, data file and certificate."""
+        before = self.versions.all
+        http, answering, shadow = await asyncio.to_thread(self._read, before)
+        certificate = _certificate(http)
+        await self._join(answering, shadow, before, reading)
+        if self._config.ssl is not None and certificate is not None:
+            self._config.ssl.sni_callback = partial(_certify, certificate)
+        self.versions.swap(answering, shadow)
+        # Requests that have chosen a version submit their query in the loop's next turn.
+        await asyncio.sleep(0)
+        names = ", ".join(version.name for version in self.versions.all)
+        self._log.step("read again", f"run file, data file and tokens were read again; the models are {names}")
+        kept = {version.scorer for version in self.versions.all}
+        for scorer in {version.scorer for version in before} - kept:
+            await asyncio.to_thread(scorer.stop)
 
     def _admit(self, tokens: Tokens) -> None:
         """Take over tokens; connections of one that is gone are strangers'."""
@@ -242,18 +253,23 @@ class ScoreService:
         for connection in self.server.server_state.connections:
             cast("CallerConnection", connection).forget(changed)
 
-    async def _join(self, answering: Version, shadow: Version | None, before: Sequence[Version]) -> None:
-        """Start new scorers, and wait for the passive parties of the model that is to answer, if it is a new one."""
+    async def _join(self, answering: Version, shadow: Version | None, before: Sequence[Version], reading: int) -> None:
+        """Start new scorers, and wait for the passive parties of the model that is to answer, if it is a new one.
+
+        A later reading ends the wait: the files may name another model by now.
+        """
         running = {version.scorer for version in before}
         new = [version.scorer for version in (answering, shadow) if version and version.scorer not in running]
         for scorer in new:
             scorer.start(asyncio.get_running_loop().call_soon_threadsafe)
         deadline = asyncio.get_running_loop().time() + answering.run.wait
         while answering.scorer in new and (refusal := answering.scorer.refusal):
-            if asyncio.get_running_loop().time() > deadline:
+            is_outdated = self._n_readings > reading
+            if is_outdated or asyncio.get_running_loop().time() > deadline:
                 for scorer in new:
                     await asyncio.to_thread(scorer.stop)
-                raise Unavailable(f"{answering.name} could not answer within {answering.run.wait:g} s: {refusal}")
+                limit = "before the next SIGHUP" if is_outdated else f"within {answering.run.wait:g} s"
+                raise Unavailable(f"{answering.name} could not answer {limit}: {refusal}")
             await asyncio.sleep(0.05)
 
 
