@@ -53,11 +53,17 @@ def scorecard(
             groups=tuple(by or ()),
             share=reject,
         )
+        run = read_run(run_file, ActiveRun)
+        folder = out or run.run_folder / "scorecard"
+        if folder.resolve() == run.run_folder.resolve():
+            raise ConfigError(
+                f"{folder} is the run's folder, which has a report.html; give another place. Nothing was written"
+            )
+        run.check_free(folder / "scorecard.json", run_file)
         try:
             found = validate(asked)
         except ImportError as error:
             raise ConfigError(str(error)) from None
-        folder = out or read_run(run_file, ActiveRun).run_folder / "scorecard"
         make_folder(folder)
         write_json(folder / "scorecard.json", scorecard_document(found))
         write_text(folder / "report.html", to_html(validation_page(found)))

@@ -152,6 +152,7 @@ class PartyRun(Section):
             if "ledger" in key:
                 ledger = Path(os.path.realpath(path))
                 yield ledger.with_suffix(".*")
+                yield ledger.with_name(f"{ledger.name}-*")
                 yield ledger.with_name("held_out.*.json")
 
     @property

@@ -29,6 +29,7 @@ from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
 from parties.horizontal.partition_files import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
+from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.account_statement import budget_left
 from parties.reports.horizontal_words import unknown_workers
@@ -108,7 +109,7 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
     charge, budget, path = charge_of(run, recipe), run.ledger.budget, run.ledger.path
     with checks.checking("ledger"):
         try:
-            if path.exists():
+            if is_begun := is_chain_begun(path):
                 with worker_ledger(path, budget) as ledger:
                     check_charge(ledger, charge, RunFolder(run.run_folder))
             else:
@@ -123,7 +124,7 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
         epsilon, delta = position.cost
         cost = f"costs epsilon {rounded_up(epsilon)} and delta {rounded_up(delta)}"
         told = "was charged before" if position.is_charged else cost
-        begun = f"{position.n_runs} runs so far" if path.exists() else "will be begun"
+        begun = f"{position.n_runs} runs so far" if is_begun else "will be begun"
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
 
 

@@ -23,13 +23,14 @@ from parties.doctor.run_files import AskPeers, check_and_ask, check_folder, chec
 from parties.doctor.table import TableUse, check_table
 from parties.errors import OverBudget
 from parties.ledger.budget import Budget, SpentBudgets
+from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.ledger_lines import ChargedColumn
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.reports.sentences import column_warnings, earlier_warning, run_warnings
 from parties.runs.run_folder import RunFolder
 from parties.storage.paths import is_folder
-from parties.storage.sqlite import beside, check_place
+from parties.storage.sqlite import check_place
 from parties.tables.blocks import EncodedTable
 from parties.vertical.agreed_grid import coarse_grids, other_grids
 from parties.vertical.release_accounts import account_of, released_otherwise
@@ -142,7 +143,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
             releases = planned(prepared.mechanisms, table.keys(), is_secure=run.bits.is_secure)
             if run.seed is not None:
                 note(Status.WARNING, "noise from a `seed` is charged as if there were none")
-            if not run.ledger.path.exists() and not beside(run.ledger.path, ".head.json").exists():
+            if not is_chain_begun(run.ledger.path):
                 check_place(run.ledger.path)
                 SpentBudgets().check([release.cost for release in releases], budget)
                 note(Status.OK, f"{run.ledger.path} will be begun; {len(releases)} columns to draw")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from parties.errors import LedgerError
 from parties.storage.atomic_files import replacing_any
 from parties.storage.paths import odd_kind
+from parties.storage.sqlite import beside, file_at, is_begun, reporting
 from protocols.private_files import private_opener
 
 
@@ -41,6 +43,23 @@ class Head:
 
 
 _HEAD = TypeAdapter(Head)
+
+
+def is_chain_begun(path: Path) -> bool:
+    """Whether a ledger is there.
+
+    Raises
+    ------
+    LedgerError
+        If its head alone is there, as where it was lost; or if the path is a symbolic link to a file that is not there.
+    RunFolderError
+        If that may not be known.
+    """
+    with reporting(path):
+        is_lost = file_at(path) is None and beside(path, ".head.json").exists()
+    if is_lost:
+        raise LedgerError(f"{path} is not there although its head is. Restore it from a backup. Nothing was released")
+    return is_begun(path)
 
 
 def read_head(path: Path) -> Head:

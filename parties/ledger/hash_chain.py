@@ -29,10 +29,10 @@ from typing import Any
 from Crypto.Random import get_random_bytes
 
 from parties.errors import LedgerError, RunFolderError
-from parties.ledger.chain_head import Head, Verified, read_head, write_private
+from parties.ledger.chain_head import Head, Verified, is_chain_begun, read_head, write_private
 from parties.ledger.ledger_lines import BEGINNING, Fields, canonical, opened_fields, seal
 from parties.storage.paths import read_file
-from parties.storage.sqlite import beside, connect, file_at, is_begun, only_added, reporting, transaction
+from parties.storage.sqlite import beside, connect, file_at, only_added, reporting, transaction
 
 # Of the file with sums; one of another format is not used, and every line is added up again.
 _SUMS_FORMAT = 5
@@ -83,14 +83,10 @@ class HashChain:
     ) -> None:
         self.path = path
         self.head_path, self.sums_path = beside(path, ".head.json"), beside(path, ".sums.json")
-        with reporting(path):
-            found, has_head = file_at(path), self.head_path.exists()
-        if found is None and has_head:
-            raise LedgerError(
-                f"{path} is not there although its head is. Restore it from a backup. Nothing was released"
-            )
-        if not create and not is_begun(path):
+        if not is_chain_begun(path) and not create:
             raise LedgerError(f"{path} is not there. Nothing was released")
+        with reporting(path):
+            found = file_at(path)
         self.name = ""
         self.n_lines = 0
         self._last = (0, BEGINNING)

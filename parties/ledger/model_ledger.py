@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from parties.errors import OverBudget, RunFolderError
+from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.hash_chain import HashChain
 from parties.ledger.ledger_lines import run_fields, turn_fields
 from parties.ledger.run_charge import RunBudget, RunCharge
 from parties.runs.run_folder import RunFolder
-from parties.storage.sqlite import is_begun, reporting
+from parties.storage.sqlite import reporting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +240,7 @@ def ledger_position(path: Path, budget: RunBudget, charge: RunCharge) -> LedgerP
         If the file cannot be used.
     """
     n_runs, spent, is_charged, cost = 0, (0.0, 0.0), False, (charge.epsilon, charge.delta)
-    if is_begun(path):
+    if is_chain_begun(path):
         with worker_ledger(path, budget) as ledger:
             n_runs, spent, is_charged = len(ledger.charges()), ledger.spent(), ledger.knows(charge)
             cost = cost if is_charged else ledger.added(charge)

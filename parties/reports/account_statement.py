@@ -8,10 +8,10 @@ from typing import Any
 
 from opboost.privacy.guarantee import html_table, rounded_up
 from parties.errors import ConfigError, LedgerError
+from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.model_ledger import worker_ledger
 from parties.ledger.run_charge import RunCharge
 from parties.reports.ledger_statement import Spending, as_document, left_over
-from parties.storage.sqlite import is_begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +75,7 @@ def read_account(run_file: Path) -> AccountStatement:
     if isinstance(run, CoordinatorRun):
         raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
     budget, path = run.ledger.budget, run.ledger.path
-    if not is_begun(path):
+    if not is_chain_begun(path):
         raise LedgerError(f"{path} is not there: no run was charged")
     with worker_ledger(path, budget) as ledger:
         charges, (epsilon, delta) = ledger.charges(), ledger.spent()

@@ -16,6 +16,7 @@ from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.privacy.local import RandomisedResponse
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
+from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.release_ledger import Ledger
 from parties.progress import Progress, no_progress
 from parties.reports.ledger_statement import Statement, known_statement
@@ -33,7 +34,6 @@ from parties.reports.sentences import (
     run_warnings,
 )
 from parties.runs.run_folder import RunFolder
-from parties.storage.sqlite import is_begun
 from parties.vertical.held_out import n_held_out
 from parties.vertical.preparation import prepare_passive
 from parties.vertical.release_accounts import released_otherwise
@@ -207,7 +207,7 @@ def _warnings_of_release(run: PassiveRun, mechanisms: Sequence[ColumnMechanism])
         yield SEEDED
     if RunFolder(run.run_folder).has_released:
         yield HAS_RELEASED
-    if not is_begun(run.ledger.path):
+    if not is_chain_begun(run.ledger.path):
         return
     with Ledger(run.ledger.path, create=False) as ledger:
         if names := released_otherwise(ledger, mechanisms, is_secure=run.bits.is_secure):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -23,3 +24,14 @@ def test_no_or_every_record_cannot_be_rejected(tmp_path: Path, share: str) -> No
     done = CliRunner().invoke(app, ["scorecard", str(tmp_path / "run.yaml"), "--reject", share])
     assert done.exit_code == 2
     assert "--reject" in done.stderr
+
+
+def test_no_page_takes_the_place_of_the_runs_own_report(sites: Any) -> None:
+    run_file = sites.bank.write()
+    folder = run_file.parent / "runs" / "spring"
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text("what was promised")
+    for out in (folder, run_file.parent / "runs" / "other" / ".." / "spring"):
+        done = CliRunner().invoke(app, ["scorecard", str(run_file), "--out", str(out)])
+        assert (done.exit_code, "which has a report.html" in " ".join(done.stderr.split())) == (1, True)
+    assert (folder / "report.html").read_text() == "what was promised"

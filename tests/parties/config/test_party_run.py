@@ -142,5 +142,9 @@ def test_no_report_takes_the_place_of_what_lies_beside_a_ledger(tmp_path: Path) 
     for name in (*kept, "runs/held_out.0123.json"):
         with pytest.raises(ConfigError, match="is what the run reads or keeps"):
             run.check_free(tmp_path / name, tmp_path / "run.yaml")
+    plain = run.model_copy(update={"ledger": tmp_path / "shared" / "people"})
+    for ending in ("", "-wal", "-shm", ".head.json"):
+        with pytest.raises(ConfigError, match="is what the run reads or keeps"):
+            plain.check_free(tmp_path / "shared" / f"people{ending}", tmp_path / "run.yaml")
     for name in ("shared/ids.html", "shared/ledgers.json", "runs/ledger.html", "runs/ids.html", "runs/held_out.html"):
         run.check_free(tmp_path / name, tmp_path / "run.yaml")

@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from parties.config.horizontal import WorkerRun
+from parties.config.reading import read_run
 from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.horizontal import examine_rows
 from parties.errors import ConfigError
+from parties.ledger.model_ledger import worker_ledger
 from tests.support.clinics import Clinics
 from tests.support.sites import Sites
 
@@ -68,6 +71,16 @@ def test_an_account_behind_a_link_that_leads_nowhere_is_a_problem(clinics: Clini
     assert found.status is Status.PROBLEM
     assert "is a link to" in found.sentence
     assert not list(disk.iterdir())
+
+
+def test_an_account_whose_head_alone_is_there_is_a_problem(clinics: Clinics) -> None:
+    run = read_run(clinics.write("w0"), WorkerRun)
+    with worker_ledger(run.ledger.path, run.ledger.budget):
+        pass
+    run.ledger.path.unlink()
+    found = examined(clinics, "w0")["ledger"]
+    assert found.status is Status.PROBLEM
+    assert "is not there although its head is" in found.sentence
 
 
 def test_what_is_left_is_told_of_every_limit(clinics: Clinics) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from parties.ledger.chain_head import Head, Verified, read_head, write_private
+from parties.errors import LedgerError
+from parties.ledger.chain_head import Head, Verified, is_chain_begun, read_head, write_private
 
 HEADS = [Head(1, "a"), Head(7, "b", Verified(5, "c", "d", "e"), "f"), Head(7, "b", None, "")]
 
@@ -35,6 +36,16 @@ def test_what_is_no_head_is_an_error(tmp_path: Path, text: str) -> None:
     (path := tmp_path / "ledger.head.json").write_text(text)
     with pytest.raises(ValueError, match="Head"):
         read_head(path)
+
+
+def test_a_ledger_whose_head_alone_is_there_was_lost(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    assert not is_chain_begun(path)
+    write_private(tmp_path / "ledger.head.json", b"{}")
+    with pytest.raises(LedgerError, match=r"is not there although its head is\. Restore it from a backup"):
+        is_chain_begun(path)
+    path.touch()
+    assert is_chain_begun(path)
 
 
 def test_what_is_no_file_is_an_error_of_the_file_system(tmp_path: Path) -> None:

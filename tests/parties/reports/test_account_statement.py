@@ -36,6 +36,9 @@ def test_a_worker_sees_its_account_with_its_runs_and_what_remains(tmp_path: Path
     assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_dict()))
     assert "2 runs have spent epsilon 1" in CliRunner().invoke(app, ["ledger", str(path)]).stdout
     assert "&lt;b&gt;fall" in found._repr_html_()
+    run.ledger.path.unlink()
+    with pytest.raises(LedgerError, match="is not there although its head is"):
+        read_account(path)
 
 
 @pytest.mark.parametrize(
