@@ -45,20 +45,30 @@ class Head:
 _HEAD = TypeAdapter(Head)
 
 
+def refuse_lost(path: Path) -> None:
+    """Refuse a ledger that is not there, though its head is.
+
+    Raises
+    ------
+    LedgerError
+    """
+    with reporting(path):
+        is_lost = file_at(path) is None and beside(path, ".head.json").exists()
+    if is_lost:
+        raise LedgerError(f"{path} is not there although its head is. Restore it from a backup. Nothing was released")
+
+
 def is_chain_begun(path: Path) -> bool:
     """Whether a ledger is there.
 
     Raises
     ------
     LedgerError
-        If its head alone is there, as where it was lost; or if the path is a symbolic link to a file that is not there.
+        If it was lost, or if the path is a symbolic link to a file that is not there.
     RunFolderError
         If that may not be known.
     """
-    with reporting(path):
-        is_lost = file_at(path) is None and beside(path, ".head.json").exists()
-    if is_lost:
-        raise LedgerError(f"{path} is not there although its head is. Restore it from a backup. Nothing was released")
+    refuse_lost(path)
     return is_begun(path)
 
 

@@ -16,7 +16,7 @@ from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.label_noise import decode_labels, encode_labels, label_mechanism
 from opboost.trees.losses import Loss
 from parties.ledger.budget import Budget
-from parties.ledger.chain_head import is_chain_begun
+from parties.ledger.chain_head import refuse_lost
 from parties.ledger.charged_release import Account
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
@@ -54,8 +54,8 @@ class LabelNoise:
         """
         if epsilon is None:
             return None
-        if not is_chain_begun(ledger):
-            check_place(ledger)
+        refuse_lost(ledger)
+        check_place(ledger)
         return cls(label_mechanism(name, loss, epsilon, bounds), ledger)
 
     def draw(self, labels: Values, ids: Ids, *, run_id: str, peers: Iterable[str], to: Path) -> Values:
