@@ -53,13 +53,11 @@ def scorecard(
             groups=tuple(by or ()),
             share=reject,
         )
-        run = read_run(run_file, ActiveRun)
-        folder = out or run.run_folder / "scorecard"
-        if folder.resolve() == run.run_folder.resolve():
+        folder = out or read_run(run_file, ActiveRun).run_folder / "scorecard"
+        if (folder / "meta.json").exists():
             raise ConfigError(
-                f"{folder} is the run's folder, which has a report.html; give another place. Nothing was written"
+                f"{folder} is a run folder, which has a report.html; give another one. Nothing was written"
             )
-        run.check_free(folder / "scorecard.json", run_file)
         try:
             found = validate(asked)
         except ImportError as error:

@@ -13,13 +13,24 @@ from protocols.transport.keys import generate, read_secret
 from protocols.transport.memory import memory_pair
 from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
+from tests.support.few_fits import few_fits, few_fits_in_every_test
 from tests.support.kept_runs import run_file, tuned_bank
 from tests.support.outcomes import outcomes, outcomes_of
 from tests.support.remote_places import bucket, postgres
 from tests.support.sites import Sites, sites
 from tests.support.trial import trial
 
-__all__ = ["bucket", "outcomes", "postgres", "run_file", "sites", "trial", "tuned_bank"]
+__all__ = [
+    "bucket",
+    "few_fits",
+    "few_fits_in_every_test",
+    "outcomes",
+    "postgres",
+    "run_file",
+    "sites",
+    "trial",
+    "tuned_bank",
+]
 
 TIMING = Timing(timeout_s=3, wait_s=10)
 

@@ -41,6 +41,8 @@ from tests.support.ranked_columns import dense_ranks
 CALM = BoostingParameters(n_estimators=40, max_depth=3, learning_rate=0.2)
 POINTS = 50
 
+with_few_fits = pytest.mark.usefixtures("few_fits")
+
 
 class Run:
     """Two passive columns that say much of the label, one own column that says little."""
@@ -149,6 +151,7 @@ def test_columns_that_say_nothing_do_no_harm(monkeypatch: pytest.MonkeyPatch) ->
     assert run.score(chosen) > run.score(alone) - 0.02
 
 
+@with_few_fits
 @pytest.mark.parametrize("choice", NoiseChoice)
 @pytest.mark.parametrize("loss", [SquaredError(), Logistic(), Softmax(3)], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("engine", ["native", "xgboost"])
@@ -173,6 +176,7 @@ def test_every_choice_trains_with_every_loss_and_engine(
     assert np.isfinite(run.routed(trained)).all()
 
 
+@with_few_fits
 @pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED_AND_PLAIN, NoiseChoice.PLAIN])
 def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_others_leave(
     choice: NoiseChoice, monkeypatch: pytest.MonkeyPatch
@@ -188,6 +192,7 @@ def test_trees_of_the_own_columns_have_the_share_of_the_scores_that_others_leave
     assert scores[1.5] == pytest.approx(scores[1.0] + 0.5 * per_share, abs=1e-9)
 
 
+@with_few_fits
 @pytest.mark.parametrize("loss", [SquaredError(), Logistic(), Softmax(3)], ids=lambda loss: loss.name)
 @pytest.mark.parametrize("choice", [NoiseChoice.CORRECTED, NoiseChoice.PLAIN])
 def test_trees_that_go_on_are_added_to_those_of_the_own_columns(
@@ -280,6 +285,7 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
     assert is_told or run.train(known=few, parameters=brief).choice is not NoiseChoice.ALONE
 
 
+@with_few_fits
 @pytest.mark.parametrize("loss", [SquaredError(), Softmax(3)], ids=lambda loss: loss.name)
 @pytest.mark.parametrize(
     ("engine", "share", "goes_on"),

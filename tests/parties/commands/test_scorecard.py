@@ -26,12 +26,15 @@ def test_no_or_every_record_cannot_be_rejected(tmp_path: Path, share: str) -> No
     assert "--reject" in done.stderr
 
 
-def test_no_page_takes_the_place_of_the_runs_own_report(sites: Any) -> None:
+def test_no_page_takes_the_place_of_a_runs_own_report(sites: Any) -> None:
     run_file = sites.bank.write()
-    folder = run_file.parent / "runs" / "spring"
-    folder.mkdir(parents=True)
-    (folder / "report.html").write_text("what was promised")
-    for out in (folder, run_file.parent / "runs" / "other" / ".." / "spring"):
-        done = CliRunner().invoke(app, ["scorecard", str(run_file), "--out", str(out)])
-        assert (done.exit_code, "which has a report.html" in " ".join(done.stderr.split())) == (1, True)
-    assert (folder / "report.html").read_text() == "what was promised"
+    for name in ("spring", "autumn"):
+        (folder := sites.bank.path / "runs" / name).mkdir(parents=True)
+        (folder / "meta.json").write_text("{}")
+        (folder / "report.html").write_text("what was promised")
+        done = CliRunner().invoke(app, ["scorecard", str(run_file), "--out", str(folder)])
+        assert (done.exit_code, "is a run folder, which has a report.html" in " ".join(done.stderr.split())) == (
+            1,
+            True,
+        )
+        assert (folder / "report.html").read_text() == "what was promised"

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import numpy as np
@@ -190,11 +191,14 @@ def test_lists_are_no_predictions(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_points_and_a_page_for_their_owner_alone(
-    run_file: Path, months: dict[str, Path], tmp_path: Path
+    run_file: Path, months: dict[str, Path], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    out = tmp_path / "card"
-    options = ["--scores", str(months["now"]), "--points", "500", "--out", str(out), "--format", "json"]
-    done = CliRunner().invoke(app, ["scorecard", str(run_file), *options])
+    out = run_file.parent / "runs" / "spring" / "scorecard"
+    request.addfinalizer(lambda: rmtree(out))
+    options = ["--scores", str(months["now"]), "--points", "500", "--format", "json"]
+    # A second time, the page and the points are made anew.
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["scorecard", str(run_file), *options])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["gini"] > 0.9
     card = json.loads((out / "scorecard.json").read_text())
