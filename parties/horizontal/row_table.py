@@ -104,14 +104,17 @@ class OwnerRows:
         came = replace(self, values=self.values[order], labels=self.labels[order])
         if not came._begins_with(stream):
             raise TableError(
-                f"{data}: its first {stream.arrivals[-1].n_rows} rows are not those that run {stream.run!r} ended "
+                f"{data}: its first {stream.n_rows} rows are not those that run {stream.run!r} ended "
                 "with: put records that have arrived behind them, and change none. Nothing was sent"
             )
         return came
 
     def _begins_with(self, stream: RowStream) -> bool:
-        n_before = stream.arrivals[-1].n_rows
-        return replace(self, values=self.values[:n_before], labels=self.labels[:n_before]).digest == stream.rows
+        return self.first(stream.n_rows).digest == stream.rows
+
+    def first(self, n_rows: int) -> OwnerRows:
+        """The first rows, so many."""
+        return replace(self, values=self.values[:n_rows], labels=self.labels[:n_rows])
 
     @property
     def digest(self) -> str:

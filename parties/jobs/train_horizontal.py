@@ -17,7 +17,7 @@ from parties.cluster.worker_rows import WorkerRows, worker_rows
 from parties.config.horizontal import CoordinatorRun, WorkerRun
 from parties.config.reading import read_run, read_schema
 from parties.config.recipes import SummedRecipe
-from parties.config.record_runs import StreamRecipe, charge_of, earlier_of, summed_recipe, terms_of
+from parties.config.record_runs import StreamRecipe, charge_of, summed_recipe, terms_of
 from parties.errors import TableError
 from parties.horizontal.coordinator import SharedModel, run_coordinator
 from parties.horizontal.round_journal import RoundJournal
@@ -149,8 +149,11 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                paid = ("", checkpoint.holder) if ledger.knows(charge) else _paid_before(recipe)
-                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, paid)
+                has_answered = ledger.knows(charge)
+                if not has_answered:
+                    log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
+                holder = checkpoint.holder if has_answered else ""
+                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, holder)
 
         n_rows, facts = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, **facts)
@@ -162,16 +165,21 @@ def _stream_facts(
     schema: TableSchema,
     recipe: SummedRecipe,
     rows: OwnerRows | PartedRows | None = None,
-    paid: tuple[str, str] = ("", ""),
+    holder: str = "",
 ) -> dict[str, Any]:
     """What a run that goes on from this one needs to know; nothing if none can.
 
-    `paid` are the earlier run that was charged if this one was not, and the holder of the charge.
+    `holder` is that of a worker's charge. One that answered nothing has none, and its rows of this run are new to the
+    next one.
     """
     if not isinstance(recipe, StreamRecipe) or isinstance(rows, PartedRows):
         return {}
-    earlier = recipe.earlier
-    before, n_before = (earlier.arrivals, len(earlier.model.trees)) if earlier else ((), 0)
+    earlier, charged_run = recipe.earlier, ""
+    arrivals = earlier.arrivals if earlier else ()
+    if rows and holder:
+        arrivals = (*arrivals, Arrival(len(rows.labels), len(earlier.model.trees) if earlier else 0))
+    elif rows and earlier:
+        charged_run, holder = earlier.charged_run, earlier.charge_holder
     of_recipe: dict[str, Any]
     if isinstance(recipe, SGBDTAmongOwners):
         of_recipe = {"noise": (recipe.noise.grad_std, recipe.noise.hess_std)}
@@ -180,19 +188,13 @@ def _stream_facts(
     stream = RowStream(
         run=run.run_id,
         terms=lasting_digest(run.terms(schema)),
-        rows=rows.digest if rows else "",
-        arrivals=(*before, Arrival(len(rows.labels), n_before)) if rows else (),
-        charged_run=paid[0],
-        holder=paid[1],
+        rows=rows.first(arrivals[-1].n_rows if arrivals else 0).digest if rows else "",
+        arrivals=arrivals,
+        charged_run=charged_run,
+        holder=holder,
         **of_recipe,
     )
     return {"stream": stream.facts}
-
-
-def _paid_before(recipe: SummedRecipe) -> tuple[str, str]:
-    """The earlier run that a worker was charged for, and the holder, if it answered nothing in this one."""
-    earlier = earlier_of(recipe)
-    return (earlier.charged_run, earlier.charge_holder) if earlier else ("", "")
 
 
 def _own_fit(rows: WorkerRows, folder: RunFolder, log: RunLog) -> FitQuality | None:

@@ -88,6 +88,8 @@ class RecordFacts(RecordTerms):
     Attributes
     ----------
     history : RunHistory
+    has_answered : bool
+        Whether anything of the party's records was released in the run.
     objective : str
     n_trees : int
     n_rounds : int or None
@@ -105,6 +107,7 @@ class RecordFacts(RecordTerms):
     """
 
     history: RunHistory
+    has_answered: bool
     objective: str
     n_trees: int
     n_rounds: int | None
@@ -158,6 +161,7 @@ def record_facts(path: Path) -> RecordFacts:
     return RecordFacts(
         **record_terms(run, recipe, promise),
         history=history,
+        has_answered=folder.has_released,
         objective=model.loss.name,
         n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),

@@ -58,6 +58,11 @@ def _told(facts: RecordFacts) -> str:
     others = ", ".join(history.peers)
     if facts.role == "coordinator":
         return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw sums alone."
+    if not facts.has_answered:
+        return (
+            f"{history.party} answered nothing in this run, so that none of its {history.n_records:,} rows trained; it "
+            f"has the model of {facts.n_trees} trees of {others}."
+        )
     return (
         f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of "
         f"{facts.n_trees} trees with {others}."
@@ -74,7 +79,7 @@ def _no_rows() -> PageSection:
 
 def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     history = facts.history
-    if facts.role != "coordinator":
+    if facts.role != "coordinator" and facts.has_answered:
         yield Prose(f"{history.party} took part with {history.n_records:,} rows, which it told nobody.")
     if facts.n_rounds is not None:
         asked = " and ".join(f"{count} times {kind.removeprefix('want ')}" for kind, count in facts.questions.items())

@@ -32,9 +32,9 @@ class RowStream:
     noise : tuple of (float, float), optional
         Of S-GBDT, deviations of the noise on sums of g and of h, in which records pay.
     rows : str
-        Digest of a worker's rows; empty at a coordinator.
+        Digest of a worker's rows that have trained; empty at a coordinator.
     arrivals : tuple of Arrival
-        Of a worker's rows.
+        Of these rows.
     n_records : int
         Of the recommended recipe, about how many records of all owners the model has seen.
     holder : str
@@ -80,10 +80,14 @@ class RowStream:
                 f"{folder.path / 'meta.json'} does not say of the run's rows what was written at its end: its digest "
                 "is another one. Bring a copy of it back. Nothing was sent"
             )
-        # A worker has rows, which came at some time.
-        if role == "worker" and not found.arrivals:
+        if role == "worker" and not found.rows:
             raise malformed
         return found
+
+    @property
+    def n_rows(self) -> int:
+        """A worker's rows that have trained: its first ones."""
+        return self.arrivals[-1].n_rows if self.arrivals else 0
 
     @property
     def digest(self) -> str:
@@ -104,7 +108,7 @@ class RowStream:
         ------
         RunFolderError
         """
-        if self.arrivals and TREES_FILE not in (noted_shares(folder.path) or {}):
+        if self.rows and TREES_FILE not in (noted_shares(folder.path) or {}):
             raise RunFolderError(
                 f"{folder.path} holds a run of an earlier version of opboost, which noted no digest of {TREES_FILE}: "
                 "what its records have spent of their budgets follows from that file, and whether it is this run's is "
@@ -123,7 +127,7 @@ class RowStream:
         document = folder.read_json("model.json")
         document.pop("digest", None)
         model = load_model(folder.path / "model.json")
-        has_trees = bool(self.arrivals) and self.noise is not None
+        has_trees = bool(self.rows) and self.noise is not None
         trees = load_model(folder.path / TREES_FILE).trees if has_trees else ()
         if has_trees and len(trees) != len(model.trees):
             raise RunFolderError(f"{folder.path / TREES_FILE} has other trees than the model. Nothing was sent")

@@ -118,6 +118,10 @@ def test_records_that_have_arrived_stand_behind_the_earlier_ones_whatever_their_
     go_on(clinics, before, 80, 85, 90)
     with pytest.raises(TableError, match="its first 90 rows are not those"):
         read(clinics)
+    # By no arrivals, all of them would train again.
+    go_on(clinics, before)
+    with pytest.raises(TableError, match="its first 0 rows are not those"):
+        read(clinics)
 
 
 def test_records_without_a_label_are_no_rows_among_which_others_arrive(clinics: Clinics) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from opboost.horizontal.rows.stream import Arrival
 from opboost.trees.model_file import load_model
 from parties.doctor.check_result import Status
 from parties.doctor.horizontal import examine_rows
@@ -22,6 +23,7 @@ from parties.jobs.train_vertical import Terminal
 from parties.ledger.model_ledger import worker_ledger
 from parties.ledger.run_charge import RunBudget
 from parties.runs.model_share import TREES_FILE
+from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
 from tests.support.clinics import COLUMNS, NAMES, Clinics
 from tests.support.processes import finish, wait_for_words
@@ -115,8 +117,13 @@ def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_
     go_on(clinics)
     for name in EVERYBODY:
         clinics.runs[name]["wait"] = 5
+    add_rows(clinics, "w2", 30, 5)
     assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w0", "w1")))] == [0] * 3
+    clinics.runs["w2"]["report"] = True
     assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w2")))] == [0] * 2
+    page = (tmp_path / "w2" / "runs" / "autumn" / "report.html").read_text()
+    assert "w2 answered nothing in this run, so that none of its 110 rows trained" in page
+    assert "took part with" not in page
     with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget()) as ledger:
         assert [charge.run for charge in ledger.charges()] == ["spring"]
     go_on(clinics, "winter", "autumn")
@@ -124,6 +131,32 @@ def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_
     with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget(epsilon=2.01)) as ledger:
         assert [(charge.run, charge.continues) for charge in ledger.charges()] == [("spring", ""), ("winter", "spring")]
         assert ledger.spent()[0] < 2.01
+    streams = [
+        RowStream.of(RunFolder(tmp_path / "w2" / "runs" / run_id), "worker")
+        for run_id in ("spring", "autumn", "winter")
+    ]
+    # Records that came for the run that was missed began in the next one, when its trees were there.
+    first, last = Arrival(80, 0), Arrival(110, 12)
+    assert [stream.arrivals for stream in streams] == [(first,), (first,), (first, last)]
+    assert streams[1].rows == streams[0].rows
+
+
+@pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
+def test_a_worker_that_missed_the_first_run_has_new_records_in_the_next_one(
+    tmp_path: Path, training: dict[str, Any]
+) -> None:
+    clinics = Clinics(tmp_path, recipe=next(iter(training)), **training)
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+        clinics.runs[name]["wait"] = 5
+    clinics.runs["hub"]["patience"] = 2
+    assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w0", "w1")))] == [0] * 3
+    assert [code for code, _, _ in finish(*(clinics.start(name) for name in ("hub", "w2")))] == [0] * 2
+    go_on(clinics)
+    train(clinics)
+    stream = RowStream.of(RunFolder(tmp_path / "w2" / "runs" / "autumn"), "worker")
+    assert stream.arrivals == (Arrival(80, 6),)
+    assert spent(clinics, "w2") == pytest.approx(2.0, abs=1e-5)
 
 
 def test_a_run_of_the_same_name_in_another_project_is_not_the_one_that_a_run_goes_on_from(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
     at_hub = RowStream(run="spring", terms="ab", noise=(1.5, 0.1))
     assert at_hub.training(folder).trees == ()
     # Of the recommended recipe nobody pays again, so there are no such trees.
-    recommended = RowStream(run="spring", terms="ab", arrivals=STREAM.arrivals, n_records=300)
+    recommended = RowStream(run="spring", terms="ab", rows="cd", arrivals=STREAM.arrivals, n_records=300)
     folder.write_json("meta.json", {"role": "worker", "finished": "now", "stream": recommended.facts})
     assert RowStream.of(folder, "worker") == recommended
     training = recommended.training(folder)
@@ -84,7 +84,7 @@ def test_what_a_run_left_is_read_again(tmp_path: Path) -> None:
         ),
         ({"stream": {**STREAM.facts, "arrivals": []}}, "its digest is another one"),
         ({"stream": {**STREAM.facts, "digest": None}}, "its digest is another one"),
-        ({"stream": {**asdict(STREAM), "arrivals": []}}, "is malformed"),
+        ({"stream": {**asdict(STREAM), "rows": ""}}, "is malformed"),
     ],
 )
 def test_folders_from_which_none_can_go_on_are_refused(tmp_path: Path, meta: dict[str, Any], words: str) -> None:
