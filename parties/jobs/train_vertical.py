@@ -160,7 +160,7 @@ def _agree(
     return replace(
         job,
         rng=account.rng,
-        release=release_once(account, ids, folder, place.log, run=job.run_blocks),
+        release=release_once(account, ids, folder, place.log, order=job.order, run=job.run_blocks),
         held_out=None if held_out is None else answerer,
     )
 

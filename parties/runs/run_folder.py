@@ -116,6 +116,7 @@ class RunFolder:
                 "finished": None,
                 "released": has_released,
                 "inputs": before.get("inputs"),
+                "records": before.get("records"),
                 **installed_versions(),
             },
         )
@@ -188,9 +189,14 @@ class RunFolder:
             )
         self.write_json("meta.json", {**meta, "inputs": digest})
 
-    def mark_release(self) -> None:
-        """Note, before anything is sent, that this run's columns were drawn and stored."""
-        self.write_json("meta.json", {**self.read_json("meta.json"), "released": True})
+    def mark_release(self, records: str | None = None) -> None:
+        """Note, before anything is sent, that this run's columns were drawn and stored, and of which records."""
+        self.write_json("meta.json", {**self.read_json("meta.json"), "released": True, "records": records})
+
+    @property
+    def released_records(self) -> str | None:
+        """The digest that `mark_release` noted; None before, and of a run of an earlier version."""
+        return self.read_json("meta.json").get("records")
 
     @property
     def is_finished(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from opboost.arrays import Mask
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
@@ -15,7 +17,7 @@ from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from parties.config.vertical import PassiveRun
-from parties.errors import LedgerError, OverBudget
+from parties.errors import Disagreement, LedgerError, OverBudget
 from parties.ledger.answer_steps import Steps, whole_steps
 from parties.ledger.charged_release import Account
 from parties.ledger.due_cells import Run, here
@@ -144,19 +146,36 @@ def allowance_of(run: PassiveRun, log: RunLog) -> Iterator[Allowance | None]:
         yield allowance
 
 
-def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunLog, *, run: Run = here) -> ReleaseTable:
+def release_once(
+    account: Account,
+    ids: Ids | None,
+    folder: RunFolder,
+    log: RunLog,
+    *,
+    order: NDArray[np.int64] | None = None,
+    run: Run = here,
+) -> ReleaseTable:
     """Release a table on an account; a run that has released before sends the same again or nothing.
 
-    Without `ids`, the table's blocks have names already.
+    Without `ids`, the table's blocks have names already. `order` is that in which the ranks travel. Before the store is
+    looked up, the records are compared with those of an earlier attempt: whether others are sent would tell whether
+    all of them were ever released to anybody.
     """
 
     def release(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
         if ids is not None:
             table.named(ids)
+        records = _records_digest(table, order)
+        if folder.released_records not in (None, records):
+            raise Disagreement(
+                "other records are common now than were when this run released them, or their ranks would travel in "
+                "another order: the ids of a party or an order.share in a run folder have changed. Bring them back or "
+                "choose another run_id on all sides. No ranks were sent"
+            )
         cells = account.release(mechanisms, table.blocks, may_draw=not folder.has_released, run=run)
         n_drawn = sum(not one.is_drawn for one in cells)
         _note(log, account, "columns", n_drawn, len(cells) - n_drawn)
-        folder.mark_release()
+        folder.mark_release(records)
         before = account.ledger.trained(account.occasion.peer, held_out=True)
         n_before = sum(int(_are_in(block["names"], before).sum()) for block in table.blocks)
         if n_before:
@@ -168,6 +187,17 @@ def release_once(account: Account, ids: Ids | None, folder: RunFolder, log: RunL
             )
 
     return release
+
+
+def _records_digest(table: EncodedTable, order: NDArray[np.int64] | None) -> str:
+    """Digest of a table's records, in the order of its rows, and of that in which their ranks travel."""
+    found = hashlib.sha256(b"" if order is None else np.ascontiguousarray(order, "<i8"))
+    for block in table.blocks:
+        names = block["names"]
+        in_rows = np.empty_like(names)
+        in_rows[block["order"]] = names
+        found.update(in_rows)
+    return found.hexdigest()
 
 
 def _are_in(names: Names, sets: Sequence[KeySet]) -> Mask:

@@ -135,13 +135,22 @@ def test_a_change_of_values_shows_in_the_next_run_unless_first_draws_are_kept(
         assert CHANGED_VALUES in promised
 
 
-def test_a_run_that_goes_on_with_fewer_records_draws_nothing_anew(sites: Any, outcomes: Outcomes) -> None:
+def test_a_run_goes_on_with_its_own_records_and_another_one_with_fewer_draws_nothing_anew(
+    sites: Any, outcomes: Outcomes
+) -> None:
     for site in (sites.bank, sites.shop):
         site.run["align"] = {"method": "psi"}
     train_both(sites, outcomes)
     shutil.rmtree(sites.bank.run_folder)
     unfinished(sites.shop)
     sites.bank.table = sites.bank.table.iloc[1:]
+    found = train_both(sites, outcomes)
+    assert all(
+        "other records are common now than were when this run released them" in str(one) for one in found.values()
+    )
+    assert kinds(sites.shop) == {"opened": 1, "charge": 2, "stored": 2}
+    for site in (sites.bank, sites.shop):
+        site.run |= {"run_id": "summer", "folder": "runs/summer"}
     found = train_both(sites, outcomes)
     assert not [error for error in found.values() if isinstance(error, BaseException)]
     # The smaller set of records is noted, as one that the bank knows too.

@@ -16,7 +16,7 @@ import pytest
 from opboost.routing import Router, SplitTests
 from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
-from parties.errors import LedgerError, OverBudget
+from parties.errors import Disagreement, LedgerError, OverBudget
 from parties.ledger.answer_steps import step_s, whole_steps
 from parties.ledger.charged_release import Account
 from parties.ledger.release_ledger import Ledger
@@ -42,11 +42,11 @@ class Shop:
         self.folder = RunFolder(self.run.run_folder)
         self.folder.create(self.path, party="shop", role="passive")
 
-    def release(self) -> list[Any]:
+    def release(self, order: Any = None) -> list[Any]:
         prepared = prepare_passive(self.run, self.path)
         table = prepared.named()
         with closing(RunLog(self.folder.path)) as log, account_of(self.run, self.schema, Task.TRAIN) as account:
-            release_once(account, prepared.table.ids, self.folder, log)(prepared.mechanisms, table)
+            release_once(account, prepared.table.ids, self.folder, log, order=order)(prepared.mechanisms, table)
         return [
             np.array(block[f"{c}.codes"]).tolist() for block in table.blocks for c in range(len(prepared.mechanisms))
         ]
@@ -65,6 +65,31 @@ def test_a_table_is_drawn_once_and_sent_again_to_the_bit(shop: Shop) -> None:
     assert shop.release() == shop.release()
     assert shop.logged() == [(2, 0), (0, 2)]
     assert shop.folder.has_released
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["released to another party before", "never released"])
+def test_a_run_releases_no_other_records_than_it_began_with(sites: Sites, is_known: bool) -> None:
+    """Else whoever comes again with other ids would be told whether they were ever released to anybody."""
+    every = sites.shop.table
+
+    def with_rows(first: int, end: int) -> Shop:
+        sites.shop.table = every[first:end]
+        return Shop(sites)
+
+    with_rows(0, 20 if is_known else 10).release()
+    sites.shop.run["run_id"] = "autumn"
+    with_rows(0, 10).release(np.arange(10))
+    for first, end, order in (
+        (10, 20, np.arange(10)),
+        (0, 9, np.arange(9)),
+        (0, 10, np.arange(10)[::-1]),
+        (0, 10, None),
+    ):
+        with pytest.raises(Disagreement, match="other records are common now than were when this run released them"):
+            with_rows(first, end).release(order)
+    again = with_rows(0, 10)
+    again.release(np.arange(10))
+    assert again.logged()[-1] == (0, 2)
 
 
 def test_a_record_may_not_spend_more_per_step_of_today_than_its_limit_over_two_runs(sites: Sites) -> None:
