@@ -54,9 +54,10 @@ def scorecard(
             share=reject,
         )
         folder = out or read_run(run_file, ActiveRun).run_folder / "scorecard"
-        if (folder / "meta.json").exists():
+        is_its_own = (folder / "scorecard.json").exists()
+        if (folder / "meta.json").exists() or ((folder / "report.html").exists() and not is_its_own):
             raise ConfigError(
-                f"{folder} is a run folder, which has a report.html; give another one. Nothing was written"
+                f"{folder} is for another report.html; give another place with --out. Nothing was written"
             )
         try:
             found = validate(asked)

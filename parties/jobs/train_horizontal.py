@@ -149,10 +149,9 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                has_answered = ledger.knows(charge)
-                if not has_answered:
+                if not folder.has_released:
                     log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
-                holder = checkpoint.holder if has_answered else ""
+                holder = checkpoint.holder if folder.has_released else ""
                 return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, holder)
 
         n_rows, facts = with_restarts(channels, work, log)

@@ -60,8 +60,8 @@ def _told(facts: RecordFacts) -> str:
         return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw sums alone."
     if not facts.has_answered:
         return (
-            f"{history.party} answered nothing in this run, so that none of its {history.n_records:,} rows trained; it "
-            f"has the model of {facts.n_trees} trees of {others}."
+            f"{history.party} answered nothing in this run, so that none of its {history.n_records:,} rows trained. It "
+            f"has the model of {facts.n_trees} trees all the same, as {others} told it."
         )
     return (
         f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of "

@@ -19,6 +19,7 @@ from parties.ledger.costs import Unit
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
+from parties.storage.sqlite import is_begun
 from parties.vertical.release_accounts import knows
 from protocols.messages.vertical import Task
 
@@ -161,7 +162,8 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
 
 def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -> Statement | None:
     """Sum up a passive party's ledger; None if there is none or, of a run that is over, if that has nothing of it."""
-    if not is_chain_begun(run.ledger.path):
+    # What is over is reported though its ledger was lost since.
+    if not (is_begun if is_over else is_chain_begun)(run.ledger.path):
         return None
     occasion = Occasion(run_id=run.run_id, task=Task.TRAIN.value, peer=run.active.name)
     with Ledger(run.ledger.path, create=False) as ledger:

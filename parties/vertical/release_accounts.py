@@ -166,11 +166,11 @@ def release_once(
         if ids is not None:
             table.named(ids)
         records = _records_digest(table, order)
-        if folder.released_records not in (None, records):
+        if folder.has_released and folder.released_records != records:
             raise Disagreement(
                 "other records are common now than were when this run released them, or their ranks would travel in "
-                "another order: the ids of a party or an order.share in a run folder have changed. Bring them back or "
-                "choose another run_id on all sides. No ranks were sent"
+                "another order: the ids of a party or an order.share in a run folder have changed, or the run began "
+                "with an earlier version. Bring them back or choose another run_id on all sides. No ranks were sent"
             )
         cells = account.release(mechanisms, table.blocks, may_draw=not folder.has_released, run=run)
         n_drawn = sum(not one.is_drawn for one in cells)

@@ -26,15 +26,12 @@ def test_no_or_every_record_cannot_be_rejected(tmp_path: Path, share: str) -> No
     assert "--reject" in done.stderr
 
 
-def test_no_page_takes_the_place_of_a_runs_own_report(sites: Any) -> None:
+@pytest.mark.parametrize("kept", ["meta.json", "report.html"])
+def test_no_page_takes_the_place_of_another_report(sites: Any, kept: str) -> None:
+    """Of a run, which may have none yet, or of anything else."""
     run_file = sites.bank.write()
-    for name in ("spring", "autumn"):
-        (folder := sites.bank.path / "runs" / name).mkdir(parents=True)
-        (folder / "meta.json").write_text("{}")
-        (folder / "report.html").write_text("what was promised")
-        done = CliRunner().invoke(app, ["scorecard", str(run_file), "--out", str(folder)])
-        assert (done.exit_code, "is a run folder, which has a report.html" in " ".join(done.stderr.split())) == (
-            1,
-            True,
-        )
-        assert (folder / "report.html").read_text() == "what was promised"
+    (folder := sites.bank.path / "runs" / "autumn").mkdir(parents=True)
+    (folder / kept).write_text("{}")
+    done = CliRunner().invoke(app, ["scorecard", str(run_file), "--out", str(folder)])
+    assert (done.exit_code, "is for another report.html" in " ".join(done.stderr.split())) == (1, True)
+    assert [(one.name, one.read_text()) for one in folder.iterdir()] == [(kept, "{}")]

@@ -141,6 +141,33 @@ def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_
     assert streams[1].rows == streams[0].rows
 
 
+def test_rows_that_have_answered_are_not_new_though_an_older_ledger_was_put_back(tmp_path: Path) -> None:
+    """The run folder knows what was released, and the worker is charged in full for the next run."""
+    clinics = Clinics(tmp_path, recipe="sgbdt", **TRAININGS["no filter"])
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+        clinics.runs[name]["wait"] = 5
+    train(clinics)
+    runs = tmp_path / "w2" / "runs"
+    older = {path: path.read_bytes() for path in runs.glob("worker-ledger.*")}
+    go_on(clinics)
+    add_rows(clinics, "w2", 30, 5)
+    train(clinics)
+    autumn = RunFolder(runs / "autumn")
+    autumn.write_json("meta.json", {**autumn.read_json("meta.json"), "finished": None, "stream": None})
+    for path in runs.glob("worker-ledger.*"):
+        path.unlink()
+    for path, content in older.items():
+        path.touch(mode=0o600)
+        path.write_bytes(content)
+    # The hub is gone; the model is here.
+    assert [code for code, _, _ in finish(clinics.start("w2"))] == [0]
+    assert RowStream.of(autumn, "worker").arrivals == (Arrival(80, 0), Arrival(110, 6))
+    go_on(clinics, "winter", "autumn")
+    train(clinics)
+    assert spent(clinics, "w2") == pytest.approx(4.0, abs=1e-5)
+
+
 @pytest.mark.parametrize("training", TRAININGS.values(), ids=TRAININGS)
 def test_a_worker_that_missed_the_first_run_has_new_records_in_the_next_one(
     tmp_path: Path, training: dict[str, Any]

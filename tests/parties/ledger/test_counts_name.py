@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import subprocess
+import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +14,7 @@ import pytest
 
 from parties.config.serve_section import ServeSection
 from parties.ledger.backup import back_up, restore
+from parties.ledger.counts_name import NAMES_TABLE, RESTORED, note_restored
 from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path, counts_state
 from tests.support.released_cells import on_account, train
 
@@ -20,6 +25,29 @@ def take(path: Path, peer: str, *, later_s: float = 0) -> tuple[bool, int]:
     """Whether counts are lost, and how many of two records are answered."""
     with Allowance(path, LIMITS, peer, clock=lambda: time.time() + later_s) as allowance:
         return allowance.is_lost, allowance.take(np.ones(2, np.bool_), bits_each=10)[1]
+
+
+def test_pages_of_a_copy_that_was_put_back_when_its_process_was_killed_are_none_of_the_next_ones(
+    tmp_path: Path,
+) -> None:
+    path, copy = tmp_path / "ledger.sqlite.partial", tmp_path / "copy.sqlite"
+    with closing(sqlite3.connect(copy)) as database, database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute(NAMES_TABLE)
+    unfinished = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+database.execute("INSERT INTO served VALUES ('bank', 'another one')")
+database.commit()
+os._exit(0)
+"""
+    path.write_bytes(copy.read_bytes())
+    subprocess.run([sys.executable, "-c", unfinished, str(path)], check=True)
+    assert path.with_name(f"{path.name}-wal").stat().st_size > 0
+    path.write_bytes(copy.read_bytes())
+    note_restored(path)
+    with closing(sqlite3.connect(path)) as database:
+        assert [peer for (peer,) in database.execute("SELECT peer FROM served")] == [RESTORED]
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered before the copy", "answered since"])
