@@ -22,7 +22,7 @@ from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.blocks import Block, EncodedTable, encoded_column, in_order
+from parties.tables.blocks import Block, EncodedTable, by_row, encoded_column, in_order
 from parties.tables.labels import read_labels
 from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import encoded_ids
@@ -158,8 +158,7 @@ def _own_records(part: Path, out: Rows, schema: TableSchema) -> HeldOutRecords:
 
 
 def _keep(block: Block, kept: Block, out: Rows) -> int:
-    names = np.empty_like(block["names"])
-    names[block["order"]] = block["names"]
+    names = by_row(block, block["names"])
     kept.update(in_order(np.delete(names, out)))
     for name in [name for name in block if name.endswith(".exact")]:
         kept[name] = np.delete(block[name], out)

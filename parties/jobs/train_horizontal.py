@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from opboost.fit_quality import FitQuality
-from opboost.horizontal.rows.stream import Arrival
+from opboost.horizontal.rows.stream import Arrival, n_arrived
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
 from opboost.schema import TableSchema
 from opboost.trees.tree import Tree
@@ -149,9 +149,9 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                if not folder.has_released:
-                    log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
                 holder = checkpoint.holder if folder.has_released else ""
+                if not holder:
+                    log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
                 return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, holder)
 
         n_rows, facts = with_restarts(channels, work, log)
@@ -187,7 +187,7 @@ def _stream_facts(
     stream = RowStream(
         run=run.run_id,
         terms=lasting_digest(run.terms(schema)),
-        rows=rows.first(arrivals[-1].n_rows if arrivals else 0).digest if rows else "",
+        rows=rows.first(n_arrived(arrivals)).digest if rows else "",
         arrivals=arrivals,
         charged_run=charged_run,
         holder=holder,

@@ -94,6 +94,9 @@ def restore(folder: Path, path: Path, *, older: bool = False) -> int:
     with reporting(path), replacing(path) as unfinished:
         # What has no room is known before anything is moved.
         unfinished.write_bytes(source.read_bytes())
+        # Pages of another copy, whose process was killed, are none of this one's.
+        for log in _with_logs(unfinished)[1:]:
+            log.unlink(missing_ok=True)
         note_restored(unfinished)
         end = _end_of_damaged(path)
         if _head(path).exists():

@@ -20,9 +20,6 @@ RESTORED = ""
 
 def note_restored(ledger: Path) -> None:
     """Note in a copy of a ledger that it is put back now."""
-    for log in ("-wal", "-shm"):
-        # Pages of a copy that was put back when its process was killed are none of this one's.
-        ledger.with_name(ledger.name + log).unlink(missing_ok=True)
     with closing(sqlite3.connect(ledger)) as database, database:
         database.execute(NAMES_TABLE)
         database.execute("INSERT OR REPLACE INTO served VALUES (?, ?)", (RESTORED, str(int(time.time()))))

@@ -14,7 +14,7 @@ from opboost.desensitize import ColumnMechanism, desensitize
 from opboost.rng import BitSource
 from parties.ledger.cell_store import NOT_DRAWN, Found
 from parties.ledger.ledger_lines import ChargedColumn
-from parties.tables.blocks import Block, encoded_column
+from parties.tables.blocks import Block, by_row, encoded_column
 from parties.tables.key_sets import KeySet, is_member
 
 Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
@@ -114,10 +114,8 @@ def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.signedinteg
         block.pop(entry, None)
     if len(due) and (due == NEW).all():
         return
-    by_row = np.empty_like(codes)
-    by_row[block["order"]] = codes
     is_drawn = (due == DRAWN).all()
-    block[f"{c}.codes" if is_drawn else f"{c}.found"] = by_row
+    block[f"{c}.codes" if is_drawn else f"{c}.found"] = by_row(block, codes)
     block[f"{c}.due"] = due[:0] if is_drawn else due
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
-from opboost.horizontal.rows.stream import Arrival, EarlierTraining
+from opboost.horizontal.rows.stream import Arrival, EarlierTraining, n_arrived
 from opboost.trees.model_file import document_digest, load_model
 from parties.errors import RunFolderError
 from parties.runs.model_share import TREES_FILE, check_shares, noted_shares
@@ -87,14 +87,14 @@ class RowStream:
     @property
     def n_rows(self) -> int:
         """A worker's rows that have trained: its first ones."""
-        return self.arrivals[-1].n_rows if self.arrivals else 0
+        return n_arrived(self.arrivals)
 
     @property
     def digest(self) -> str:
         """Digest of all of it: by a changed number, earlier rows would count as new, and train again."""
         # Runs of earlier builds kept neither.
-        is_newer = {"holder", "charged_run"}.__contains__
-        return document_digest({name: value for name, value in asdict(self).items() if value or not is_newer(name)})
+        newer = ("holder", "charged_run")
+        return document_digest({name: value for name, value in asdict(self).items() if value or name not in newer})
 
     @property
     def facts(self) -> dict[str, Any]:

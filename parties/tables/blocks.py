@@ -154,6 +154,13 @@ def named_records(ids: Ids) -> Arrays:
     return in_order(record_names(ids))
 
 
+def by_row(block: Block, by_name: NDArray[Any]) -> NDArray[Any]:
+    """Values that follow the names of a block, in the order of its rows."""
+    found = np.empty_like(by_name)
+    found[block["order"]] = by_name
+    return found
+
+
 def in_order(names: Names) -> Arrays:
     """What a block has of records with these names, in the order of its rows."""
     order = np.argsort(names, kind="stable")

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from Crypto.Random import get_random_bytes
@@ -182,7 +182,7 @@ def counts_state(ledger: Path, peer: str, *, clock: Callable[[], float] = time.t
     counts = allowance_path(ledger)
     check_place(counts)
     mine, expected, restored = (
-        None if (row := first_row(path, "served", counts_name.NAME_OF_COUNTS, name)) is None else str(row[0])
+        _name(first_row(path, "served", counts_name.NAME_OF_COUNTS, name))
         for path, name in ((counts, peer), (ledger, peer), (ledger, counts_name.RESTORED))
     )
     latest, now = first_row(counts, "latest", _LATEST, peer), int(clock())
@@ -191,8 +191,11 @@ def counts_state(ledger: Path, peer: str, *, clock: Callable[[], float] = time.t
 
 
 def _name_in(database: sqlite3.Connection, peer: str) -> str | None:
-    found = database.execute(counts_name.NAME_OF_COUNTS, (peer,)).fetchone()
-    return None if found is None else str(found[0])
+    return _name(database.execute(counts_name.NAME_OF_COUNTS, (peer,)).fetchone())
+
+
+def _name(row: tuple[Any, ...] | None) -> str | None:
+    return None if row is None else str(row[0])
 
 
 def _are_lost(mine: str | None, expected: str | None, restored: str | None, now: int) -> bool:

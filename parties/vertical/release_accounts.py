@@ -27,7 +27,7 @@ from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import seldom
-from parties.tables.blocks import EncodedTable, record_names
+from parties.tables.blocks import EncodedTable, by_row, record_names
 from parties.tables.key_sets import KeySet, Names, is_member
 from parties.tables.record_ids import Ids
 from parties.vertical.prediction_server import Answerer, RecordSource, ReleaseRecords
@@ -193,10 +193,7 @@ def _records_digest(table: EncodedTable, order: NDArray[np.int64] | None) -> str
     """Digest of a table's records, in the order of its rows, and of that in which their ranks travel."""
     found = hashlib.sha256(b"" if order is None else np.ascontiguousarray(order, "<i8"))
     for block in table.blocks:
-        names = block["names"]
-        in_rows = np.empty_like(names)
-        in_rows[block["order"]] = names
-        found.update(in_rows)
+        found.update(by_row(block, block["names"]))
     return found.hexdigest()
 
 

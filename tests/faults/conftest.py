@@ -8,13 +8,12 @@ import pytest
 
 from protocols.messages.message import Message
 from protocols.transport.codec import Frame
-from tests.support.few_fits import few_fits, few_fits_in_every_test
 from tests.support.outcomes import outcomes
 from tests.support.recital import Recital
 from tests.support.sites import sites
 from tests.support.trial import trial
 
-__all__ = ["few_fits", "few_fits_in_every_test", "outcomes", "sites", "trial"]
+__all__ = ["outcomes", "sites", "trial"]
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ they have spent their budget, and the records that are new train alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from opboost.arrays import Values
@@ -32,6 +32,11 @@ class Arrival:
 
     n_rows: int
     n_trees: int
+
+
+def n_arrived(arrivals: Sequence[Arrival]) -> int:
+    """Rows of an owner after these arrivals."""
+    return arrivals[-1].n_rows if arrivals else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +74,7 @@ class EarlierTraining:
     @property
     def n_rows(self) -> int:
         """Rows of this owner that have been trained on: its first ones."""
-        return self.arrivals[-1].n_rows if self.arrivals else 0
+        return n_arrived(self.arrivals)
 
     def together(self, promise: RecordGuarantee) -> RecordGuarantee:
         """The guarantee of a training that goes on from this one, which is for both."""

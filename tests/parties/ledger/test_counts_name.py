@@ -14,7 +14,8 @@ import pytest
 
 from parties.config.serve_section import ServeSection
 from parties.ledger.backup import back_up, restore
-from parties.ledger.counts_name import NAMES_TABLE, RESTORED, note_restored
+from parties.ledger.counts_name import RESTORED
+from parties.storage.atomic_files import partial_of
 from parties.vertical.rate_limits import DAY_S, Allowance, allowance_path, counts_state
 from tests.support.released_cells import on_account, train
 
@@ -30,22 +31,24 @@ def take(path: Path, peer: str, *, later_s: float = 0) -> tuple[bool, int]:
 def test_pages_of_a_copy_that_was_put_back_when_its_process_was_killed_are_none_of_the_next_ones(
     tmp_path: Path,
 ) -> None:
-    path, copy = tmp_path / "ledger.sqlite.partial", tmp_path / "copy.sqlite"
-    with closing(sqlite3.connect(copy)) as database, database:
-        database.execute("PRAGMA journal_mode = WAL")
-        database.execute(NAMES_TABLE)
-    unfinished = """
+    path = tmp_path / "runs" / "ledger.sqlite"
+    on_account(path, train())
+    back_up(path, tmp_path / "copy")
+    path.unlink()
+    killed = """
 import os, sqlite3, sys
 database = sqlite3.connect(sys.argv[1])
+database.execute("PRAGMA journal_mode = WAL")
+database.execute("CREATE TABLE IF NOT EXISTS served (peer TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID")
 database.execute("INSERT INTO served VALUES ('bank', 'another one')")
 database.commit()
 os._exit(0)
 """
-    path.write_bytes(copy.read_bytes())
-    subprocess.run([sys.executable, "-c", unfinished, str(path)], check=True)
-    assert path.with_name(f"{path.name}-wal").stat().st_size > 0
-    path.write_bytes(copy.read_bytes())
-    note_restored(path)
+    unfinished = partial_of(path)
+    unfinished.write_bytes((tmp_path / "copy" / path.name).read_bytes())
+    subprocess.run([sys.executable, "-c", killed, str(unfinished)], check=True)
+    assert unfinished.with_name(f"{unfinished.name}-wal").stat().st_size > 0
+    restore(tmp_path / "copy", path)
     with closing(sqlite3.connect(path)) as database:
         assert [peer for (peer,) in database.execute("SELECT peer FROM served")] == [RESTORED]
 
