@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +26,9 @@ from opboost.denoise.mixture import margin
 from opboost.denoise.sources import RankSource, Source, sources_of
 from opboost.trees.binning import bin_ranks
 
-# Groups of true values that event rates are estimated for, and steps of the estimate.
-_GROUPS, _STEPS = 12, 300
+# Groups of true values that event rates are estimated for, most steps of the estimate, and parts of the records that in
+# turn say how many steps are enough.
+_GROUPS, _STEPS, _PARTS = 12, 300, 10
 
 
 def released_characteristics(
@@ -34,8 +37,8 @@ def released_characteristics(
     """Bin the columns that passive parties released.
 
     Where their owner shares the noised codes, counts are those of the exact values, estimated: the column's overall law
-    is deconvolved, and event rates of groups of true values are fitted by expectation and maximisation. Elsewhere they
-    are counts of released ranks, whose information value the noise lowers.
+    is deconvolved, and event rates of groups of true values are fitted (`fitted_counts`). Elsewhere they are counts of
+    released ranks, whose information value the noise lowers.
 
     Notes
     -----
@@ -71,7 +74,10 @@ def _corrected(column: RankColumn, source: Source, labels: Values, most_bins: in
     groups = _even_groups(law[:n_values], _GROUPS) if is_ordered else list(np.arange(n_values)[:, None])
     lists = [*groups, *([np.array([n_values])] if has_missing else [])]
     grouped = np.stack([posterior[:, group].sum(axis=1) for group in lists], axis=1)
-    events, others = fitted_counts(grouped, counts[0], counts[1])
+    turns = [slice(part, None, _PARTS) for part in range(_PARTS)]
+    events, others = fitted_counts(
+        grouped, np.stack([counts_of(source.states[turn], labels[turn], n_released) for turn in turns])
+    )
     order = np.arange(len(groups))
     if not is_ordered:
         order = np.argsort((events / np.maximum(events + others, 1e-12))[order], kind="stable")
@@ -86,24 +92,51 @@ def _corrected(column: RankColumn, source: Source, labels: Values, most_bins: in
     return in_bins(fine, [order[one] for one in merged])
 
 
-def fitted_counts(posterior: Values, events: Values, others: Values) -> tuple[Values, Values]:
+def fitted_counts(posterior: Values, counts: Values) -> tuple[Values, Values]:
     """Expected events and non-events per group of true values.
+
+    With many steps of expectation and maximisation, rates follow chance: a column that tells nothing had an information
+    value of .4 on 1,000 records. So each part of the records is left out once and says how likely its labels are after
+    every step. The fewest steps are taken that are within half a standard error of the best number, and a single one,
+    which finds hardly anything, within a whole one (after Breiman et al., 1984, section 3.4.3).
 
     Parameters
     ----------
     posterior : ndarray of float64, shape (n_released, n_groups)
         Probability of each group given a released state.
-    events, others : ndarray of float64, shape (n_released,)
-        How often each state was released with either label.
+    counts : ndarray of float64, shape (n_parts, 2, n_released)
+        How often each state was released with label 1 and 0, in each part of the records.
     """
-    rates = np.full(posterior.shape[1], events.sum() / (events.sum() + others.sum()))
+    total = counts.sum(axis=0)
+    likelihoods = np.array(
+        [_likelihoods(rates @ posterior.T, counts) for rates, _ in _steps(posterior, total - counts)]
+    )
+    behind = likelihoods[likelihoods.sum(axis=1).argmax()] - likelihoods
+    errors = behind.std(axis=1) * math.sqrt(len(counts))
+    errors[1:] /= 2
+    is_enough = behind.sum(axis=1) <= errors
+    *_, (_, expected) = islice(_steps(posterior, total), int(is_enough.argmax()) + 1)
+    return expected
+
+
+def _steps(posterior: Values, counts: Values) -> Iterator[tuple[Values, tuple[Values, Values]]]:
+    """Event rates of the groups, shape ``(..., n_groups)``, and the expected counts of both kinds, step by step."""
+    events, others = counts[..., 0, :], counts[..., 1, :]
+    rate = events.sum(axis=-1) / np.maximum((events + others).sum(axis=-1), 1)
+    rates = np.repeat(rate[..., None], posterior.shape[1], axis=-1)
     for _ in range(_STEPS):
-        parts = []
-        for share, counts in ((rates, events), (1 - rates, others)):
-            likely = posterior * share
-            parts.append((likely * (counts / np.maximum(likely.sum(axis=1), 1e-30))[:, None]).sum(axis=0))
-        rates = parts[0] / np.maximum(parts[0] + parts[1], 1e-30)
-    return parts[0], parts[1]
+        of_events, of_others = (
+            shares * ((kind / np.maximum(shares @ posterior.T, 1e-30)) @ posterior)
+            for shares, kind in ((rates, events), (1 - rates, others))
+        )
+        rates = of_events / np.maximum(of_events + of_others, 1e-30)
+        yield rates, (of_events, of_others)
+
+
+def _likelihoods(rates: Values, counts: Values) -> Values:
+    """Logarithm of the likelihood of each part's labels, from the event rates of released states."""
+    rates = np.clip(rates, 1e-9, 1 - 1e-9)
+    return np.asarray((counts[:, 0] * np.log(rates) + counts[:, 1] * np.log(1 - rates)).sum(axis=-1))
 
 
 def _even_groups(law: Values, n_groups: int) -> list[NDArray[np.int64]]:

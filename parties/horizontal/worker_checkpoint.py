@@ -3,9 +3,9 @@
 ==================  ====================================================================================
 file                content
 ==================  ====================================================================================
-``answers.json``    a digest of the rows and of the run that this one goes on from, what was answered for (`Answered`);
-                    while the run is on, the key of coins and noise, from which a new process of the same version of the
-                    package draws the same
+``answers.json``    a digest of the rows and of the run that this one goes on from, what was answered for (`Answered`),
+                    and whether that was charged; while the run is on, the key of coins and noise, from which a new
+                    process of the same version of the package draws the same
 ``drawing.json``    the drawing of public bits for which the worker revealed its random bytes, how often it did, and the
                     key of these bytes, kept before it is committed to any
 ==================  ====================================================================================
@@ -42,6 +42,8 @@ class _Answers:
     key: _KeyWord
     version: str = ""
     holder: str = ""
+    # Earlier versions noted no charge, and nothing before one.
+    is_charged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,8 @@ class WorkerCheckpoint:
     Attributes
     ----------
     answered : Answered
+    has_answered : bool
+        Whether an answer was charged, in any process: what is noted before a charge that fails never leaves.
 
     Raises
     ------
@@ -78,7 +82,7 @@ class WorkerCheckpoint:
         self._folder = folder
         self._path, self._drawing_path = folder.path / "answers.json", folder.path / "drawing.json"
         self._charge = charge
-        self._is_charged = False
+        self._is_charged = self.has_answered = False
         self._rows = self._holder = ""
         self._key = secure().words(4).tobytes()
         self.answered = Answered()
@@ -92,6 +96,7 @@ class WorkerCheckpoint:
             if not folder.has_model:
                 check_same_version(before.version, self._path)
             self._rows, self.answered, self._holder = before.table, before.answered, before.holder
+            self.has_answered = before.is_charged
             self._key = bytes.fromhex(before.key) or self._key
 
     @property
@@ -133,6 +138,9 @@ class WorkerCheckpoint:
         if not self._is_charged:
             # After the key is kept: the charge is for its noise, and for no other.
             self._charge()
+        if not self.has_answered:
+            self.has_answered = True
+            self._write(now, key=self._key.hex())
         self.answered, self._is_charged = now, True
 
     def conclude(self) -> None:
@@ -140,7 +148,8 @@ class WorkerCheckpoint:
         self._write(self.answered, key="")
 
     def _write(self, answered: Answered, *, key: str) -> None:
-        write_twice(self._path, asdict(_Answers(self._rows, answered, key, package_version(), self.holder)))
+        noted = _Answers(self._rows, answered, key, package_version(), self.holder, self.has_answered)
+        write_twice(self._path, asdict(noted))
 
     def drawings(self) -> dict[str, Any]:
         """The digest of the drawing that `note_drawing` kept, empty if there was none, and how many there were.

@@ -149,10 +149,11 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                holder = checkpoint.holder if folder.has_released else ""
-                if not holder:
+                has_answered = checkpoint.has_answered
+                if not has_answered:
                     log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
-                return rows.n_rows, _stream_facts(run, schema, recipe, rows.held, holder)
+                facts = _stream_facts(run, schema, recipe, rows.held, checkpoint.holder if has_answered else "")
+                return rows.n_rows, {"has_answered": has_answered, **facts}
 
         n_rows, facts = with_restarts(channels, work, log)
         life.finish(log, channels, n_rows=n_rows, **facts)

@@ -161,7 +161,8 @@ def record_facts(path: Path) -> RecordFacts:
     return RecordFacts(
         **record_terms(run, recipe, promise),
         history=history,
-        has_answered=folder.has_released,
+        # Runs of earlier versions, and chains, have not noted it.
+        has_answered=folder.read_json("meta.json").get("has_answered", folder.has_released),
         objective=model.loss.name,
         n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),

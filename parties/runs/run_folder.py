@@ -139,6 +139,8 @@ class RunFolder:
         if not (meta := self._if_there("meta.json")):
             raise taken
         keeps = self.has_released if role != "active" else Journal.has_received(self.path)
+        # A worker fetches the model of a run in which it answered nothing, too.
+        keeps |= role == "worker" and self.has_model
         is_finished = meta.get("finished") is not None
         if not (keeps or is_finished or self.has_model or self.has_released):
             return RunState.NEW

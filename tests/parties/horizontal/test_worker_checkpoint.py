@@ -65,6 +65,26 @@ def test_a_run_that_is_over_budget_is_asked_about_again(folder: RunFolder) -> No
             WorkerCheckpoint(folder, charge=refuse).note_answer(Answered(n_trees=1, history="x"))
 
 
+def test_an_answer_that_could_not_be_charged_was_none(folder: RunFolder) -> None:
+    """It never left: the run goes on without the worker, whose records are new to the next one."""
+
+    def refuse() -> None:
+        raise OverBudget("over")
+
+    now = Answered(n_trees=1, history="x")
+    with pytest.raises(OverBudget):
+        WorkerCheckpoint(folder, charge=refuse).note_answer(now)
+    assert folder.has_released
+    again = WorkerCheckpoint(folder)
+    assert not again.has_answered
+    again.note_answer(now)
+    assert (again.has_answered, WorkerCheckpoint(folder).has_answered) == (True, True)
+    kept = folder.read_json("answers.json")["answers.json"]
+    assert kept.pop("is_charged")
+    write_twice(folder.path / "answers.json", kept)
+    assert WorkerCheckpoint(folder).has_answered
+
+
 def test_other_rows_are_refused(folder: RunFolder) -> None:
     checkpoint = WorkerCheckpoint(folder)
     checkpoint.check_rows("rows")

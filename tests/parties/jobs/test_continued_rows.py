@@ -126,6 +126,10 @@ def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_
     assert "took part with" not in page
     with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget()) as ledger:
         assert [charge.run for charge in ledger.charges()] == ["spring"]
+    # As if it had been stopped before it noted the end: the hub has been told, and is gone.
+    autumn = RunFolder(tmp_path / "w2" / "runs" / "autumn")
+    autumn.write_json("meta.json", {**autumn.read_json("meta.json"), "finished": None, "stream": None})
+    assert finish(clinics.start("w2"))[0][0] == 0
     go_on(clinics, "winter", "autumn")
     train(clinics)
     with worker_ledger(tmp_path / "w2" / "runs" / "worker-ledger.sqlite", RunBudget(epsilon=2.01)) as ledger:

@@ -22,7 +22,7 @@ from opboost.trees.tree import Ensemble, Feature, Tree
 from opboost.trees.validation import History
 from parties.errors import RunFolderError
 from parties.runs.joint_model import JointModel
-from parties.runs.run_folder import RunFolder
+from parties.runs.run_folder import RunFolder, RunState
 
 MECHANISMS = (ColumnMechanism(ColumnSchema(name="spend", lower=0, upper=9), MechanismSettings(epsilon=0.5)),)
 ROUTER = Router(MECHANISMS, SplitTests((("spend", None),), np.array([3.5]), np.array([True])))
@@ -98,6 +98,19 @@ def test_an_attempt_that_ended_before_anything_was_drawn_may_be_repeated(folder:
     (folder.path / "model.json").write_text("{}")
     with pytest.raises(RunFolderError, match="holds a run already"):
         folder.create(tmp_path / "run.yaml", party="shop", role="passive")
+
+
+def test_a_worker_that_only_fetched_the_model_takes_its_run_up(tmp_path: Path) -> None:
+    """It was stopped while it scored its own rows, after it had told the coordinator that it is done."""
+    (tmp_path / "run.yaml").write_text("party: w0\n")
+    worker = RunFolder(tmp_path / "runs" / "summer")
+    worker.create(tmp_path / "run.yaml", party="w0", role="worker")
+    (worker.path / "model.json").write_text("{}")
+    assert worker.create(tmp_path / "run.yaml", party="w0", role="worker") is RunState.UNFINISHED
+    with pytest.raises(RunFolderError, match="holds a run already"):
+        worker.create(tmp_path / "run.yaml", party="w1", role="worker")
+    worker.finish()
+    assert worker.create(tmp_path / "run.yaml", party="w0", role="worker") is RunState.FINISHED
 
 
 @pytest.fixture
