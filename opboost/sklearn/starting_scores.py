@@ -10,6 +10,7 @@ from opboost.errors import DataError, ParameterError
 from opboost.sklearn.data_frames import with_times
 from opboost.trees.losses import LambdaRank, Loss, PairwiseRank
 from opboost.trees.losses.ranking import group_numbers
+from opboost.trees.losses.survival import AcceleratedFailure
 
 
 def refuse_times(what: str, numbers: ArrayLike | None) -> None:
@@ -48,10 +49,14 @@ def with_groups(
 ) -> ArrayLike:
     """Labels with the number of each row's group beside them, as objectives that rank take them.
 
-    Labels that are numbers may be no dates or durations.
+    Labels that are numbers may be no dates or durations. Of bounds of times, an infinite upper one becomes 0, which
+    stands for none as well.
     """
     if are_numbers:
         refuse_times("the labels", labels)
+    if objective == AcceleratedFailure.name or isinstance(objective, AcceleratedFailure):
+        times = np.asarray(labels, np.float64)
+        return np.where(times == np.inf, 0.0, times) if times.ndim == 2 else times
     if qid is None:
         return labels
     if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):

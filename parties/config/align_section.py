@@ -63,6 +63,18 @@ class AlignSection(Section):
         "the first run, and again when the ids have changed.",
     )
 
+    def check_order(self, query: str | None) -> None:
+        """Refuse to take the first or last of equal ids from a query whose rows a database may give in any order.
+
+        Raises
+        ------
+        ValueError
+        """
+        if query and self.duplicates in ("first", "last") and not re.search(r"\border\s+by\b", query, re.IGNORECASE):
+            raise ValueError(
+                f"`duplicates: {self.duplicates}` goes by the order of rows, which a query gives by ORDER BY alone"
+            )
+
     @model_validator(mode="after")
     def _check_files(self) -> Self:
         if self.prepared is not None and self.method != "psi-dh":

@@ -139,6 +139,7 @@ class _Run(PartyRun):
             raise ValueError("engine: dask reads files that all cluster processes see; `data` must be one, or a folder")
         if self.engine == "dask" and self.align.keys:
             raise ValueError("`align.keys` are for a table in memory: leave them or `engine: dask` out")
+        self.align.check_order(getattr(self.source, "query", None))
         return self
 
 

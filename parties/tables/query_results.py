@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
 # Its driver makes times before all others of PostgreSQL's infinities, those in the future too. The year 1 began so many
 # seconds before 1970.
 _YEAR_1 = -62_135_596_800
+
+# Types of PostgreSQL of which its driver gives other values, which, and what helps.
+_OTHER_VALUES = {
+    b"money": ("hundredths", "CAST(spend AS numeric)"),
+    b"oid": ("negative numbers from 2^31 on", "CAST(spend AS bigint)"),
+}
 
 # What SQLite's driver makes of a fraction in a column that has texts, too: 1234567.891 becomes 1.234568e+06.
 _SHORTENED = r"^-?[0-9]\.[0-9]{6}e[-+][0-9]{2,3}$"
@@ -49,14 +57,16 @@ def _plain(rows: pa.RecordBatch | pa.Table) -> pa.Table:
 
 
 def _check_values(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
-    """Refuse PostgreSQL's amounts of money, which its driver gives in hundredths, and times without end."""
+    """Refuse types of PostgreSQL of which its driver gives other values, and times without end."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if (field.metadata or {}).get(b"POSTGRESQL:type") == b"money":
+    kind = (field.metadata or {}).get(b"POSTGRESQL:type")
+    if kind in _OTHER_VALUES:
+        given, remedy = _OTHER_VALUES[kind]
         raise TableError(
-            f"column {named([field.name])} of the query is of type money, of which PostgreSQL's driver gives "
-            "hundredths: have the query make numbers of it, as in CAST(spend AS numeric). Nothing was sent"
+            f"column {named([field.name])} of the query is of type {kind.decode()}, of which PostgreSQL's driver gives "
+            f"{given}: have the query make numbers of it, as in {remedy}. Nothing was sent"
         )
     if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type):
         first = pc.min(column.cast(pa.timestamp("s"), safe=False).cast(pa.int64())).as_py()
@@ -68,18 +78,30 @@ def _check_values(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
             )
 
 
+def check_single(query: str) -> None:
+    """Refuse several statements, of which SQLite's driver gives the result of the first.
+
+    Raises
+    ------
+    TableError
+    """
+    for end in re.finditer(";", query):
+        if query[end.end() :].strip() and sqlite3.complete_statement(query[: end.end()]):
+            raise TableError("the query holds several statements; leave one. Nothing was sent")
+
+
 def with_all_digits(pieces: Iterator[pa.Table], database: Any, query: str) -> Iterator[pa.Table]:
     """The pieces of a result of SQLite, as long as its driver shortens no number.
 
     Raises
     ------
     TableError
-        If a column holds fractions beside texts.
+        If a column holds fractions beside texts, or cells of another type than its first ones.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for rows in pieces:
+    for rows in _of_one_type(pieces):
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             is_text = pa.types.is_string(column.type)
             looks_so = is_text and pc.any(pc.match_substring_regex(column, _SHORTENED)).as_py()
@@ -90,6 +112,22 @@ def with_all_digits(pieces: Iterator[pa.Table], database: Any, query: str) -> It
                     "in NULLIF(spend, ''). Nothing was sent"
                 )
         yield rows
+
+
+def _of_one_type(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The pieces, as long as their columns have the types of the first rows, by which SQLite's driver goes."""
+    try:
+        yield from pieces
+    except OSError as error:
+        if "Type mismatch" not in str(error):
+            raise
+        refused = TableError(
+            "a column of the query has cells of another type than in its first rows, by which SQLite's driver goes, "
+            "or these are all empty: have the query give the fullest rows first, as in ORDER BY spend IS NULL, and "
+            "one type, as in CAST(spend AS REAL). Nothing was sent"
+        )
+        refused.add_note(str(error))
+        raise refused from None
 
 
 def _holds_fractions(database: Any, query: str, name: str) -> bool:

@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 from warnings import catch_warnings
 
 from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
 from parties.storage.paths import odd_kind
 from parties.tables.data_files import is_parquet
-from parties.tables.query_results import plain_pieces, with_all_digits
+from parties.tables.query_results import check_single, plain_pieces, with_all_digits
 from protocols.private_files import private_folder, private_opener
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ WRITABLE = ("postgresql", "postgres", "sqlite")
 DATABASES = (*WRITABLE, "duckdb", "grpc", "grpc+tls", "odbc")
 STORES = ("s3", "gs", "hdfs")
 _FILES = ("sqlite", "duckdb")
+
+# Packages that bring drivers, but for those of the extra `sql`.
+_PACKAGES = {"adbc_driver_duckdb": "duckdb", "adbc_driver_flightsql": "adbc-driver-flightsql"}
 
 # SQLite's driver takes the types of columns from the rows that it reads first.
 RESULT_ROWS = 1 << 16
@@ -102,7 +105,7 @@ def is_read(place: str, uri: str, query: str | None) -> bool:
     if query is not None:
         table = here.fragment.rpartition(".")[2]
         return bool(table and re.search(rf"(?<!\w){re.escape(table)}(?!\w)", query, re.IGNORECASE))
-    written, read = (Path(found.netloc, found.path.strip("/")) for found in (here, there))
+    written, read = (Path(found.netloc, unquote(found.path).strip("/")) for found in (here, there))
     return read in (written, written.parent)
 
 
@@ -161,9 +164,10 @@ def reaching(uri: str, verb: str, *, password: str | None = None) -> Iterator[No
         raise
     except ImportError as error:
         missing = error.name or "a driver"
+        package = _PACKAGES.get(missing.partition(".")[0], "'opboost[sql]'")
         raise ConfigError(
-            f"{readable_uri(uri)} needs {missing}, which is not installed; `pip install 'opboost[sql]'` installs "
-            "drivers of databases. Nothing was sent"
+            f"{readable_uri(uri)} needs {missing}, which is not installed; `pip install {package}` installs it. "
+            "Nothing was sent"
         ) from None
     except Exception as error:
         state = getattr(error, "sqlstate", None)
@@ -241,8 +245,11 @@ def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.
         return
     is_sqlite = scheme_of(uri) == "sqlite"
     options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if is_sqlite else {}
+    if is_sqlite:
+        check_single(query)
     with closing(connect(uri, password)) as database, database.cursor(adbc_stmt_kwargs=options) as cursor:
-        cursor.execute(query)
+        # Behind a comment at the end, what PostgreSQL's driver adds would be one, too.
+        cursor.execute(f"{query}\n")
         with cursor.fetch_record_batch() as reader:
             pieces = plain_pieces(reader)
             yield with_all_digits(pieces, database, query) if is_sqlite else pieces

@@ -162,6 +162,10 @@ def test_two_labels_of_failure_times_are_bounds(rows: tuple[np.ndarray, np.ndarr
     model = OpBoostRegressor(**SMALL, objective="survival:aft").fit(table, bounds, eval_set=[(table, bounds)])
     assert model.predict(table).shape == (600,)
     assert model.evals_result_["cindex"][-1] > 0.85
+    # As XGBoost has them.
+    without = np.where(bounds == 0, np.inf, bounds)
+    again = OpBoostRegressor(**SMALL, objective="survival:aft").fit(table, without, eval_set=[(table, without)])
+    np.testing.assert_array_equal(again.predict(table), model.predict(table))
 
 
 def test_rows_are_ranked_in_the_groups_that_qid_names() -> None:

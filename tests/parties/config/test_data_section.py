@@ -67,6 +67,19 @@ def test_a_cluster_reads_no_place_elsewhere(sites: Sites) -> None:
         read_run(sites.shop.write(), PassiveRun)
 
 
+@pytest.mark.parametrize("which", ["first", "last"])
+def test_the_first_of_equal_ids_is_taken_from_a_query_that_says_which_it_is(sites: Sites, which: str) -> None:
+    """Otherwise other cells may be released at every command."""
+    sites.shop.run["align"] = {"method": "psi", "duplicates": which}
+    sites.shop.run["data"] = {"uri": "postgresql://host/crm", "query": "SELECT * FROM borders"}
+    with pytest.raises(
+        ConfigError, match=f"`duplicates: {which}` goes by the order of rows, which a query gives by OR"
+    ):
+        read_run(sites.shop.write(), PassiveRun)
+    sites.shop.run["data"]["query"] += " order  BY seen"
+    assert read_run(sites.shop.write(), PassiveRun).align.duplicates == which
+
+
 def test_a_table_is_fetched_once_and_is_gone_with_its_run(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "crm.db")) as database:
         database.execute("CREATE TABLE t AS SELECT 1 AS one")
