@@ -90,5 +90,5 @@ def _names(sentence: str, parties: Collection[str]) -> bool:
 
 def _about_another(error: BaseException) -> str:
     if isinstance(error, Disagreement):
-        return "another party and this one do not agree. Nothing was released"
+        return "another party and this one do not agree. Nothing more was released"
     return "another party did not keep to the protocol"

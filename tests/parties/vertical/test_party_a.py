@@ -234,7 +234,7 @@ def test_nobody_draws_where_one_of_several_disagrees(together: Together, trial: 
     assert isinstance(found["post"], Disagreement)
     assert isinstance(found["shop"], PeerAborted)
     assert "its run is 'autumn'" in str(found["bank"])
-    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing was released")
+    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing more was released")
     assert sent["shop"][0] == "hello"
     assert {*sent["shop"], *sent["post"]} <= {"hello", "abort"}
 
@@ -256,7 +256,7 @@ def test_nobody_draws_where_one_of_several_holds_other_ids(together: Together, t
         assert isinstance(found[name], Disagreement)
         assert str(found[name]).startswith(f"{peer} and this party do not agree: the sets of ids differ: it has 300")
     assert isinstance(found["shop"], PeerAborted)
-    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing was released")
+    assert str(found["shop"]).endswith("another party and this one do not agree. Nothing more was released")
     assert {*sent["shop"], *sent["post"]} <= {"hello", "id confirmation", "abort"}
 
 
