@@ -16,8 +16,10 @@ follows, with variances by empirical Bayes (AUC on Adult at .1, .5 and 1: .876, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 
 import numpy as np
@@ -29,12 +31,14 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
 from opboost.horizontal.recommended.plan import (
+    Shapes,
     Stage,
     StageKind,
     TrainingPlan,
     counted_depth,
     screen_depths,
-    tree_columns,
+    tree_shapes,
+    tree_sizes,
 )
 from opboost.horizontal.recommended.residual_size import ResidualSize, tightening_places
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
@@ -49,12 +53,10 @@ from opboost.trees.complete import CompleteShape, RandomRule, Uniforms, grow_com
 from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Tree
 
-# The regulariser of a leaf is so many times the noise multiplier times the largest Hessian, and at least 1; of numbers
-# and of classes. Steps of two classes, and of others, fall to 0 in the second half of the trees. The bound of gradients
-# of two classes. Inner folds at epsilon .1, .5, 1, 4: mean AUC of four tables .863, .893, .898, .904 (with a bound of 1
-# and steps of .4: .853, .885, .894, .905); mean R^2 of five tables .507, .595, .628, .676 (with 35 and one to three
-# columns: .489, .583, .617, .667; with 12: .488, .584, .618, .657).
-_LAMBDAS = {True: 20.0, False: 35.0}
+# A leaf's regulariser is so many times the noise multiplier times the largest Hessian (at least 1) for the usual number
+# of trees; with others, all steps together stay as long (30 on Adult at epsilon .5: AUC .892 in place of .879). Steps
+# fall to 0 in the second half. The bound of gradients of two classes: 1 and steps of .4 lose .004 AUC below epsilon 4.
+_LAMBDA_OF_NUMBERS, _LAMBDA_OF_TWO, _LAMBDA_OF_SEVERAL = 40.0, 60.0, 35.0
 _RATE_OF_TWO, _RATE = 0.6, 1.0
 _GRADIENT_OF_TWO = 0.7
 
@@ -82,6 +84,8 @@ class TreeTask:
         Of each output's pair.
     sensitivity : float
         L2 norm of a record's gradients of all outputs.
+    shrinkage : float
+        Regulariser of a leaf over the noise multiplier times the largest Hessian.
     rate : float
     max_leaf : float
         Bound of a leaf's value before the learning rate.
@@ -93,6 +97,7 @@ class TreeTask:
     is_numbers: bool
     clipping: Clipping
     sensitivity: float
+    shrinkage: float
     rate: float = _RATE
     max_leaf: float = _MAX_LEAF
     deviation: float = 0.0
@@ -102,15 +107,16 @@ class TreeTask:
         """Two or more classes."""
         if n_classes == 2:
             clipping = leaf_clipping(_GRADIENT_OF_TWO, _HESSIAN_NOISE["classes"], is_classification=True)
-            return cls(1, False, clipping, clipping.sensitivity, _RATE_OF_TWO)
+            return cls(1, False, clipping, clipping.sensitivity, _LAMBDA_OF_TWO, _RATE_OF_TWO)
         # The clipping of each pair never binds; all pairs together are bounded by the norm.
-        return cls(n_classes, False, Clipping(max_grad=1.0, max_hess=0.25, ratio=1.0), SOFTMAX_NORM * (1 + 2e-12))
+        clipping = Clipping(max_grad=1.0, max_hess=0.25, ratio=1.0)
+        return cls(n_classes, False, clipping, SOFTMAX_NORM * (1 + 2e-12), _LAMBDA_OF_SEVERAL)
 
     @classmethod
     def of_numbers(cls, unit: float, deviation: float = 1 / _GRADIENT_DEVIATIONS) -> TreeTask:
         """Numbers in units of their gradients' bound, of so many halves of their range; and their deviation."""
         clipping = leaf_clipping(1.0, _HESSIAN_NOISE["numbers"], is_classification=False)
-        return cls(1, True, clipping, clipping.sensitivity, max_leaf=_MAX_LEAF / unit, deviation=deviation)
+        return cls(1, True, clipping, clipping.sensitivity, _LAMBDA_OF_NUMBERS, _RATE, _MAX_LEAF / unit, deviation)
 
     @property
     def is_of_two(self) -> bool:
@@ -189,8 +195,9 @@ class TreeTraining:
                     depths = screen_depths(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
                     n_kept = self._screen(stage, depths, task.energy(scores) * n_records)
                 case "sums":
-                    turns = tree_columns(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
-                    self._boost(stage, depth, turns, n_records)
+                    shapes = tree_shapes(n_records, plan.mu, n_kept, depth, is_of_two=task.is_of_two)
+                    usual, _ = tree_sizes(n_records, plan.mu, task.n_outputs)
+                    self._boost(stage, shapes, task.shrinkage * math.sqrt(n_trees / usual), n_records)
 
     def _noisy(self, stage: Stage) -> RowHolder:
         """The holder with the noise of a stage, unless its answers have it."""
@@ -244,8 +251,8 @@ class TreeTraining:
         self._learnt.restrict(screen.kept, screen.merits(), stage.std)
         return len(screen.kept)
 
-    def _boost(self, stage: Stage, depth: int, turns: tuple[int, ...], n_records: float) -> None:
-        """Grow trees on sums of gradients, consecutive ones on so many columns; the last steps are smaller.
+    def _boost(self, stage: Stage, shapes: Shapes, shrinkage: float, n_records: float) -> None:
+        """Grow trees on sums of gradients, with so many columns and levels in turn; the last steps are smaller.
 
         The bound of numbers' gradients, which is the unit of labels, scores and noise, follows the residuals.
 
@@ -255,18 +262,17 @@ class TreeTraining:
         """
         task, axes = self._task, self._columns.axes
         n_trees, std, holder = stage.n_trees, stage.std, self._noisy(stage)
-        counts = cycle(turns)
-        rule = RandomRule(axes, columns=lambda: self._learnt.draw(next(counts)), uniforms=self._uniforms)
-        strength = max(1.0, _LAMBDAS[task.is_numbers] * std / task.sensitivity * task.clipping.max_hess)
+        strength = max(1.0, shrinkage * std / task.sensitivity * task.clipping.max_hess)
         size, unit = ResidualSize(n_records, task.deviation), 1.0
         places = tightening_places(n_trees) if task.is_numbers else ()
-        for number in range(n_trees):
+        for number, (width, depth) in zip(range(n_trees), cycle(shapes), strict=False):
             if number in places:
                 factor = size.factor()
                 unit *= factor
                 self._holder.tighten(factor)
                 size.rescale(factor)
                 self._learnt.rescale(factor)
+            rule = RandomRule(axes, columns=partial(self._learnt.draw, width), uniforms=self._uniforms)
             shape, grad, hess = self._released(holder, rule, depth)
             self._learnt.learn(grad, std)
             # A denominator that noise has made negative says nothing about the gradients.

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from opboost.horizontal.recommended.plan import TrainingPlan, counted_depth, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, counted_depth, tree_shapes, tree_sizes
 from opboost.privacy.accounting import by_gaussian, total_mu
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -66,7 +66,20 @@ def test_counted_trees_are_as_deep_as_records_fill_them() -> None:
 def test_sizes_grow_with_what_stands_out_of_the_noise() -> None:
     found = [tree_sizes(n, 0.1, 1) for n in (1, 1e3, 1e4, 1e5, 1e9)]
     assert found == sorted(found)
-    assert found[0] == (30, 2)
-    assert found[-1] == (600, 6)
+    assert found[0] == (200, 2)
+    assert found[-1] == (1000, 6)
     assert tree_sizes(1e5, 0.1, 26) < tree_sizes(1e5, 0.1, 1)
-    assert tree_sizes(5000, math.inf, 1) == (600, 6)
+    assert tree_sizes(5000, math.inf, 1) == (1000, 6)
+
+
+def test_trees_on_one_column_have_a_level_less_beside_wider_ones() -> None:
+    assert tree_shapes(1e4, 0.5, 10, 4, is_of_two=True) == ((1, 3), (2, 4), (3, 4))
+    assert tree_shapes(100, 0.1, 50, 3, is_of_two=True) == ((1, 3),)
+    assert tree_shapes(1e4, 0.5, 10, 4, is_of_two=False) == ((2, 4), (3, 4), (4, 4))
+    # Never fewer than two, unless fewer are given.
+    assert [tree_shapes(1e4, 0.5, 10, depth, is_of_two=True)[0] for depth in (0, 1, 2, 3)] == [
+        (1, 0),
+        (1, 1),
+        (1, 2),
+        (1, 2),
+    ]
