@@ -27,8 +27,9 @@ from opboost.denoise.sources import RankSource, Source, sources_of
 from opboost.trees.binning import bin_ranks
 
 # Groups of true values that event rates are estimated for, most steps of the estimate, and parts of the records that in
-# turn say how many steps are enough.
-_GROUPS, _STEPS, _PARTS = 12, 300, 10
+# turn say how many steps are enough. With up to 300, one of twenty samples of 20,000 records took them all, and had
+# information values that were half too high or more.
+_GROUPS, _STEPS, _PARTS = 12, 50, 10
 
 
 def released_characteristics(

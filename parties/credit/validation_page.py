@@ -9,13 +9,16 @@ from opboost.credit.drift import words_of
 from opboost.credit.fairness import Fairness
 from parties.credit.validation import ModelScores, Validation
 from parties.reports.figures import Axis, Series, lines
-from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose
+from parties.reports.page import Figure, FigureGrid, Page, PageBlock, PageSection, Prose
 
 WHY_FREE = (
     "Evidence of the passive parties' columns is computed of ranks that were released before, so it costs no budget "
     "(post-processing). A corrected one is an estimate for the exact values, whose noise is known; bins are in the "
     "codes of the release, which their owner alone can read in its own unit"
 )
+
+# Records of either label below which corrected values are coarse (`docs/how-to/credit.md`).
+FEWEST_EVENTS = 500
 
 
 def scorecard_document(found: Validation) -> dict[str, Any]:
@@ -80,7 +83,16 @@ def _evidence(found: Validation) -> PageSection:
     ]
     rows += [(name, "", f"{value:.3f}", "left out") for name, value in found.left_out.items()]
     grid = FigureGrid("Information values", ("column", "owner", "value", "corrected for noise"), tuple(rows))
-    return PageSection("Evidence", (grid, Prose(f"{WHY_FREE}.")))
+    blocks: list[PageBlock] = [grid, Prose(f"{WHY_FREE}.")]
+    corrected = [one for one in found.card.characteristics if one.is_corrected]
+    n_fewest = min((round(min(one.events.sum(), one.others.sum())) for one in corrected), default=FEWEST_EVENTS)
+    if n_fewest < FEWEST_EVENTS:
+        told = (
+            f"Of the rarer label there are {n_fewest} records. Below {FEWEST_EVENTS}, corrected values are coarse, and "
+            "may be no closer to those of the exact columns than uncorrected ones."
+        )
+        blocks.append(Prose(told))
+    return PageSection("Evidence", tuple(blocks))
 
 
 def _points(found: Validation) -> PageSection:

@@ -13,6 +13,7 @@ import hashlib
 import json
 import sqlite3
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -143,6 +144,10 @@ class RoundJournal:
         """The workers over whom the sum with this number may have been opened; nobody for none."""
         found = self._fact(f"survivors of {number}")
         return frozenset(() if found is None else json.loads(found))
+
+    def rounds_of(self, n_sums: int) -> dict[str, int]:
+        """Of so many sums, in how many each worker is."""
+        return dict(Counter(name for number in range(n_sums) for name in self.survivors(number)))
 
     def note_survivors(self, number: int, names: list[str]) -> None:
         """Keep over whom a sum is opened, before anybody is asked to."""

@@ -59,7 +59,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
         _, keys = lasting_keys(run)
         channels, journals = list(open_channels(log).values()), life.folder.path / FOLDER
 
-        def work() -> tuple[SharedModel, int]:
+        def work() -> tuple[SharedModel, dict[str, Any]]:
             with closing(RoundJournal(journals / "rounds.sqlite", begin=life.folder.mark_release)) as journal:
                 workers = WorkerGroup(
                     channels=channels,
@@ -74,9 +74,10 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
                     journal=journal,
                 )
                 bits, save = journal.bits() if run.seed is None else run.bits, partial(save_shared_model, life.folder)
-                return run_coordinator(recipe, workers, rng=bits, save=save), workers.n_rounds
+                model = run_coordinator(recipe, workers, rng=bits, save=save)
+                return model, {"n_rounds": workers.n_rounds, "rounds_of": journal.rounds_of(workers.n_rounds)}
 
-        model, n_rounds = with_restarts(channels, work, log)
+        model, rounds = with_restarts(channels, work, log)
         log.step("guarantee", str(model.guarantee))
         if model.absent:
             log.step(
@@ -84,8 +85,8 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
                 f"the model is saved, but {', '.join(model.absent)} did not say that it is there; start this run again "
                 "where it is missing",
             )
-        facts = _stream_facts(run, schema, recipe)
-        life.finish(log, channels, n_rows=0, n_rounds=n_rounds, unconfirmed=model.absent, **facts)
+        facts = rounds | _stream_facts(run, schema, recipe)
+        life.finish(log, channels, n_rows=0, unconfirmed=model.absent, **facts)
         if not model.absent:
             shutil.rmtree(journals, ignore_errors=True)
     return life.report()
@@ -106,7 +107,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
         open_connections(run, insecure) as open_channels,
         life.logged(schema, resuming=_RESUMING) as log,
     ):
-        check_charge(ledger, charge, folder)
+        if not folder.has_model:
+            check_charge(ledger, charge, folder)
         log.step("guarantee", str(promise))
         if warning := unknown_workers(run, promise):
             log.step("unknown workers", warning)
@@ -149,7 +151,8 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
                 if had_model:
                     _say_done(channels[0], log)
                 note_own_fit(folder, _own_fit(rows, folder, log))
-                has_answered = checkpoint.has_answered
+                # A process may have ended between the charge and the note of it.
+                has_answered = checkpoint.has_answered or ledger.knows(charge, checkpoint.holder)
                 if not has_answered:
                     log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
                 facts = _stream_facts(run, schema, recipe, rows.held, checkpoint.holder if has_answered else "")

@@ -138,10 +138,11 @@ class WorkerLedger:
                     "or choose another run_id everywhere"
                 )
 
-    def knows(self, charge: RunCharge) -> bool:
-        """Whether the run was charged before."""
+    def knows(self, charge: RunCharge, holder: str | None = None) -> bool:
+        """Whether the run was charged before, and by this holder if one is given."""
         self._lines.refresh()
-        return (charge.run, charge.coordinator) in self._runs
+        key = charge.run, charge.coordinator
+        return key in self._runs and holder in (None, self._holders[key])
 
     def spent(self) -> tuple[float, float]:
         """Sums of epsilon and delta over all runs."""

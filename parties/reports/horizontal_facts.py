@@ -46,15 +46,14 @@ class Participant:
     Attributes
     ----------
     name : str
-    n_asked, n_answered : int
-        Rounds of sums, if this party is the coordinator.
+    n_rounds : int or None
+        Sums that it is in, as a coordinator knows; None if that was not noted.
     sent_bytes, received_bytes : int
         To and from this party, over all attempts and later messages.
     """
 
     name: str
-    n_asked: int
-    n_answered: int
+    n_rounds: int | None
     sent_bytes: int
     received_bytes: int
 
@@ -167,7 +166,7 @@ def record_facts(path: Path) -> RecordFacts:
         n_trees=len(model.trees),
         n_rounds=None if is_chain else _rounds(run, folder, lines),
         questions={} if is_chain else _questions(run, lines),
-        participants=_participants(run, lines),
+        participants=_participants(run, folder, lines),
         absences=tuple((line["time"], line["message"]) for line in lines if line["event"] in _ABSENCES),
         importance=importance,
         has_gains=has_gains,
@@ -195,20 +194,18 @@ def releases_of(recipe: RecordRecipe) -> tuple[Release, ...]:
     return recipe.releases if isinstance(recipe, InPrivateAmongOwners) else recipe.noise.releases
 
 
-def _participants(run: RecordRun, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
+def _participants(run: RecordRun, folder: RunFolder, lines: list[dict[str, Any]]) -> tuple[Participant, ...]:
     """Peers with a connection; a worker has one to the coordinator alone."""
-    n_bytes, n_messages = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    n_bytes = Counter[tuple[str, str]]()
     for line in lines:
         if line["event"] in ("sent", "received"):
             n_bytes[line["event"], line["peer"]] += line["bytes"]
-            n_messages[line["kind"], line["peer"]] += 1
     names = peers_of(run)[:1] if run.role == "worker" else peers_of(run)
-    is_hub = run.role == "coordinator"
+    rounds_of = folder.read_json("meta.json").get("rounds_of")
     return tuple(
         Participant(
             name=name,
-            n_asked=is_hub * n_messages["add up", name],
-            n_answered=is_hub * n_messages["masked", name],
+            n_rounds=None if rounds_of is None else rounds_of.get(name, 0),
             sent_bytes=n_bytes["sent", name],
             received_bytes=n_bytes["received", name],
         )

@@ -89,8 +89,8 @@ def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
         rows = tuple(
             (
                 one.name,
-                str(one.n_answered),
-                str((facts.n_rounds or 0) - one.n_answered),
+                "not noted" if one.n_rounds is None else str(one.n_rounds),
+                "not noted" if one.n_rounds is None else str((facts.n_rounds or 0) - one.n_rounds),
                 "not told",
                 size(one.received_bytes),
                 size(one.sent_bytes),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,12 @@ def test_drift_left_out_columns_and_the_price_are_told(found: Validation) -> Non
     assert "| age | 0.300 | shifted |" in text
     assert "| colour |  | 0.001 | left out |" in text
     assert "costs no budget" in text
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(1.0, False), (0.1, True)])
+def test_corrected_values_of_few_events_are_warned_of(found: Validation, share: float, is_told: bool) -> None:
+    (own,) = found.card.characteristics
+    assert "corrected values are coarse" not in to_markdown(validation_page(found))
+    released = replace(own, owner="shop", is_corrected=True, events=share * own.events)
+    page = validation_page(replace(found, card=replace(found.card, characteristics=(released,))))
+    assert ("Below 500, corrected values are coarse" in to_markdown(page)) == is_told

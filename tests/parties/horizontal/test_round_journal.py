@@ -38,6 +38,7 @@ def test_a_new_process_goes_on_with_what_was_kept(tmp_path: Path) -> None:
     assert again.sum(0).tolist() == [-1, 2**62]
     assert again.survivors(0) == {"w0", "w1"}
     assert again.survivors(1) == set()
+    assert again.rounds_of(2) == {"w0": 1, "w1": 1}
     assert (again.bound(0), again.bound(1)) == ({"w0": {"w0", "w1"}}, {})
     assert again.done == {"w1"}
     assert path.stat().st_mode & 0o777 == 0o600

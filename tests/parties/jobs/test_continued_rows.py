@@ -25,6 +25,7 @@ from parties.ledger.run_charge import RunBudget
 from parties.runs.model_share import TREES_FILE
 from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
+from parties.storage.twice_kept import write_twice
 from tests.support.clinics import COLUMNS, NAMES, Clinics
 from tests.support.processes import finish, wait_for_words
 
@@ -143,6 +144,25 @@ def test_a_worker_that_was_away_for_a_run_pays_for_the_next_one_as_if_there_had_
     first, last = Arrival(80, 0), Arrival(110, 12)
     assert [stream.arrivals for stream in streams] == [(first,), (first,), (first, last)]
     assert streams[1].rows == streams[0].rows
+
+
+def test_a_charge_that_was_not_noted_paid_for_the_run_and_is_not_paid_again(tmp_path: Path) -> None:
+    """As if the worker had ended between the two, and its budget was spent when it was started again."""
+    clinics = Clinics(tmp_path, recipe="sgbdt", **TRAININGS["no filter"])
+    for name in EVERYBODY:
+        clinics.runs[name].pop("seed")
+    clinics.runs["w2"]["ledger"] = {"epsilon": 2.01}
+    train(clinics)
+    spring = RunFolder(clinics.folder("w2"))
+    kept = spring.read_json("answers.json")["answers.json"]
+    write_twice(spring.path / "answers.json", {**kept, "is_charged": False})
+    spring.write_json("meta.json", {**spring.read_json("meta.json"), "finished": None, "stream": None})
+    clinics.runs["w2"]["wait"] = 5
+    assert finish(clinics.start("w2"))[0][0] == 0
+    assert RowStream.of(spring, "worker").arrivals == (Arrival(80, 0),)
+    go_on(clinics)
+    train(clinics)
+    assert spent(clinics, "w2") < 2.01
 
 
 def test_rows_that_have_answered_are_not_new_though_an_older_ledger_was_put_back(tmp_path: Path) -> None:

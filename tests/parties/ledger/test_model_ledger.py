@@ -145,6 +145,13 @@ INSERT INTO runs VALUES ('autumn', 'hub', 9e999, 0.0, '2026-09-01T10:00:00+00:00
 """
 
 
+def test_a_charge_is_known_by_its_run_and_by_who_was_charged(tmp_path: Path) -> None:
+    with worker_ledger(tmp_path / "ledger.sqlite", RunBudget()) as ledger:
+        assert not ledger.knows(charge())
+        ledger.charge(charge(), "a")
+        assert [ledger.knows(charge(), *holder) for holder in ((), ("a",), ("b",))] == [True, True, False]
+
+
 def test_an_account_of_an_earlier_version_is_taken_over_once_and_sealed(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     path.touch(0o600)

@@ -33,6 +33,7 @@ from parties.reports.horizontal_plan_facts import record_plan
 from parties.reports.plain import plain
 from parties.reports.plan.choices import MechanismGrid
 from parties.reports.writing import report_of
+from parties.runs.run_folder import RunFolder
 
 CLINICS = ("north", "south", "west")
 
@@ -259,9 +260,7 @@ def test_keys_that_came_after_a_run_do_not_make_its_workers_known(
 def test_a_hubs_report_tells_who_took_part_and_what_left_and_no_score(treated: Any) -> None:
     found = document(treated, "hub")
     assert found["questions"] == {"want totals": 8}
-    assert [(one["name"], one["n_asked"], one["n_answered"]) for one in found["participants"]] == [
-        (name, 8, 8) for name in CLINICS
-    ]
+    assert [(one["name"], one["n_rounds"]) for one in found["participants"]] == [(name, 8) for name in CLINICS]
     sent = [line for line in log_of(treated, "hub") if line["event"] == "sent"]
     assert [one["sha256"] for one in found["history"]["outgoing"]] == [line["sha256"] for line in sent]
     assert (found["fits"], found["ledger"], found["history"]["n_records"]) == ([], None, 0)
@@ -291,14 +290,19 @@ def test_drop_outs_are_in_the_report(treated: Any, tmp_path: Path) -> None:
     log = tmp_path / "hub" / "runs" / "spring" / "log.jsonl"
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     lines.insert(-1, {"time": "t", "seconds": 1.0, "event": "dropped out", "message": "the run goes on without west"})
-    last = max(k for k, line in enumerate(lines) if line.get("peer") == "west" and line.get("kind") == "masked")
-    del lines[last]
     log.write_text("\n".join(map(json.dumps, lines)))
+    folder = RunFolder(log.parent)
+    meta = folder.read_json("meta.json")
+    folder.write_json("meta.json", {**meta, "rounds_of": {**meta["rounds_of"], "west": 7}})
     found = record_facts(tmp_path / "hub" / "run.yaml")
     assert found.absences == (("t", "the run goes on without west"),)
-    assert [one.n_answered for one in found.participants] == [8, 8, 7]
+    assert [one.n_rounds for one in found.participants] == [8, 8, 7]
     text = report_of(tmp_path / "hub" / "run.yaml").text("md")
     assert "the run goes on without west" in text
+    assert "| west | 7 | 1 |" in text
+    del meta["rounds_of"]
+    folder.write_json("meta.json", meta)
+    assert "| west | not noted | not noted |" in report_of(tmp_path / "hub" / "run.yaml").text("md")
     assert "Nobody dropped out" not in text
 
 
