@@ -26,6 +26,8 @@ MAY_CHANGE = {
     "report",
     "dask.scheduler",
     "dask.workers",
+    "ledger.epsilon",
+    "ledger.delta",
 }
 
 _IN_A_LIST = re.compile(r"\.[0-9]+\.")

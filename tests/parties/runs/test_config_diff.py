@@ -18,6 +18,7 @@ RUN: dict[str, Any] = {
     "timeout": 10,
     "model": {"max_depth": 3, "eval_metric": ["auc", "logloss"]},
     "dask": {"workers": 2, "partition_rows": 10},
+    "ledger": {"epsilon": 4.0},
     "passive": [{"name": "shop"}],
     "owners": [{"name": "north", "public_key": "north.public"}, {"name": "west", "connect": "tcp://w:1"}],
 }
@@ -34,6 +35,8 @@ def difference(folder: Path, before: object, after: object) -> list[str]:
     ("change", "expected"),
     [
         ({"party": "shop"}, ["party was bank, is shop"]),
+        # A budget may be raised for a run that was refused by it, but no other ledger may be taken.
+        ({"ledger": {"epsilon": 5, "delta": 1e-5, "path": "other"}}, ["ledger.path was absent, is other"]),
         ({"seed": 4}, ["seed was absent, is 4"]),
         ({"model": {"max_depth": 4, "eval_metric": ["auc", "logloss"]}}, ["model.max_depth was 3, is 4"]),
         (
