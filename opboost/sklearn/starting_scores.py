@@ -54,11 +54,12 @@ def with_groups(
     """
     if are_numbers:
         refuse_times("the labels", labels)
-    if objective == AcceleratedFailure.name or isinstance(objective, AcceleratedFailure):
-        times = np.asarray(labels, np.float64)
-        return np.where(times == np.inf, 0.0, times) if times.ndim == 2 else times
     if qid is None:
-        return labels
+        is_of_times = objective == AcceleratedFailure.name or isinstance(objective, AcceleratedFailure)
+        if not is_of_times or np.ndim(labels) != 2:
+            return labels
+        bounds = np.asarray(labels, np.float64)
+        return np.where(bounds == np.inf, 0.0, bounds)
     if not isinstance(objective, LambdaRank) and objective not in (LambdaRank.name, PairwiseRank.name):
         raise ParameterError(f"qid goes with objectives that rank; got {objective!r}. Nothing was released")
     return np.column_stack([np.asarray(labels, np.float64), group_numbers(qid)])

@@ -86,7 +86,8 @@ def check_single(query: str) -> None:
     TableError
     """
     for end in re.finditer(";", query):
-        if query[end.end() :].strip() and sqlite3.complete_statement(query[: end.end()]):
+        rest = re.sub(r"--[^\n]*|/\*.*?\*/|[;\s]", "", query[end.end() :], flags=re.DOTALL)
+        if rest and sqlite3.complete_statement(query[: end.end()]):
             raise TableError("the query holds several statements; leave one. Nothing was sent")
 
 

@@ -166,6 +166,8 @@ def test_two_labels_of_failure_times_are_bounds(rows: tuple[np.ndarray, np.ndarr
     without = np.where(bounds == 0, np.inf, bounds)
     again = OpBoostRegressor(**SMALL, objective="survival:aft").fit(table, without, eval_set=[(table, without)])
     np.testing.assert_array_equal(again.predict(table), model.predict(table))
+    with pytest.raises(ParameterError, match="qid goes with objectives that rank"):
+        OpBoostRegressor(objective="survival:aft").fit(table, without, qid=np.zeros(600))
 
 
 def test_rows_are_ranked_in_the_groups_that_qid_names() -> None:

@@ -99,7 +99,7 @@ def test_a_second_statement_is_refused_and_a_comment_is_none(uri: str, postgres:
     for more in ("; SELECT id FROM customers", ";;SELECT 1"):
         with pytest.raises(TableError, match=r"^the query holds several statements; leave one\. Nothing was sent$"):
             fetch(uri, tmp_path, query=query + more)
-    for end in ("", ";", " -- one"):
+    for end in ("", ";", " -- one", ";; -- one", ";\n/* one\n */"):
         assert len(read_stored(fetch(uri, tmp_path, query=query + end))) == 1
     assert len(read_stored(fetch(postgres, tmp_path, query="SELECT 1 AS id -- one", password=PASSWORD))) == 1
 
