@@ -70,7 +70,7 @@ _TREES = {True: (25, 30, 600), False: (100, 200, 1000)}
 
 
 # Numbers of columns and of levels of consecutive trees, in turn.
-Shapes = tuple[tuple[int, int], ...]
+TreeShapes = tuple[tuple[int, int], ...]
 
 StageKind = Literal["counts", "screen", "sums", "bound"]
 
@@ -231,7 +231,7 @@ def counted_depth(n_records: float) -> int:
     return min(max(levels, _COUNTED_DEPTHS[0]), _COUNTED_DEPTHS[1])
 
 
-def tree_shapes(n_records: float, mu: float, n_columns: int, depth: int, *, is_of_two: bool) -> Shapes:
+def tree_shapes(n_records: float, mu: float, n_columns: int, depth: int, *, is_of_two: bool) -> TreeShapes:
     """Numbers of columns and of levels of consecutive trees.
 
     Of two classes, trees have one column each where few records stand out of the noise per column. Beside wider ones,

@@ -31,7 +31,7 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
 from opboost.horizontal.recommended.plan import (
-    Shapes,
+    TreeShapes,
     Stage,
     StageKind,
     TrainingPlan,
@@ -251,7 +251,7 @@ class TreeTraining:
         self._learnt.restrict(screen.kept, screen.merits(), stage.std)
         return len(screen.kept)
 
-    def _boost(self, stage: Stage, shapes: Shapes, shrinkage: float, n_records: float) -> None:
+    def _boost(self, stage: Stage, shapes: TreeShapes, shrinkage: float, n_records: float) -> None:
         """Grow trees on sums of gradients, with so many columns and levels in turn; the last steps are smaller.
 
         The bound of numbers' gradients, which is the unit of labels, scores and noise, follows the residuals.
