@@ -31,10 +31,10 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
 from opboost.horizontal.recommended.plan import (
-    TreeShapes,
     Stage,
     StageKind,
     TrainingPlan,
+    TreeShapes,
     counted_depth,
     screen_depths,
     tree_shapes,
