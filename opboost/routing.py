@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -25,6 +25,7 @@ from opboost.preprocess import EncodedColumn, encode
 from opboost.ranking import RankTable, indicator
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema
+from opboost.table_format import TableFormat
 
 # Bytes of the tables of all columns' answers, and answers that are worked out at a time.
 MOST_TABLE_BYTES = 1 << 26
@@ -107,10 +108,13 @@ class Router:
     mechanisms : tuple of ColumnMechanism
         The preprocessing and the noise of every column, as in training.
     tests : SplitTests
+    format : TableFormat
+        How the columns' cells are written in their owner's files, for whoever holds the same columns.
     """
 
     mechanisms: tuple[ColumnMechanism, ...]
     tests: SplitTests
+    format: TableFormat = field(default_factory=TableFormat)
 
     def answer(self, features: pd.DataFrame, *, rng: BitSource | None) -> Mask:
         """Which way every raw row goes at every test, shape ``(n_rows, n_tests)``; True is left.
@@ -274,15 +278,7 @@ def resolve(
 
 
 def answer(tests: SplitTests, columns: Mapping[str, ReleasedColumn], n_rows: int) -> Mask:
-    """Which way every record goes at every test, shape ``(n_rows, n_tests)``; True is left.
-
-    Parameters
-    ----------
-    tests : SplitTests
-    columns : mapping of str to ReleasedColumn
-        All columns that the tests name, exact or desensitized.
-    n_rows : int
-    """
+    """Which way every record goes at every test, shape ``(n_rows, n_tests)``, by all columns that they name."""
     goes_left = np.empty((n_rows, tests.n_tests), dtype=np.bool_)
     for i, (source, category) in enumerate(tests.sources):
         column = columns[source]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,12 @@ class TableFormat:
         """What labels mean: those that are read as 1, and as 0, in the form in which they are compared."""
         positive, negative = (sorted(set(map(plain_word, texts))) for texts in (self.positive, self.negative))
         return positive, negative
+
+    def of_cells(self, names: Collection[str]) -> TableFormat:
+        """What is said about the cells of these columns, without what is said about files and labels."""
+        others: dict[str, Any] = {"sep": ",", "encoding": "utf-8", "positive": (), "negative": ()}
+        columns = {name: form for name, form in self.columns.items() if name in names}
+        return replace(self, **others, columns=columns, drops_unlabelled=False)
 
     def of(self, column: str) -> ColumnFormat:
         """The format of a column."""

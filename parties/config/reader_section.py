@@ -9,16 +9,15 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Any, Literal, Self
 
-import pandas as pd
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from opboost.errors import SchemaError, shown
 from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.config.section import Section
+from parties.storage.cell_formats import UNITS_S, is_time_pattern
 from parties.tables.cells import empty_texts
 
-UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 TRUTH = ("false", "true")
 
 # Name of what words of labels mean, which owners of rows agree on and a model's later runs keep: else labels may be
@@ -199,7 +198,7 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     patterns = tuple(found) if isinstance(found, (list, tuple)) else (found,)
     if not isinstance(unit, str) or unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
-    if not all(isinstance(one, str) and re.search(r"%[a-zA-Z]", one) and _reads(one) for one in patterns):
+    if not all(isinstance(one, str) and is_time_pattern(one) for one in patterns):
         raise SchemaError(
             f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such; found {shown(found)}"
         )
@@ -208,15 +207,6 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
             given[key] = _units(name, key, given[key], UNITS_S[unit])
     given |= {"kind": Kind.NUMERIC.value, "step": given.get("step", 1)}
     return given, ColumnFormat(unit_s=UNITS_S[unit], patterns=patterns)
-
-
-def _reads(pattern: str) -> bool:
-    """Whether a pattern of a date can be used, whatever it then makes of a text."""
-    try:
-        pd.to_datetime(["2024-05-31"], format=pattern, errors="coerce", utc=True)
-    except (ValueError, re.error):
-        return False
-    return True
 
 
 def _units(name: str, key: str, found: object, unit_s: int) -> int:

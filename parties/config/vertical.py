@@ -233,7 +233,7 @@ class PassiveRun(_Run):
     active: Peer = Field(description="The active party.")
     desensitize: DesensitizeSection = Field(DesensitizeSection(), description="Mechanisms and budgets of the columns.")
     opaque_names: bool = Field(True, description="Whether columns are offered under names that say nothing.")
-    share_thresholds: bool = Field(False, description="Whether the active party gets thresholds, with columns' names.")
+    share_thresholds: bool = Field(False, description="Whether the active party gets thresholds and columns' schemas.")
     share_codes: bool = Field(
         True, description="Whether the active party gets the released codes of the ranks, which costs no privacy."
     )

@@ -30,6 +30,7 @@ from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs
+from parties.tables.passive_columns import names_of_passive, numbers_outside, with_passive
 from parties.vertical.prediction_client import (
     Evaluation,
     FinishedBatches,
@@ -177,6 +178,8 @@ def _predict_table(
             note.forget()
         request.note_caveats(log)
         if request.mode == "local":
+            for owner, name, n in numbers_outside(table.frame, model.routers):
+                log.step("clipped", f"{n} values of {owner}'s {name} lie outside its public bounds and count as these")
             predictions = predict_locally(model, own, table.frame, evaluate=form.evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
@@ -253,13 +256,14 @@ def _ask(
 
 def _records(request: _Request) -> tuple[PartyTable, dict[str, Values]]:
     """The records to score, all of a file or those that a list names, and what a model reads of them by name."""
-    schema, source, align = request.schema, request.source, request.run.align
-    if request.mode == "local":
-        schema = _with_passive_columns(schema, request.model)
+    schema, source, align, ignore = request.schema, request.source, request.run.align, request.ignore
+    routers = request.model.routers if request.mode == "local" else {}
+    ignored = [*ignore, *names_of_passive(routers, schema)]
     with showing_misfits(source, schema):
-        table = read_keyed(source, schema, align.keys, ignore=request.ignore, duplicates=align.duplicates)
+        table = read_keyed(source, schema, align.keys, ignore=ignored, duplicates=align.duplicates)
         table = table if request.ids is None else select(table, request.ids, source)
-        return table, model_inputs(table, request.schema)
+        own = model_inputs(table, schema)
+    return with_passive(table, source, routers, schema, ignore=ignore, duplicates=align.duplicates), own
 
 
 def _predict_partitions(request: _Request) -> Path | str:
@@ -292,9 +296,3 @@ def note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
 
 def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
     return run.engine == "dask" and is_folder(source)
-
-
-def _with_passive_columns(schema: TableSchema, model: JointModel) -> TableSchema:
-    """Schema of a table that holds the passive parties' columns too."""
-    passive = (mechanism.schema for router in model.routers.values() for mechanism in router.mechanisms)
-    return replace(schema, columns=(*schema.columns, *passive))

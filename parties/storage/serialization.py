@@ -18,6 +18,7 @@ from opboost.privacy.order_preserving import PartitionedMap
 from opboost.routing import Router, SplitTests
 from opboost.schema import column_from_mapping
 from parties.errors import ConfigError
+from parties.storage.cell_formats import format_from_dict, format_to_dict
 
 _GUARANTEE, _COLUMN = TypeAdapter(Guarantee), TypeAdapter(ColumnGuarantee)
 
@@ -71,7 +72,8 @@ def router_to_dict(router: Router) -> dict[str, JsonValue]:
         )
     ]
     columns: list[JsonValue] = [mechanism_to_dict(mechanism) for mechanism in router.mechanisms]
-    return {"columns": columns, "tests": tests, **({"by_cells": True} if router.tests.by_cells else {})}
+    optional: dict[str, JsonValue] = {"by_cells": router.tests.by_cells, "cells": format_to_dict(router.format)}
+    return {"columns": columns, "tests": tests, **{key: value for key, value in optional.items() if value}}
 
 
 def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.inf) -> Router:
@@ -97,7 +99,9 @@ def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.in
     except _MALFORMED as error:
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
     by_cells = document.get("by_cells") is True
-    return Router(mechanisms, SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left, by_cells))
+    split = SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left, by_cells)
+    # Earlier versions shared none.
+    return Router(mechanisms, split, format_from_dict(document.get("cells", {})))
 
 
 def _mechanisms(columns: Iterable[Mapping[str, Any]], most_cells: float) -> Iterator[ColumnMechanism]:

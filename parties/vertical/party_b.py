@@ -143,7 +143,7 @@ def _send(
             share_codes=job.share_codes,
             is_secure=job.rng.is_secure,
         )
-        router = Router(job.mechanisms, tests)
+        router = job.router(tests)
     offer = make_offer(
         job.mechanisms,
         columns,
@@ -176,6 +176,6 @@ def _resolve(
         agreed=job.agreed.tests,
         peer=channel.peer,
     )
-    router = Router(job.mechanisms, tests)
+    router = job.router(tests)
     channel.send(Thresholds(router=router_to_dict(router) if job.share_thresholds else None))
     return router

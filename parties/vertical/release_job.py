@@ -12,7 +12,8 @@ from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import Columns
 from opboost.privacy.guarantee import Guarantee, compose, exposed
 from opboost.rng import BitSource
-from opboost.routing import Router
+from opboost.routing import Router, SplitTests
+from opboost.table_format import TableFormat
 from parties.ledger.due_cells import Run, here
 from parties.tables.blocks import EncodedTable
 from parties.vertical.prediction_server import Answerer
@@ -68,6 +69,8 @@ class PassiveJob:
         Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
     run_blocks : Run
         Calls a function on blocks of records, where these are.
+    format : TableFormat
+        How the columns' cells are written, which goes with shared thresholds.
     redraws : bool
         Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
@@ -94,6 +97,7 @@ class PassiveJob:
     most_records: int | None = None
     held_out: Callable[[Router], Answerer] | None = None
     run_blocks: Run = here
+    format: TableFormat = field(default_factory=TableFormat)
     redraws: bool = False
 
     @property
@@ -105,6 +109,10 @@ class PassiveJob:
     def password(self) -> bytes | None:
         """What proves which records this is about; None before they are aligned."""
         return None if self.id_digest is None else password_of(self.id_digest, self.order)
+
+    def router(self, tests: SplitTests) -> Router:
+        """What answers split tests from this party's records."""
+        return Router(self.mechanisms, tests, self.format)
 
     def guarantee(self) -> Guarantee:
         """What the release of all columns promises."""

@@ -217,7 +217,7 @@ def _bits_of_a_cell(column: ColumnPlan, n_cells: int) -> int:
 def _how_named(plan: Plan) -> str:
     """How column names travel: what reads a record by thresholds holds the columns' schemas."""
     if plan.share_thresholds:
-        return "as they are, with bounds and categories, beside the thresholds"
+        return "as they are, with bounds, categories and formats, beside the thresholds"
     named = " with those of unordered categories" * any(column.kind == "unordered" for column in plan.columns)
     return "under numbers" if plan.opaque_names else f"as they are{named}"
 

@@ -19,7 +19,6 @@ import yaml
 
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
-from parties.config.reading import read_schema
 from parties.errors import ConfigError, Disagreement, RunFolderError, Stopped, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
@@ -32,11 +31,9 @@ from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
 from tests.support.addresses import free_addresses
+from tests.support.outcomes import outcomes_of
 from tests.support.processes import FORKS
-from tests.support.released_cells import mechanisms
 from tests.support.sites import Sites
-
-PASSIVE = mechanisms()[:1]
 
 
 def test_without_a_trained_run_nobody_predicts_or_answers(sites: Sites) -> None:
@@ -138,18 +135,6 @@ def test_a_folder_is_scored_by_its_partitions_or_as_one_table(
     given: dict[str, Any] = {"ids": None, "mode": "routed", "reasons": 0} | change
     with pytest.raises(RunFolderError, match=by):
         predict_active(sites.bank.write(), data=None, out=None, insecure=False, terminal=Terminal(), **given)
-
-
-def test_a_table_for_local_prediction_has_the_passive_parties_columns_too(sites: Sites) -> None:
-    class Model:
-        class Router:
-            mechanisms = PASSIVE
-
-        routers = {"shop": Router}  # noqa: RUF012
-
-    schema, _ = read_schema((sites.bank.write()).with_name("schema.yaml"))
-    known = predict_vertical._with_passive_columns(schema, Model())  # type: ignore[arg-type]
-    assert (known.names, known.id, known.label) == (("age", "spend"), schema.id, schema.label)
 
 
 def _with_a_model_of_own_columns(sites: Sites, loss: Loss | None = None) -> Path:
@@ -379,3 +364,41 @@ def test_shares_of_two_trainings_of_one_run_do_not_predict_together(
     found = predict()
     assert all("is of another training of this run" in str(error) for error in found.values())
     assert earlier_predictions.read_bytes() == before
+
+
+def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(sites: Sites, tmp_path: Path) -> None:
+    """It took 1.234,5 for 1.2 and -9 for a number, without a word; a number outside the shop's bounds is told."""
+    bank, shop = sites.bank, sites.shop
+    spend = 100 * shop.table["spend"]
+    shop.table["spend"] = [f"{value:_.1f}".replace(".", ",").replace("_", ".") for value in spend]
+    shop.table["visits"] = shop.table["visits"].fillna(-9).astype(int)
+    days = pd.Timestamp("2000-01-01") + pd.to_timedelta(spend.round(), unit="D")
+    shop.table["since"] = days.dt.strftime("%d.%m.%Y")
+    times = {"kind": "date", "format": "%d.%m.%Y", "lower": "2000-01-01", "upper": "2030-01-01"}
+    shop.schema["columns"] |= {"since": times, "spend": {"lower": 0, "upper": 10_000}}
+    shop.schema["reader"] = {"decimal": ",", "thousands": ".", "na_values": ["-9"]}
+    shop.run |= {"share_thresholds": True, "desensitize": {"epsilon": 5.0}}
+    bank.schema["reader"] = {"na_values": ["17"]}
+    given: dict[str, Any] = {"insecure": False, "terminal": Terminal()}
+    paths = bank.write(), shop.write()
+    calls = {"bank": lambda: train_active(paths[0], **given), "shop": lambda: train_passive(paths[1], **given)}
+    assert not [one for one in outcomes_of(calls).values() if isinstance(one, BaseException)]
+    asked = {
+        "bank": lambda: predict_active(
+            paths[0], data=None, ids=None, mode="routed", out=tmp_path / "routed.csv", **given
+        ),
+        "shop": lambda: serve_passive(paths[1], data=None, **given),
+    }
+    assert not [one for one in outcomes_of(asked).values() if isinstance(one, BaseException)]
+    in_clear = bank.table.merge(shop.table, on="id")
+    in_clear.to_csv(tmp_path / "both.csv", index=False)
+    scores = pd.read_csv(tmp_path / "routed.csv")
+    request: dict[str, Any] = {"ids": None, "mode": "local", **given}
+    alone = predict_active(paths[0], data=tmp_path / "both.csv", out=tmp_path / "local.csv", **request)
+    pd.testing.assert_frame_equal(pd.read_csv(alone), scores, check_exact=True)
+    in_clear.loc[:2, "spend"] = "99.999,0"
+    in_clear.to_csv(tmp_path / "other.csv", index=False)
+    predict_active(paths[0], data=tmp_path / "other.csv", out=tmp_path / "outside.csv", **request)
+    said = (bank.run_folder / "log.txt").read_text()
+    assert said.count("3 values of shop's spend lie outside its public bounds and count as these") == 1
+    assert said.count("lie outside") == 1

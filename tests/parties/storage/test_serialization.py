@@ -19,6 +19,7 @@ from opboost.privacy.guarantee import Guarantee, compose
 from opboost.privacy.laws import Law
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
+from opboost.table_format import TableFormat
 from parties.errors import ConfigError
 from parties.storage.serialization import (
     guarantee_from_dict,
@@ -89,7 +90,8 @@ def routers(draw: st.DrawFn) -> Router:
     tests = draw(st.lists(st.sampled_from(sources), max_size=6)) if sources else []
     thresholds = [draw(st.integers(1, 80).map(lambda n: n / 2) | st.just(math.inf)) for _ in tests]
     missing_left = [draw(st.booleans()) for _ in tests]
-    return Router(mechanisms, SplitTests(tuple(tests), np.array(thresholds, np.float64), np.array(missing_left, bool)))
+    split = SplitTests(tuple(tests), np.array(thresholds, np.float64), np.array(missing_left, bool))
+    return Router(mechanisms, split, TableFormat(decimal=draw(st.sampled_from(".,")), na_values=("-999",)))
 
 
 def through_json(document: object) -> Any:
@@ -105,6 +107,7 @@ def test_a_router_reads_back_as_it_was_written(router: Router) -> None:
     assert found.tests.sources == router.tests.sources
     np.testing.assert_array_equal(found.tests.thresholds, router.tests.thresholds)
     np.testing.assert_array_equal(found.tests.missing_left, router.tests.missing_left)
+    assert found.format == router.format
     assert through_json(router_to_dict(found)) == document
 
 

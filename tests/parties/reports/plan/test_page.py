@@ -148,7 +148,7 @@ def test_all_but_what_is_signed_and_the_what_ifs_is_folded(plan: Plan) -> None:
         ({}, "| column names | 2, under numbers |"),
         (
             {"share_thresholds": True},
-            "| column names | 2, as they are, with bounds and categories, beside the thresholds |",
+            "| column names | 2, as they are, with bounds, categories and formats, beside the thresholds |",
         ),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_column_without_values_and_one_of_unordered_categories_have_a_row_too(
         ({"share_thresholds": False}, "are kept from bank"),
         (
             {"share_thresholds": True},
-            "Column names travel as they are, with bounds and categories, beside the thresholds;",
+            "Column names travel as they are, with bounds, categories and formats, beside the thresholds;",
         ),
         ({}, "Column names travel under numbers;"),
         ({"allow_routed": False, "answered_records": "new records"}, "exact routing bits for new records are refused"),
