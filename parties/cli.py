@@ -287,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print_unexpected(error)
         raise
     finally:
+        Stopped.told = None
         # Everything is closed by now; to look for cycles among all modules would take another third of a second.
         gc.freeze()
 

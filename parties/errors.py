@@ -19,6 +19,8 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +102,14 @@ class Stopped(SystemExit):
 
     def __str__(self) -> str:
         return "this party was told to stop"
+
+    @classmethod
+    def raise_if_lost(cls) -> None:
+        """Raise again what was lost: a signal may come in a callback whose exceptions Python prints and drops."""
+        is_over = cls.told is None or sys.exception() is not None
+        if not is_over and threading.current_thread() is threading.main_thread():
+            assert cls.told is not None
+            raise cls(cls.told)
 
 
 def as_told(error: BaseException) -> BaseException:

@@ -211,7 +211,7 @@ class _Grower:
                 cut_into_partitions(
                     [column for column in received if column.owner == owner],
                     lengths,
-                    folder / owner,
+                    folder / f"{owner}.ranks",
                     client=prepared.client,
                 )
                 for owner in owners

@@ -13,7 +13,7 @@ from opboost.arrays import Values
 from opboost.credit.calibration import Calibrated, calibrations, platt
 from opboost.credit.discrimination import Band, Rejection, SwapSet, gains, rejections, swap_set
 from opboost.credit.drift import drift
-from opboost.credit.evidence import own_characteristic
+from opboost.credit.evidence import Characteristic, own_characteristic
 from opboost.credit.fairness import Fairness, fairness
 from opboost.credit.released_evidence import released_characteristics
 from opboost.credit.scorecard import PointScale, Scorecard
@@ -110,8 +110,8 @@ class Validation:
     run_id : str
     card : Scorecard
         Of the columns that tell enough, on the records that the run was trained on.
-    left_out : dict of str to float
-        Information values of the others; a passive party's column has its party's name before its own.
+    left_out : tuple of Characteristic
+        Of the others.
     card_gini : float
     model : ModelScores or None
         None without predictions.
@@ -121,7 +121,7 @@ class Validation:
 
     run_id: str
     card: Scorecard
-    left_out: Mapping[str, float]
+    left_out: tuple[Characteristic, ...]
     card_gini: float
     model: ModelScores | None
     drifts: Mapping[str, float]
@@ -148,11 +148,7 @@ def validate(asked: Asked) -> Validation:
     return Validation(
         run_id=run.run_id,
         card=card,
-        left_out={
-            one.name if one.owner is None else f"{one.owner}: {one.name}": one.information_value
-            for one in found
-            if one not in told
-        },
+        left_out=tuple(one for one in found if one.information_value < LEAST_INFORMATION),
         card_gini=gini(labels, -card.scores()),
         model=_model_scores(run, asked),
         drifts=_drifts(run, asked),

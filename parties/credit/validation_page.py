@@ -50,7 +50,10 @@ def scorecard_document(found: Validation) -> dict[str, Any]:
             }
             for one, points in parts
         ],
-        "left_out": dict(found.left_out),
+        "left_out": {
+            one.name if one.owner is None else f"{one.owner}: {one.name}": one.information_value
+            for one in found.left_out
+        },
     }
 
 
@@ -72,24 +75,27 @@ def validation_page(found: Validation) -> Page:
 
 
 def _evidence(found: Validation) -> PageSection:
-    rows = [
+    kept = sorted(found.card.characteristics, key=lambda one: -one.information_value)
+    rows = tuple(
         (
             one.name,
             one.owner or "own",
             f"{one.information_value:.3f}",
             "yes" if one.is_corrected else "no" if one.owner else "not needed",
+            use,
         )
-        for one in sorted(found.card.characteristics, key=lambda one: -one.information_value)
-    ]
-    rows += [(name, "", f"{value:.3f}", "left out") for name, value in found.left_out.items()]
-    grid = FigureGrid("Information values", ("column", "owner", "value", "corrected for noise"), tuple(rows))
+        for columns, use in ((kept, "yes"), (found.left_out, "left out"))
+        for one in columns
+    )
+    grid = FigureGrid("Information values", ("column", "owner", "value", "corrected for noise", "in the card"), rows)
     blocks: list[PageBlock] = [grid, Prose(f"{WHY_FREE}.")]
-    corrected = [one for one in found.card.characteristics if one.is_corrected]
+    corrected = [one for one in (*kept, *found.left_out) if one.is_corrected]
     n_fewest = min((round(min(one.events.sum(), one.others.sum())) for one in corrected), default=FEWEST_EVENTS)
     if n_fewest < FEWEST_EVENTS:
         told = (
             f"Of the rarer label there are {n_fewest} records. Below {FEWEST_EVENTS}, corrected values are coarse, and "
-            "may be no closer to those of the exact columns than uncorrected ones."
+            "may be no closer to those of the exact columns than uncorrected ones: a column that tells much may be "
+            "left out."
         )
         blocks.append(Prose(told))
     return PageSection("Evidence", tuple(blocks))

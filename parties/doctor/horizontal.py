@@ -111,7 +111,9 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
         try:
             if is_begun := is_chain_begun(path):
                 with worker_ledger(path, budget) as ledger:
-                    check_charge(ledger, charge, RunFolder(run.run_folder))
+                    # Whoever has the model has answered, and charged that, or has nothing more to charge.
+                    if not (folder := RunFolder(run.run_folder)).has_model or run.role != "worker":
+                        check_charge(ledger, charge, folder)
             else:
                 check_place(path)
                 budget.check(path, (0.0, 0.0), (charge.epsilon, charge.delta))

@@ -192,7 +192,9 @@ class WorkerGroup:
             self._let_in()
             return not (self._connections.present() or self._connections.awaited())
 
-        for worker, message in self._connections.listen(list(workers), self.patience_s, until=is_over):
+        # After another start all are waited for as long as for a first greeting.
+        awaited_s = max(worker.awaited_until for worker in workers.values()) - time.monotonic()
+        for worker, message in self._connections.listen(list(workers), max(self.patience_s, awaited_s), until=is_over):
             if isinstance(message, Done):
                 self.journal.note_done(worker.name)
                 worker.is_in, worker.is_over = False, True

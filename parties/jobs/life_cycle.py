@@ -126,7 +126,8 @@ class TrainingRun:
         self.folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received, **facts)
         log.step(
             "finished",
-            f"finished: {n_rows} records, {sent} bytes sent, {received} received; the run is in {self.folder.path}",
+            f"finished: {n_rows} records; this process sent {sent} bytes and received {received}; the run is in "
+            f"{self.folder.path}",
             sent_bytes=sent,
             received_bytes=received,
         )

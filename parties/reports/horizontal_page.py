@@ -57,16 +57,25 @@ def _told(facts: RecordFacts) -> str:
     history = facts.history
     others = ", ".join(history.peers)
     if facts.role == "coordinator":
-        return f"{history.party} added up answers of {others} to a model of {facts.n_trees} trees; it saw sums alone."
+        absent = _absent(facts)
+        present = ", ".join(name for name in history.peers if name not in absent)
+        told = f"{history.party} added up answers of {present or 'nobody'} to a model of {facts.n_trees} trees"
+        missed = f" Nothing came from {', '.join(absent)}." if absent else ""
+        return f"{told}; it saw sums alone.{missed}"
     if not facts.has_answered:
         return (
             f"{history.party} answered nothing in this run, so that none of its {history.n_records:,} rows trained. It "
-            f"has the model of {facts.n_trees} trees all the same, as {others} told it."
+            f"has the model of {facts.n_trees} trees all the same, as {history.peers[0]} told it."
         )
-    return (
-        f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of "
-        f"{facts.n_trees} trees with {others}."
-    )
+    told = f"{history.party} took part with {history.n_records:,} rows, which stayed where they are, in a model of"
+    # A worker sees neither who else answered nor who was away.
+    whose = f"; the run's others are {others}" if facts.role == "worker" else f" with {others}"
+    return f"{told} {facts.n_trees} trees{whose}."
+
+
+def _absent(facts: RecordFacts) -> list[str]:
+    """Workers that are in no sum, as far as that was noted."""
+    return [one.name for one in facts.participants if one.n_rounds == 0]
 
 
 def _no_rows() -> PageSection:
@@ -105,7 +114,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     if facts.absences:
         yield FigureGrid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)
     elif facts.role == "coordinator":
-        yield Prose("Nobody dropped out.")
+        yield Prose("Nobody who took part dropped out." if _absent(facts) else "Nobody dropped out.")
     for noise in _share_notes(facts):
         yield Prose(noise)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,7 +99,9 @@ class RunHistory:
     peers : tuple of str
     started, finished : str
     resumed : tuple of str
-    n_records, sent_bytes, received_bytes : int
+    n_records : int
+    sent_bytes, received_bytes : int
+        In training, by all attempts at it.
     versions : dict of str to str
         Of Python, the packages and the protocol.
     randomness : str
@@ -170,7 +172,8 @@ def run_history(
         If the run is not finished, or its folder is damaged.
     """
     meta, lines = meta_of(folder), log_lines(folder)
-    sent = [line for line in lines[: _end_of_training(lines)] if line["event"] == "sent"]
+    of_training = lines[: _end_of_training(lines)]
+    sent, received = ([line for line in of_training if line["event"] == event] for event in ("sent", "received"))
     return RunHistory(
         party=run.party,
         run_id=run.run_id,
@@ -179,14 +182,14 @@ def run_history(
         finished=meta.finished,
         resumed=tuple(meta.resumed),
         n_records=meta.n_rows,
-        sent_bytes=meta.sent_bytes,
-        received_bytes=meta.received_bytes,
+        sent_bytes=max(meta.sent_bytes, _bytes(sent)),
+        received_bytes=max(meta.received_bytes, _bytes(received)),
         versions={"protocol": str(meta.protocol_version), "python": meta.python, **meta.packages},
         randomness=randomness,
         steps=tuple(_step(line, run) for line in lines if "message" in line),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         n_trained=len(sent),
-        is_cut=_end_of_training(lines) is None or sum(line["bytes"] for line in sent) < meta.sent_bytes,
+        is_cut=_end_of_training(lines) is None or _bytes(_last_attempt(of_training)) < meta.sent_bytes,
         n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
         lacks_answers=isinstance(run, PassiveRun) and _lacks_answers(lines),
@@ -207,6 +210,16 @@ def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) 
         message = message.replace(f"{path.parent}/", "")
     message = _FOLDERS.sub("", message)
     return Step(time=line["time"], seconds=line["seconds"], event=line["event"], message=message)
+
+
+def _bytes(messages: Iterable[Mapping[str, Any]]) -> int:
+    return sum(line["bytes"] for line in messages)
+
+
+def _last_attempt(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Messages that the process sent which finished the run: the meta data have their bytes."""
+    start = max((place for place, line in enumerate(lines) if line["event"] == "resumed"), default=0)
+    return [line for line in lines[start:] if line["event"] == "sent"]
 
 
 def _end_of_training(lines: Sequence[Mapping[str, Any]]) -> int | None:

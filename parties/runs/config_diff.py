@@ -47,7 +47,8 @@ def changes(before: Path, after: Path) -> list[str]:
 
 def _settings(path: Path) -> dict[str, str]:
     try:
-        return dict(_flat("", read_yaml(path)))
+        # A ledger without limits may be left out.
+        return {key: text for key, text in _flat("", read_yaml(path)) if (key, text) != ("ledger", "{}")}
     except (ConfigError, RecursionError):
         return {"the run file": "unreadable"}
 

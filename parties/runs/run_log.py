@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TextIO
 
+from parties.errors import Stopped
 from parties.progress import Progress, no_progress
 from parties.storage.atomic_files import write_json
 from parties.storage.paths import writing
@@ -73,6 +74,7 @@ class RunLog:
         self._lines.write(json.dumps(line))
         self._text.write(f"{now} {sentence}")
         self.observe(line)
+        Stopped.raise_if_lost()
 
     def progress(self, step: str, done: int, total: int) -> None:
         """Note progress."""
@@ -114,6 +116,7 @@ class RunLog:
             self.observe(line)
             if self._messages is not self._lines and self._messages.n_bytes >= PART_BYTES:
                 self._end_part()
+            Stopped.raise_if_lost()
 
         return note
 

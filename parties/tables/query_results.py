@@ -78,17 +78,20 @@ def _check_values(field: pa.Field, column: pa.Array | pa.ChunkedArray) -> None:
             )
 
 
-def check_single(query: str) -> None:
-    """Refuse several statements, of which SQLite's driver gives the result of the first.
+def single_statement(query: str) -> str:
+    """A query without its semicolon and the comments behind it.
 
     Raises
     ------
     TableError
+        If there are several statements, of which SQLite's driver gives the result of the first.
     """
     for end in re.finditer(";", query):
-        rest = re.sub(r"--[^\n]*|/\*.*?\*/|[;\s]", "", query[end.end() :], flags=re.DOTALL)
-        if rest and sqlite3.complete_statement(query[: end.end()]):
-            raise TableError("the query holds several statements; leave one. Nothing was sent")
+        if sqlite3.complete_statement(query[: end.end()]):
+            if re.sub(r"--[^\n]*|/\*.*?\*/|[;\s]", "", query[end.end() :], flags=re.DOTALL):
+                raise TableError("the query holds several statements; leave one. Nothing was sent")
+            return query[: end.start()]
+    return query
 
 
 def with_all_digits(pieces: Iterator[pa.Table], database: Any, query: str) -> Iterator[pa.Table]:
@@ -135,5 +138,5 @@ def _holds_fractions(database: Any, query: str, name: str) -> bool:
     """Whether a column of a query's result has cells that SQLite keeps as fractions; a text may look like one."""
     quoted = name.replace('"', '""')
     with database.cursor() as cursor:
-        cursor.execute(f"SELECT 1 FROM ({query.rstrip().rstrip(';')}\n) WHERE typeof(\"{quoted}\") = 'real' LIMIT 1")
+        cursor.execute(f"SELECT 1 FROM ({query}\n) WHERE typeof(\"{quoted}\") = 'real' LIMIT 1")
         return cursor.fetchone() is not None

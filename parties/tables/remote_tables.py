@@ -21,7 +21,7 @@ from opboost.errors import nearest
 from parties.errors import ConfigError, PartyError, TableError
 from parties.storage.paths import odd_kind
 from parties.tables.data_files import is_parquet
-from parties.tables.query_results import check_single, plain_pieces, with_all_digits
+from parties.tables.query_results import plain_pieces, single_statement, with_all_digits
 from protocols.private_files import private_folder, private_opener
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.
     is_sqlite = scheme_of(uri) == "sqlite"
     options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if is_sqlite else {}
     if is_sqlite:
-        check_single(query)
+        query = single_statement(query)
     with closing(connect(uri, password)) as database, database.cursor(adbc_stmt_kwargs=options) as cursor:
         # Behind a comment at the end, what PostgreSQL's driver adds would be one, too.
         cursor.execute(f"{query}\n")

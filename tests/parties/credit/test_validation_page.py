@@ -22,7 +22,8 @@ def found() -> Validation:
     labels = (rng.random(2000) < ages / 120).astype(np.float64)
     card = Scorecard.fit([own_characteristic(OwnColumn("age", ages), labels)], labels)
     drifts = {"scores": 0.01, "age": 0.3}
-    return Validation(run_id="spring", card=card, left_out={"colour": 0.001}, card_gini=0.4, model=None, drifts=drifts)
+    left_out = (own_characteristic(OwnColumn("colour", rng.permutation(ages)), labels),)
+    return Validation(run_id="spring", card=card, left_out=left_out, card_gini=0.4, model=None, drifts=drifts)
 
 
 def test_every_bin_has_its_points(found: Validation) -> None:
@@ -36,7 +37,8 @@ def test_every_bin_has_its_points(found: Validation) -> None:
 def test_drift_left_out_columns_and_the_price_are_told(found: Validation) -> None:
     text = to_markdown(validation_page(found))
     assert "| age | 0.300 | shifted |" in text
-    assert "| colour |  | 0.001 | left out |" in text
+    (value,) = scorecard_document(found)["left_out"].values()
+    assert f"| colour | own | {value:.3f} | not needed | left out |" in text
     assert "costs no budget" in text
 
 
@@ -45,5 +47,10 @@ def test_corrected_values_of_few_events_are_warned_of(found: Validation, share: 
     (own,) = found.card.characteristics
     assert "corrected values are coarse" not in to_markdown(validation_page(found))
     released = replace(own, owner="shop", is_corrected=True, events=share * own.events)
-    page = validation_page(replace(found, card=replace(found.card, characteristics=(released,))))
-    assert ("Below 500, corrected values are coarse" in to_markdown(page)) == is_told
+    of_kept = replace(found, card=replace(found.card, characteristics=(released,)))
+    # It was not told where the correction itself had left the column out.
+    for one in (of_kept, replace(found, left_out=(released,))):
+        page = to_markdown(validation_page(one))
+        assert ("Below 500, corrected values are coarse" in page) == is_told
+        assert "| age | shop |" in page
+    assert scorecard_document(replace(found, left_out=(released,)))["left_out"].keys() == {"shop: age"}

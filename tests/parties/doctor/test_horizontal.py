@@ -61,6 +61,19 @@ def test_a_run_over_the_budget_is_a_problem_before_it_begins(clinics: Clinics) -
     assert examined(clinics, "w0")["budget"].status is Status.PROBLEM
 
 
+def test_a_worker_that_has_the_model_needs_no_budget_for_it(clinics: Clinics) -> None:
+    """The doctor called for more than `worker` does, which charges nothing there."""
+    del clinics.runs["w0"]["seed"]
+    clinics.runs["w0"]["ledger"] = {"epsilon": 0.1}
+    run = read_run(clinics.write("w0"), WorkerRun)
+    with worker_ledger(run.ledger.path, run.ledger.budget):
+        pass
+    assert examined(clinics, "w0")["budget"].status is Status.PROBLEM
+    (run.run_folder).mkdir(parents=True)
+    (run.run_folder / "model.json").write_text("{}")
+    assert "budget" not in examined(clinics, "w0")
+
+
 def test_an_account_behind_a_link_that_leads_nowhere_is_a_problem(clinics: Clinics) -> None:
     (disk := clinics.root / "disk").mkdir()
     path = clinics.root / "w0" / "people.sqlite"

@@ -39,6 +39,19 @@ def test_a_workers_page_has_its_rows_and_ledger(treated: Any) -> None:
     assert "Unknown here" not in text
 
 
+def test_a_worker_that_never_came_is_not_among_those_who_answered(treated: Any) -> None:
+    """The plain words had all workers of the run file, and nobody who had dropped out."""
+    facts = record_facts(treated.write("hub"))
+    participants = tuple(replace(one, n_rounds=0) if one.name == "west" else one for one in facts.participants)
+    text = to_markdown(record_page(replace(facts, participants=participants)))
+    assert "hub added up answers of north, south to a model of" in text
+    assert "it saw sums alone. Nothing came from west." in text
+    assert "Nobody who took part dropped out." in text
+    own = record_facts(treated.write("south"))
+    assert "trees; the run's others are hub, north, west." in to_markdown(record_page(own))
+    assert "trees all the same, as hub told it." in to_markdown(record_page(replace(own, has_answered=False)))
+
+
 def test_drop_outs_are_listed_in_place_of_the_sentence_that_there_were_none(treated: Any) -> None:
     facts = replace(record_facts(treated.write("hub")), absences=(("12:00", "west is gone"),))
     text = to_markdown(record_page(facts))

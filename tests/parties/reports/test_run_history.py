@@ -60,6 +60,16 @@ def test_a_list_that_lacks_parts_of_the_log_does_not_say_that_it_has_everything(
         assert ("It answered for at least 5 records" in text) is is_cut
 
 
+def test_what_all_attempts_sent_is_added_up_and_the_last_ones_log_has_all_of_its_bytes(run: ActiveRun) -> None:
+    """The bytes of the last process stood for the run's, and lines that it lost were hidden by an earlier one's."""
+    again = {**AT, "event": "resumed", "message": "bank takes up run 'spring' where it stopped"}
+    done = {**AT, "event": "finished", "message": "finished"}
+    received = {**SENT, "event": "received", "bytes": 5}
+    found = history(run, SENT, SENT, SENT, received, again, SENT, received, SENT, done, SENT, received)
+    assert (found.sent_bytes, found.received_bytes, found.is_cut) == (45, 10, False)
+    assert history(run, SENT, SENT, SENT, again, SENT, done).is_cut
+
+
 def test_exact_answers_about_held_out_records_are_told_beside_predictions(run: ActiveRun) -> None:
     told = {**AT, "event": "held out", "message": "answered for 4 of 5 held-out records, with 8 routed bits"}
     told |= {"records": 5, "answered": 4, "routed_bits": 8}

@@ -37,6 +37,7 @@ def difference(folder: Path, before: object, after: object) -> list[str]:
         ({"party": "shop"}, ["party was bank, is shop"]),
         # A budget may be raised for a run that was refused by it, but no other ledger may be taken.
         ({"ledger": {"epsilon": 5, "delta": 1e-5, "path": "other"}}, ["ledger.path was absent, is other"]),
+        ({"ledger": {}}, []),
         ({"seed": 4}, ["seed was absent, is 4"]),
         ({"model": {"max_depth": 4, "eval_metric": ["auc", "logloss"]}}, ["model.max_depth was 3, is 4"]),
         (

@@ -6,15 +6,19 @@ import contextlib
 import gzip
 import hashlib
 import json
+import signal
+import sys
 import time
+import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from parties.errors import RunFolderError
+from parties.errors import RunFolderError, Stopped
 from parties.reports.log_lines import log_lines
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
@@ -48,6 +52,39 @@ def test_a_step_is_a_line_for_machines_and_a_sentence_for_people(
     assert (line["event"], line["message"], line["port"]) == ("listening", "bank waits for shop", 5555)
     assert (tmp_path / "log.txt").read_text() == f"{line['time']} bank waits for shop\n"
     assert spoken == ["bank waits for shop"]
+
+
+def test_a_signal_whose_exception_was_lost_is_raised_at_the_next_line_of_the_main_thread(
+    log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that was told to stop in such a moment went on to the end, with exit code 0."""
+
+    class Cell:
+        pass
+
+    def told(_: object) -> None:
+        Stopped.told = signal.SIGTERM
+        raise Stopped(signal.SIGTERM)
+
+    monkeypatch.setattr(Stopped, "told", None)
+    cell = Cell()
+    watch = weakref.ref(cell, told)
+    monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)
+    del cell
+    assert watch() is None
+    with ThreadPoolExecutor() as pool:
+        pool.submit(log.step, "peer", "another thread has nobody to tell").result()
+    with pytest.raises(Stopped) as ended:
+        log.step("begun", "the first step afterwards")
+    assert ended.value.code == 143
+    with pytest.raises(Stopped):
+        log.sent("shop")("done", encode(Done()))
+    try:
+        raise Stopped(signal.SIGTERM)
+    except Stopped:
+        # What is on its way already is not raised again by what it does on the way.
+        log.step("goodbye", "told the shop")
+    assert [line["event"] for line in lines(tmp_path)] == ["peer", "begun", "sent", "goodbye"]
 
 
 def test_a_step_may_name_a_file_whose_name_is_no_text(log: RunLog, tmp_path: Path) -> None:

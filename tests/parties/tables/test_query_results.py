@@ -33,6 +33,8 @@ def uri(tmp_path: Path) -> str:
         "SELECT id, spend FROM customers",
         "SELECT id, spend FROM customers WHERE id <> 2 UNION ALL SELECT 2, 'n/a';  ",
         'WITH c AS (SELECT id, spend AS "their ""spend" FROM customers) SELECT * FROM c -- all',
+        "SELECT id, spend FROM customers; -- all",
+        "SELECT id, spend FROM customers; /* all */;",
     ],
 )
 def test_fractions_that_the_driver_would_shorten_are_refused(uri: str, tmp_path: Path, query: str) -> None:
