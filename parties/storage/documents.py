@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 MAX_NAME_BYTES = 200
 MAX_TEXT_BYTES = 2000
 
+# The key of a text of many lines: SQL, whose comments end with them.
+_QUERY, MAX_QUERY_BYTES = "query", 20_000
+
 # Values of a document, which aliases of aliases multiply without end; and lists and sections within each other, of
 # which a run file has five.
 MAX_VALUES, MOST_NESTED = 1 << 18, 50
@@ -184,12 +187,14 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._depth = 0
+        self._is_query = False
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         # The time of a bracket grows with how many are open: hundreds of them took a second, up to Python's own limit.
         self._depth += 1
         if self._depth > MOST_NESTED:
             raise _Refused(f"lists and sections are nested more than {MOST_NESTED} deep")
+        self._is_query = isinstance(index, yaml.ScalarNode) and index.value == _QUERY
         node = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -197,6 +202,12 @@ class _Loader(yaml.SafeLoader):
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
         scalar = super().compose_scalar_node(anchor)
         text, which = scalar.value, _which(scalar)
+        if self._is_query:
+            if holds_control(text.replace("\n", "").replace("\t", "")):
+                raise _Refused(f"{which} holds a control character")
+            if len(text.encode()) > MAX_QUERY_BYTES:
+                raise _Refused(f"{which} is too long: at most {MAX_QUERY_BYTES:,} bytes are allowed")
+            return scalar
         if holds_control(text):
             raise _Refused(f"{which} holds a line break or a control character")
         if len(text.encode()) > MAX_TEXT_BYTES or max(len(part.encode()) for part in text.split("/")) > MAX_NAME_BYTES:

@@ -137,6 +137,22 @@ def test_lists_in_lists_are_refused_before_python_gives_up(tmp_path: Path, n: in
     assert str(read_yaml(tmp_path / "a.yaml")["a"]) == "[" * 49 + "]" * 49
 
 
+def test_a_query_may_have_many_lines_and_be_long(tmp_path: Path) -> None:
+    """One of nine columns was refused as too long a name, and folded into one line, a comment took the rest."""
+    query = f"SELECT {', '.join(f'a_long_column_{i}' for i in range(60))} -- all of them\n\tFROM customers\n"
+    lines = "".join(f"    {line}\n" for line in query.splitlines())
+    (tmp_path / "a.yaml").write_text(f"data:\n  uri: sqlite:///a.db\n  query: |\n{lines}")
+    assert read_yaml(tmp_path / "a.yaml")["data"]["query"] == query
+    for text, words in ((f"query: {'x' * 20_001}", "too long: at most 20,000 bytes"), ('query: "a\\0b"', "a control")):
+        (tmp_path / "a.yaml").write_text(text)
+        with pytest.raises(ConfigError, match=words):
+            read_yaml(tmp_path / "a.yaml")
+    # The next text is a name again.
+    (tmp_path / "a.yaml").write_text(f"query: x\nparty: {'x' * 201}")
+    with pytest.raises(ConfigError, match="too long: at most 200 bytes"):
+        read_yaml(tmp_path / "a.yaml")
+
+
 @pytest.mark.parametrize(
     "text", ['data: "a\\nb"', 'data: "a\\0b"', 'a: {b: "\\x9b"}', "a: |\n  b\n  c\n", '"a\\tb": 1']
 )
