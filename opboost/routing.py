@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
@@ -108,13 +108,14 @@ class Router:
     mechanisms : tuple of ColumnMechanism
         The preprocessing and the noise of every column, as in training.
     tests : SplitTests
-    format : TableFormat
-        How the columns' cells are written in their owner's files, for whoever holds the same columns.
+    format : TableFormat or None
+        How the columns' cells are written in their owner's files, for whoever holds the same columns; earlier versions
+        have no word on it.
     """
 
     mechanisms: tuple[ColumnMechanism, ...]
     tests: SplitTests
-    format: TableFormat = field(default_factory=TableFormat)
+    format: TableFormat | None = None
 
     def answer(self, features: pd.DataFrame, *, rng: BitSource | None) -> Mask:
         """Which way every raw row goes at every test, shape ``(n_rows, n_tests)``; True is left.

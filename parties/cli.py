@@ -269,7 +269,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arguments : sequence of str, optional
         A command and its options; by default those of the process.
     """
-    Stopped.told = None
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     # Logs are opened again by themselves (`parties.runs.run_log`), and a terminal that is closed stops no run.

@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "opboost.errors": (),
     "opboost.rng": ("opboost.errors",),
     "opboost.schema": ("opboost.arrays", "opboost.errors", "opboost.table_format"),
-    "opboost.table_format": (),
+    "opboost.table_format": ("opboost.errors",),
     "opboost.privacy": (*GROUND, "opboost.privacy"),
     "opboost.trees": ("opboost.arrays", "opboost.errors", "opboost.trees"),
     "opboost.preprocess": (*GROUND, "opboost.privacy.domain"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from opboost.errors import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,21 @@ class TableFormat:
         """What labels mean: those that are read as 1, and as 0, in the form in which they are compared."""
         positive, negative = (sorted(set(map(plain_word, texts))) for texts in (self.positive, self.negative))
         return positive, negative
+
+    def check_marks(self) -> None:
+        """Refuse marks and words that would be taken for others.
+
+        Raises
+        ------
+        ValueError
+        """
+        if self.decimal == self.thousands:
+            raise ValueError("`decimal` and `thousands` must differ")
+        if both := set(map(plain_word, self.true_values)) & set(map(plain_word, self.false_values)):
+            raise ValueError(f"{', '.join(sorted(both))} stands under `true_values` and under `false_values`")
+        marks = {"+", "-", self.decimal, self.thousands} - {""}
+        if odd := [one for one in self.currency if one.strip() in marks or re.search(r"\d", one)]:
+            raise ValueError(f"{', '.join(map(shown, odd))} under `currency` would be passed over as a part of numbers")
 
     def of_cells(self, names: Collection[str]) -> TableFormat:
         """What is said about the cells of these columns, without what is said about files and labels."""

@@ -97,7 +97,7 @@ class PartitionedPassive:
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
             run_blocks=on_cluster(self.client),
-            format=self.schema.format.of_cells(self.schema.names),
+            format=self.schema.format,
             redraws=not run.keeps,
         )
 

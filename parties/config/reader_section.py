@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
@@ -15,7 +14,7 @@ from opboost.errors import SchemaError, shown
 from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.config.section import Section
-from parties.storage.cell_formats import UNITS_S, is_time_pattern
+from parties.storage.cell_formats import MOST_PATTERNS, UNITS_S, is_time_pattern
 from parties.tables.cells import empty_texts
 
 TRUTH = ("false", "true")
@@ -77,13 +76,7 @@ class ReaderSection(Section):
 
     @model_validator(mode="after")
     def _check_marks(self) -> Self:
-        if self.decimal == self.thousands:
-            raise ValueError("`decimal` and `thousands` must differ")
-        if both := set(map(plain_word, self.true_values)) & set(map(plain_word, self.false_values)):
-            raise ValueError(f"{', '.join(sorted(both))} stands under `true_values` and under `false_values`")
-        marks = {"+", "-", self.decimal, self.thousands} - {""}
-        if odd := [one for one in self.currency if one.strip() in marks or re.search(r"\d", one)]:
-            raise ValueError(f"{', '.join(map(shown, odd))} under `currency` would be passed over as a part of numbers")
+        TableFormat(**self.model_dump()).check_marks()
         return self
 
 
@@ -198,9 +191,11 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     patterns = tuple(found) if isinstance(found, (list, tuple)) else (found,)
     if not isinstance(unit, str) or unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
-    if not all(isinstance(one, str) and is_time_pattern(one) for one in patterns):
+    is_short = len(patterns) <= MOST_PATTERNS
+    if not (is_short and all(isinstance(one, str) and is_time_pattern(one) for one in patterns)):
         raise SchemaError(
-            f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such; found {shown(found)}"
+            f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such, {MOST_PATTERNS} at "
+            f"most; found {shown(found)}"
         )
     for key in ("lower", "upper", "fill"):
         if key in given:

@@ -14,12 +14,12 @@ from parties.config.align_section import AlignSection
 from parties.config.reading import check_units_of_times, read_run, read_schema
 from parties.config.vertical import PassiveRun
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
-from parties.jobs.predict_vertical import is_partitioned
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.session.session_log import SessionLog, Tally
+from parties.storage.paths import is_folder
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.vertical.prediction_server import (
@@ -46,7 +46,7 @@ def serve_passive(path: Path, *, data: Path | None, insecure: bool, terminal: Te
     with ExitStack() as stack:
         stack.enter_context(reporting_afterwards(path, run, terminal))
         records: RecordSource
-        if is_partitioned(run, source):
+        if run.engine == "dask" and is_folder(source):
             from parties.cluster.prediction_batches import answerable_partitions
 
             records = stack.enter_context(answerable_partitions(run, source, schema, ignore, router))

@@ -15,7 +15,7 @@ import pandas as pd
 from opboost.arrays import Values
 from opboost.schema import TableSchema
 from parties.config.reading import check_schema_of_model, read_run, read_schema
-from parties.config.vertical import ActiveRun, PassiveRun
+from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError
 from parties.jobs.life_cycle import Terminal, logged, reporting_afterwards
 from parties.jobs.prediction_note import NOTE_FILE, PredictionNote, digest_of_records
@@ -25,12 +25,13 @@ from parties.runs.run_log import RunLog
 from parties.session.connections import open_connections
 from parties.session.reconnection import with_restarts
 from parties.storage.paths import check_writable, is_folder, is_taken
+from parties.tables.data_files import check_unchanged, stamp_of
 from parties.tables.destinations import Destination
 from parties.tables.keyed_table import names_to_ask, read_keyed
 from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs
-from parties.tables.passive_columns import names_of_passive, numbers_outside, with_passive
+from parties.tables.passive_columns import names_of_passive, with_passive
 from parties.vertical.prediction_client import (
     Evaluation,
     FinishedBatches,
@@ -149,7 +150,7 @@ def predict_active(
     )
     # What partitions are not scored for by themselves, one machine does.
     needs_whole = mode == "local", run.reveal.top is not None, reasons, overwrite, append, schema.base_margin
-    if is_partitioned(run, request.source) and not any(needs_whole):
+    if run.engine == "dask" and is_folder(request.source) and not any(needs_whole):
         return _predict_partitions(request)
     return _predict_table(request, scored, overwrite=overwrite, append=append)
 
@@ -159,7 +160,7 @@ def _predict_table(
 ) -> Path | str:
     """Score the records of a file; returns where the predictions are."""
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
-    table, own = _records(request)
+    table, own, told = _records(request)
     note = request.note(table)
     noted = {} if overwrite else note.written()
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
@@ -178,8 +179,8 @@ def _predict_table(
             note.forget()
         request.note_caveats(log)
         if request.mode == "local":
-            for owner, name, n in numbers_outside(table.frame, model.routers):
-                log.step("clipped", f"{n} values of {owner}'s {name} lie outside its public bounds and count as these")
+            for sentence in told:
+                log.step("clipped", sentence)
             predictions = predict_locally(model, own, table.frame, evaluate=form.evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
@@ -254,16 +255,19 @@ def _ask(
     return with_restarts(channels, ask, log)
 
 
-def _records(request: _Request) -> tuple[PartyTable, dict[str, Values]]:
-    """The records to score, all of a file or those that a list names, and what a model reads of them by name."""
+def _records(request: _Request) -> tuple[PartyTable, dict[str, Values], list[str]]:
+    """The records to score, all of a file or those that a list names; what a model reads of them, and what to tell."""
     schema, source, align, ignore = request.schema, request.source, request.run.align, request.ignore
     routers = request.model.routers if request.mode == "local" else {}
-    ignored = [*ignore, *names_of_passive(routers, schema)]
+    ignored, stamp = [*ignore, *names_of_passive(routers, schema)], stamp_of(source)
     with showing_misfits(source, schema):
         table = read_keyed(source, schema, align.keys, ignore=ignored, duplicates=align.duplicates)
         table = table if request.ids is None else select(table, request.ids, source)
         own = model_inputs(table, schema)
-    return with_passive(table, source, routers, schema, ignore=ignore, duplicates=align.duplicates), own
+    ignored = [*ignore, *(name for key in align.keys for name in key)]
+    table, told = with_passive(table, source, routers, schema, ignore=ignored, duplicates=align.duplicates)
+    check_unchanged(source, stamp)
+    return table, own, told
 
 
 def _predict_partitions(request: _Request) -> Path | str:
@@ -292,7 +296,3 @@ def note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
     """Log what limits these predictions, if anything does."""
     if (caveat := model.caveat(desensitized=desensitized)) is not None:
         log.step("noise", caveat)
-
-
-def is_partitioned(run: ActiveRun | PassiveRun, source: Path) -> bool:
-    return run.engine == "dask" and is_folder(source)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from opboost.routing import Router
@@ -14,7 +15,7 @@ from parties.errors import RunFolderError
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.jobs.warm_up import compiled_before, warm_drawing, warm_training
 from parties.ledger.charged_release import Account
-from parties.runs.joint_model import TRAININGS_FILE
+from parties.runs.joint_model import TRAININGS_FILE, JointModel
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import open_connections
@@ -174,10 +175,17 @@ def _train(
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-    model = train_jointly(job, channels, save=folder.save_joint_model, progress=place.progress)
+    # Curves and metrics of few records tell exact scores.
+    is_coarse = prepared.run.reveal.words() is not None
+    save = partial(_save_without_fits, folder) if is_coarse else folder.save_joint_model
+    model = train_jointly(job, channels, save=save, progress=place.progress)
     if model.choice is not None:
         place.log.step("noise", model.choice.sentence, grown_on=model.choice.value)
     return job.n_rows
+
+
+def _save_without_fits(folder: RunFolder, model: JointModel) -> None:
+    folder.save_joint_model(replace(model, fits=()))
 
 
 def _conclude_saved(

@@ -60,7 +60,7 @@ def _told(facts: RecordFacts) -> str:
         absent = _absent(facts)
         present = ", ".join(name for name in history.peers if name not in absent)
         told = f"{history.party} added up answers of {present or 'nobody'} to a model of {facts.n_trees} trees"
-        missed = f" Nothing came from {', '.join(absent)}." if absent else ""
+        missed = f" No sum has answers of {', '.join(absent)}." if absent else ""
         return f"{told}; it saw sums alone.{missed}"
     if not facts.has_answered:
         return (
@@ -93,7 +93,10 @@ def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     if facts.n_rounds is not None:
         asked = " and ".join(f"{count} times {kind.removeprefix('want ')}" for kind, count in facts.questions.items())
         whose = "in all" if facts.role == "coordinator" else "that this worker answered"
-        yield Prose(f"{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}.")
+        at_least = "At least " * (history.is_cut and facts.role != "coordinator")
+        yield Prose(
+            f"{at_least}{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}."
+        )
     if facts.role == "coordinator":
         rows = tuple(
             (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -189,7 +190,7 @@ def run_history(
         steps=tuple(_step(line, run) for line in lines if "message" in line),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         n_trained=len(sent),
-        is_cut=_end_of_training(lines) is None or _bytes(_last_attempt(of_training)) < meta.sent_bytes,
+        is_cut=_is_cut(lines, meta),
         n_dropped=_dropped(folder, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
         lacks_answers=isinstance(run, PassiveRun) and _lacks_answers(lines),
@@ -214,6 +215,23 @@ def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) 
 
 def _bytes(messages: Iterable[Mapping[str, Any]]) -> int:
     return sum(line["bytes"] for line in messages)
+
+
+def _is_cut(lines: Sequence[Mapping[str, Any]], meta: RunMeta) -> bool:
+    """Whether lines of the training are gone, of whichever attempt.
+
+    Each process numbers its messages from 1 on; a log that begins with a process that took the run up lacks whatever
+    came before.
+    """
+    end = _end_of_training(lines)
+    if end is None or lines[0]["event"] == "resumed" or _bytes(_last_attempt(lines[:end])) < meta.sent_bytes:
+        return True
+    for event in ("sent", "received"):
+        # Earlier versions gave no numbers.
+        numbers = [line["number"] for line in lines[:end] if line["event"] == event and "number" in line]
+        if any(number not in (1, before + 1) for before, number in pairwise([0, *numbers])):
+            return True
+    return False
 
 
 def _last_attempt(lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pandas as pd
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter
 
 from opboost.table_format import TableFormat
 from parties.errors import ConfigError
@@ -15,6 +16,9 @@ from parties.errors import ConfigError
 # What a schema file can say of numbers and times.
 DECIMAL_MARKS, THOUSANDS_MARKS = (".", ","), ("", ",", ".", " ", "'")
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
+
+# Patterns of a column's times, and characters of each.
+MOST_PATTERNS, MOST_PATTERN_CHARACTERS = 20, 200
 
 _FORMAT = TypeAdapter(TableFormat)
 _PLAIN: dict[str, JsonValue] = _FORMAT.dump_python(TableFormat(), mode="json")
@@ -26,8 +30,8 @@ def format_to_dict(form: TableFormat) -> dict[str, JsonValue]:
     return {key: value for key, value in written.items() if value != _PLAIN[key]}
 
 
-def format_from_dict(document: Mapping[str, Any]) -> TableFormat:
-    """The inverse of `format_to_dict`, with every check that a schema file has.
+def format_from_dict(document: Mapping[str, Any], *, columns: Collection[str]) -> TableFormat:
+    """The inverse of `format_to_dict` for these columns, with the checks that a schema file has.
 
     Raises
     ------
@@ -36,20 +40,24 @@ def format_from_dict(document: Mapping[str, Any]) -> TableFormat:
     if not isinstance(document, Mapping) or not document.keys() <= _PLAIN.keys():
         raise ConfigError("the format of cells is malformed")
     try:
-        form = _FORMAT.validate_python(document)
-    except ValidationError:
+        # What is no text is none here: `strip: "yes"` is malformed.
+        form = _FORMAT.validate_json(json.dumps(document), strict=True)
+        form.check_marks()
+    except ValueError:
         raise ConfigError("the format of cells is malformed") from None
-    patterns = [pattern for column in form.columns.values() for pattern in column.patterns]
-    units = {column.unit_s for column in form.columns.values()} - {None}
-    is_known = form.decimal in DECIMAL_MARKS and form.thousands in THOUSANDS_MARKS and form.decimal != form.thousands
-    if not (is_known and units <= set(UNITS_S.values()) and all(map(is_time_pattern, patterns))):
-        raise ConfigError("the format of cells has marks, units or patterns that are not known")
+    own = [form.of(name) for name in form.columns]
+    is_known = form.decimal in DECIMAL_MARKS and form.thousands in THOUSANDS_MARKS
+    is_known &= form == form.of_cells(columns) and {one.unit_s for one in own} <= {None, *UNITS_S.values()}
+    # Each is compiled whenever the model is read.
+    is_short = all(len(one.patterns) <= MOST_PATTERNS for one in own)
+    if not (is_known and is_short and all(is_time_pattern(pattern) for one in own for pattern in one.patterns)):
+        raise ConfigError("the format of cells has marks, columns, units or patterns that are not known")
     return form
 
 
 def is_time_pattern(pattern: str) -> bool:
     """Whether a pattern of a date can be used, whatever it then makes of a text."""
-    if not re.search(r"%[a-zA-Z]", pattern):
+    if not re.search(r"%[a-zA-Z]", pattern) or len(pattern) > MOST_PATTERN_CHARACTERS:
         return False
     try:
         pd.to_datetime(["2024-05-31"], format=pattern, errors="coerce", utc=True)

@@ -72,8 +72,10 @@ def router_to_dict(router: Router) -> dict[str, JsonValue]:
         )
     ]
     columns: list[JsonValue] = [mechanism_to_dict(mechanism) for mechanism in router.mechanisms]
-    optional: dict[str, JsonValue] = {"by_cells": router.tests.by_cells, "cells": format_to_dict(router.format)}
-    return {"columns": columns, "tests": tests, **{key: value for key, value in optional.items() if value}}
+    document: dict[str, JsonValue] = {"columns": columns, "tests": tests}
+    if router.tests.by_cells:
+        document["by_cells"] = True
+    return document if router.format is None else {**document, "cells": format_to_dict(router.format)}
 
 
 def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.inf) -> Router:
@@ -100,8 +102,8 @@ def router_from_dict(document: Mapping[str, Any], *, most_cells: float = math.in
         raise ConfigError(f"the split tests are malformed: {type(error).__name__}") from None
     by_cells = document.get("by_cells") is True
     split = SplitTests(sources, np.array(thresholds, dtype=np.float64), missing_left, by_cells)
-    # Earlier versions shared none.
-    return Router(mechanisms, split, format_from_dict(document.get("cells", {})))
+    form = format_from_dict(document["cells"], columns=known) if "cells" in document else None
+    return Router(mechanisms, split, form)
 
 
 def _mechanisms(columns: Iterable[Mapping[str, Any]], most_cells: float) -> Iterator[ColumnMechanism]:

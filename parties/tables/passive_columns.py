@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,10 @@ from parties.errors import TableError
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, read_table
 from parties.tables.sorted_ids import Duplicates
+from protocols.transport.sanitize import readable
+
+# Characters of a column's name, which its owner chose.
+_SHOWN = 60
 
 
 def names_of_passive(routers: Mapping[str, Router], own: TableSchema) -> tuple[str, ...]:
@@ -44,28 +48,37 @@ def with_passive(
     *,
     ignore: Iterable[str],
     duplicates: Duplicates,
-) -> PartyTable:
+) -> tuple[PartyTable, list[str]]:
     """Records of a file with the passive parties' columns beside the active party's `own`.
 
-    A file has one separator and encoding; its cells are written as each column's owner writes them.
+    A file has one separator and encoding; its cells are written as each column's owner writes them, or as the active
+    party's where an earlier version did not say how.
+
+    Returns
+    -------
+    table : PartyTable
+    told : list of str
+        How many numbers lie outside their public bounds, of columns where any do.
 
     Raises
     ------
     TableError, DataError
     """
     others = (*ignore, *own.all_names, *names_of_passive(routers, own))
-    schemas = [_schema(router, own) for router in routers.values()]
-    frames = [_read(path, schema, table.index, ignore=others, duplicates=duplicates) for schema in schemas]
-    return replace(table, features=pd.concat([table.frame, *frames], axis=1))
-
-
-def numbers_outside(columns: pd.DataFrame, routers: Mapping[str, Router]) -> Iterator[tuple[str, str, int]]:
-    """Passive party, column and how many numbers lie outside its public bounds, of columns where any do."""
+    frames, told = [table.frame], []
     for owner, router in routers.items():
-        for mechanism in router.mechanisms:
-            _, n_outside = read_numbers(columns[mechanism.schema.name], mechanism.schema)
-            if n_outside:
-                yield owner, mechanism.schema.name, n_outside
+        schema = _schema(router, own)
+        with showing_misfits(path, schema):
+            found = read_table(path, schema, ignore=others, needs_label=False, duplicates=duplicates)
+            places = found.index.get_indexer(table.index)
+            if (places < 0).any():
+                raise TableError(f"{path} was changed while it was in use. Nothing was scored")
+            frame = found.frame.iloc[places].reset_index(drop=True)
+            counts = {column.name: read_numbers(frame[column.name], column)[1] for column in schema.columns}
+        frames.append(frame)
+        outside = "{} values of {}'s {} lie outside its public bounds and count as these"
+        told += [outside.format(n, owner, readable(name, _SHOWN)) for name, n in counts.items() if n]
+    return replace(table, features=pd.concat(frames, axis=1)), told
 
 
 def _names(router: Router) -> list[str]:
@@ -74,16 +87,5 @@ def _names(router: Router) -> list[str]:
 
 def _schema(router: Router, own: TableSchema) -> TableSchema:
     """What the columns of a passive party are in a file of the active party's."""
-    form = replace(router.format, sep=own.format.sep, encoding=own.format.encoding)
+    form = replace(router.format or own.format, sep=own.format.sep, encoding=own.format.encoding)
     return TableSchema(columns=tuple(mechanism.schema for mechanism in router.mechanisms), id=own.id, format=form)
-
-
-def _read(
-    path: Path, schema: TableSchema, ids: pd.Index, *, ignore: Sequence[str], duplicates: Duplicates
-) -> pd.DataFrame:
-    with showing_misfits(path, schema):
-        table = read_table(path, schema, ignore=ignore, needs_label=False, duplicates=duplicates)
-    places = table.index.get_indexer(ids)
-    if (places < 0).any():
-        raise TableError(f"{path} was changed while it was in use. Nothing was scored")
-    return table.frame.iloc[places].reset_index(drop=True)

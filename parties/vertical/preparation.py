@@ -189,7 +189,7 @@ class PreparedPassive:
             allow_routed=run.allow_routed,
             held_out_share=run.held_out,
             most_records=run.most_records,
-            format=self.schema.format.of_cells(self.schema.names),
+            format=self.schema.format,
             redraws=not run.keeps,
         )
 

@@ -70,7 +70,7 @@ class PassiveJob:
     run_blocks : Run
         Calls a function on blocks of records, where these are.
     format : TableFormat
-        How the columns' cells are written, which goes with shared thresholds.
+        How the cells of the table are written; that of the released columns goes with shared thresholds.
     redraws : bool
         Whether `release` draws anew what was changed since it was drawn, which tells the change.
     """
@@ -112,7 +112,8 @@ class PassiveJob:
 
     def router(self, tests: SplitTests) -> Router:
         """What answers split tests from this party's records."""
-        return Router(self.mechanisms, tests, self.format)
+        released = [mechanism.schema.name for mechanism in self.mechanisms]
+        return Router(self.mechanisms, tests, self.format.of_cells(released))
 
     def guarantee(self) -> Guarantee:
         """What the release of all columns promises."""

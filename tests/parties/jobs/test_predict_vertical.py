@@ -366,7 +366,9 @@ def test_shares_of_two_trainings_of_one_run_do_not_predict_together(
     assert earlier_predictions.read_bytes() == before
 
 
-def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(sites: Sites, tmp_path: Path) -> None:
+def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(
+    sites: Sites, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It took 1.234,5 for 1.2 and -9 for a number, without a word; a number outside the shop's bounds is told."""
     bank, shop = sites.bank, sites.shop
     spend = 100 * shop.table["spend"]
@@ -379,6 +381,14 @@ def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(sites: 
     shop.schema["reader"] = {"decimal": ",", "thousands": ".", "na_values": ["-9"]}
     shop.run |= {"share_thresholds": True, "desensitize": {"epsilon": 5.0}}
     bank.schema["reader"] = {"na_values": ["17"]}
+    # Keys need not stand in the schema, and what is left out is no business of the bank's.
+    for site in (bank, shop):
+        site.table["mail"] = site.table["id"] + "@example.org"
+        site.schema["ignore"] = ["mail"] if site is shop else []
+        site.run["align"] = {"method": "psi", "keys": ["mail"]}
+    shop.table["visited"] = shop.table["since"]
+    shop.schema["columns"]["visited"] = times
+    shop.run["desensitize"]["leave_out"] = ["visited"]
     given: dict[str, Any] = {"insecure": False, "terminal": Terminal()}
     paths = bank.write(), shop.write()
     calls = {"bank": lambda: train_active(paths[0], **given), "shop": lambda: train_passive(paths[1], **given)}
@@ -390,7 +400,8 @@ def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(sites: 
         "shop": lambda: serve_passive(paths[1], data=None, **given),
     }
     assert not [one for one in outcomes_of(asked).values() if isinstance(one, BaseException)]
-    in_clear = bank.table.merge(shop.table, on="id")
+    assert "visited" not in (bank.run_folder / "partners.json").read_text()
+    in_clear = bank.table.merge(shop.table.drop(columns=["mail", "visited"]), on="id")
     in_clear.to_csv(tmp_path / "both.csv", index=False)
     scores = pd.read_csv(tmp_path / "routed.csv")
     request: dict[str, Any] = {"ids": None, "mode": "local", **given}
@@ -402,3 +413,14 @@ def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(sites: 
     said = (bank.run_folder / "log.txt").read_text()
     assert said.count("3 values of shop's spend lie outside its public bounds and count as these") == 1
     assert said.count("lie outside") == 1
+    read = predict_vertical.read_keyed
+
+    def replaced(path: Path, *given: Any, **named: Any) -> Any:
+        """Another file takes the place of the one that was read, as every night."""
+        table = read(path, *given, **named)
+        (tmp_path / "other.csv").replace(path)
+        return table
+
+    monkeypatch.setattr(predict_vertical, "read_keyed", replaced)
+    with pytest.raises(TableError, match="was changed while it was in use"):
+        predict_active(paths[0], data=tmp_path / "both.csv", out=tmp_path / "mixed.csv", **request)

@@ -45,7 +45,7 @@ def test_a_worker_that_never_came_is_not_among_those_who_answered(treated: Any) 
     participants = tuple(replace(one, n_rounds=0) if one.name == "west" else one for one in facts.participants)
     text = to_markdown(record_page(replace(facts, participants=participants)))
     assert "hub added up answers of north, south to a model of" in text
-    assert "it saw sums alone. Nothing came from west." in text
+    assert "it saw sums alone. No sum has answers of west." in text
     assert "Nobody who took part dropped out." in text
     own = record_facts(treated.write("south"))
     assert "trees; the run's others are hub, north, west." in to_markdown(record_page(own))

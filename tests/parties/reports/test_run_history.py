@@ -68,6 +68,11 @@ def test_what_all_attempts_sent_is_added_up_and_the_last_ones_log_has_all_of_its
     found = history(run, SENT, SENT, SENT, received, again, SENT, received, SENT, done, SENT, received)
     assert (found.sent_bytes, found.received_bytes, found.is_cut) == (45, 10, False)
     assert history(run, SENT, SENT, SENT, again, SENT, done).is_cut
+    # An attempt of which every line is gone; and one that lost its first ones.
+    assert history(run, again, SENT, SENT, done).is_cut
+    one, two = ({**SENT, "number": number} for number in (1, 2))
+    assert not history(run, one, two, again, one, two, done).is_cut
+    assert history(run, two, again, one, two, done).is_cut
 
 
 def test_exact_answers_about_held_out_records_are_told_beside_predictions(run: ActiveRun) -> None:

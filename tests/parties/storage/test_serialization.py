@@ -91,7 +91,8 @@ def routers(draw: st.DrawFn) -> Router:
     thresholds = [draw(st.integers(1, 80).map(lambda n: n / 2) | st.just(math.inf)) for _ in tests]
     missing_left = [draw(st.booleans()) for _ in tests]
     split = SplitTests(tuple(tests), np.array(thresholds, np.float64), np.array(missing_left, bool))
-    return Router(mechanisms, split, TableFormat(decimal=draw(st.sampled_from(".,")), na_values=("-999",)))
+    form = TableFormat(decimal=draw(st.sampled_from(".,")), na_values=("-999",))
+    return Router(mechanisms, split, draw(st.sampled_from([None, TableFormat(), form])))
 
 
 def through_json(document: object) -> Any:
