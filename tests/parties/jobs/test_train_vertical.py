@@ -304,6 +304,21 @@ def test_a_constraint_on_a_column_that_nobody_has_ends_the_run_on_both_sides(sit
     assert log_lines(sites.bank)[-1]["event"] == "failed"
 
 
+def test_where_scores_are_coarse_training_leaves_no_curves_of_exact_ones(sites: Any, outcomes: Outcomes) -> None:
+    """A tenth of few held-out records has the exact score of one."""
+    sites.bank.run |= {"reveal": {"bins": 2}, "report": True}
+    sites.bank.run["held_out"] = sites.shop.run["held_out"] = 0.05
+    found = train_both(sites, outcomes)
+    assert not [error for error in found.values() if isinstance(error, BaseException)]
+    folder = RunFolder(sites.bank.run_folder)
+    assert folder.load_fits() == ()
+    assert not (folder.path / "fit.json").exists()
+    assert (folder.path / "held_out.json").exists()
+    report = (folder.path / "report.html").read_text()
+    assert "Calibration" not in report
+    assert json.loads((folder.path / "report.json").read_text())["fits"] == []
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, make_sites: Callable[[Path], Any], outcomes: Outcomes) -> Any:
     """A bank and a shop after a run in which the thresholds were shared."""
