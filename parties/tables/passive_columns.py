@@ -64,6 +64,8 @@ def with_passive(
     ------
     TableError, DataError
     """
+    if not routers:
+        return table, []
     others = (*ignore, *own.all_names, *names_of_passive(routers, own))
     frames, told = [table.frame], []
     for owner, router in routers.items():
