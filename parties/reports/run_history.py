@@ -220,11 +220,13 @@ def _bytes(messages: Iterable[Mapping[str, Any]]) -> int:
 def _is_cut(lines: Sequence[Mapping[str, Any]], meta: RunMeta) -> bool:
     """Whether lines of the training are gone, of whichever attempt.
 
-    Each process numbers its messages from 1 on; a log that begins with a process that took the run up lacks whatever
-    came before.
+    Each process numbers its messages from 1 on, and all that took the run up are in the meta data; a log that begins
+    with one of them lacks whatever came before.
     """
     end = _end_of_training(lines)
     if end is None or lines[0]["event"] == "resumed" or _bytes(_last_attempt(lines[:end])) < meta.sent_bytes:
+        return True
+    if sum(line["event"] == "resumed" for line in lines) < len(meta.resumed):
         return True
     for event in ("sent", "received"):
         # Earlier versions gave no numbers.

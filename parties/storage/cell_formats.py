@@ -17,8 +17,8 @@ from parties.errors import ConfigError
 DECIMAL_MARKS, THOUSANDS_MARKS = (".", ","), ("", ",", ".", " ", "'")
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 
-# Patterns of a column's times, and characters of each.
-MOST_PATTERNS, MOST_PATTERN_CHARACTERS = 20, 200
+# Patterns of a column's times, characters of each, and different ones of a table.
+MOST_PATTERNS, MOST_PATTERN_CHARACTERS, _MOST_DIFFERENT = 20, 200, 400
 
 _FORMAT = TypeAdapter(TableFormat)
 _PLAIN: dict[str, JsonValue] = _FORMAT.dump_python(TableFormat(), mode="json")
@@ -49,8 +49,9 @@ def format_from_dict(document: Mapping[str, Any], *, columns: Collection[str]) -
     is_known = form.decimal in DECIMAL_MARKS and form.thousands in THOUSANDS_MARKS
     is_known &= form == form.of_cells(columns) and {one.unit_s for one in own} <= {None, *UNITS_S.values()}
     # Each is compiled whenever the model is read.
-    is_short = all(len(one.patterns) <= MOST_PATTERNS for one in own)
-    if not (is_known and is_short and all(is_time_pattern(pattern) for one in own for pattern in one.patterns)):
+    patterns = {pattern for one in own for pattern in one.patterns}
+    is_short = all(len(one.patterns) <= MOST_PATTERNS for one in own) and len(patterns) <= _MOST_DIFFERENT
+    if not (is_known and is_short and all(map(is_time_pattern, patterns))):
         raise ConfigError("the format of cells has marks, columns, units or patterns that are not known")
     return form
 

@@ -73,6 +73,11 @@ def test_what_all_attempts_sent_is_added_up_and_the_last_ones_log_has_all_of_its
     one, two = ({**SENT, "number": number} for number in (1, 2))
     assert not history(run, one, two, again, one, two, done).is_cut
     assert history(run, two, again, one, two, done).is_cut
+    # Of three attempts the one in the middle is gone.
+    folder = RunFolder(run.run_folder)
+    folder.write_json("meta.json", {**folder.read_json("meta.json"), "resumed": [AT["time"]] * 2})
+    assert history(run, one, again, one, two, done).is_cut
+    assert not history(run, one, again, one, again, one, two, done).is_cut
 
 
 def test_exact_answers_about_held_out_records_are_told_beside_predictions(run: ActiveRun) -> None:

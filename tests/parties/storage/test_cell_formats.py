@@ -73,3 +73,15 @@ def test_nothing_is_written_of_files_that_programs_write() -> None:
 def test_a_format_that_no_schema_file_can_say_is_refused(document: Any) -> None:
     with pytest.raises(ConfigError, match="the format of cells"):
         format_from_dict(document, columns=["since"])
+
+
+def test_many_columns_may_have_few_patterns() -> None:
+    """Each different one was compiled for every column: thousands of columns took half a minute at each reading."""
+    few, many = (
+        {"columns": {f"c{i}": {"unit_s": 86400, "patterns": [f"%Y{i % n}-%m-%d"]} for i in range(500)}}
+        for n in (10, 500)
+    )
+    names = [f"c{i}" for i in range(500)]
+    assert len(format_from_dict(few, columns=names).columns) == 500
+    with pytest.raises(ConfigError, match="patterns that are not known"):
+        format_from_dict(many, columns=names)
