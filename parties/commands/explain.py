@@ -31,7 +31,8 @@ def explain(
     """Write what a finished run's model makes of every column; as a passive party, put it in own words.
 
     The active party's explanation has the importance and the partial dependence of every column, by the trees' own
-    statistics: nobody is asked. Passive parties' columns have the names that they were offered under.
+    statistics: nobody is asked. Passive parties' columns have the names that they were offered under. Beside it lies a
+    file for each of them, with its columns alone: own cuts tell own values.
     """
     from parties.config.reading import read_role, read_run
     from parties.config.vertical import ActiveRun, PassiveRun
@@ -45,12 +46,16 @@ def explain(
             from opboost.explanation.partial_dependence import dependences
 
             active = read_run(run_file, ActiveRun)
-            active.check_free(out, run_file)
             model = RunFolder(active.run_folder).load_joint_model()
             found = dependences(model.ensemble)
             target = out or active.run_folder / EXPLANATION_FILE
+            theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
+            for path in (out, *theirs.values()):
+                active.check_free(path, run_file)
             of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "trainings": model.trainings}
             write_json(target, {**of_run, "columns": [one.to_dict() for one in found]})
+            for peer, path in theirs.items():
+                write_json(path, {**of_run, "columns": [one.to_dict() for one in found if one.column.owner == peer]})
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
             print_result(form, share_of_gain=shares, explanation=str(target))

@@ -10,7 +10,7 @@ from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role
 from parties.config.record_runs import read_record_run
 from parties.reports.ledger_statement import read_statement
-from parties.reports.log_lines import read_lines
+from parties.reports.log_lines import log_lines
 from parties.reports.plain import plain
 from parties.runs.run_folder import RunFolder
 from parties.storage.folder_lock import is_locked
@@ -19,7 +19,7 @@ from parties.storage.paths import is_there
 
 @dataclass(frozen=True, slots=True)
 class PeerTraffic:
-    """Messages to and from a peer since the log was begun, and when the last one came from it."""
+    """Messages to and from a peer, by all parts of the log that are there, and when the last one came from it."""
 
     sent: int
     sent_bytes: int
@@ -75,8 +75,7 @@ def run_status(path: Path) -> RunStatus:
         return RunStatus(**known, state="not begun", peers={})
     is_running = is_locked(folder.path)
     # Programs that rotate logs take them away, and the next line begins them anew.
-    files = (folder.path / name for name in ("log.jsonl", "messages.jsonl"))
-    lines = [line for file in files if is_there(file) for line in read_lines(file)]
+    lines = log_lines(folder) if any(folder.path.glob("log.jsonl*")) else []
     steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
     has_progress = is_running and (folder.path / "progress.json").exists()
     return RunStatus(
