@@ -150,7 +150,7 @@ class PartitionedActive:
         """The job on the records that all parties have, which are compared if nobody listed them before."""
         job = self.job(journal)
         if self.ids is None:
-            division = choose_active(job, channels, self._choice, are_met=False)
+            division = choose_active(job, channels, self._choice)
             if division is None:
                 return job
             chosen = ChosenRows(division.held_out, division.held_out)
@@ -159,7 +159,9 @@ class PartitionedActive:
             aligned = self.aligner.lead(
                 self.ids, channels, hellos, place, accept=lambda found: self._note(journal, found)
             )
-            division = choose_active(job, channels, KeyedChoice.of(self.run, aligned.table.names), are_met=True)
+            names, labels = aligned.table.names, np.zeros(aligned.table.n_rows)
+            common = replace(job, id_digest=aligned.table.id_digest, orders=aligned.orders, labels=labels, grow=None)
+            division = choose_active(common, channels, KeyedChoice.of(self.run, names))
             aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
             chosen = ChosenRows.of(aligned, self.found.n_rows)
             job = replace(job, orders=aligned.orders)

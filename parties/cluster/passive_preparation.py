@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
 from opboost.schema import TableSchema
@@ -106,14 +108,17 @@ class PartitionedPassive:
         job, id_columns = self.job(), self.schema.id_columns
         if self.ids is None:
             places = partial(places_by_partition, self.found, self.schema, client=self.client)
-            division = choose_passive(job, channel, KeyedChoice.of(self.run, places), are_met=False)
+            division = choose_passive(job, channel, KeyedChoice.of(self.run, places))
             if division is None:
                 return job, None, None
             chosen = ChosenRows(division.held_out, division.held_out)
         else:
             aligned = self.aligner.follow(self.ids, channel, job.hello(), place)
             choice = KeyedChoice.of(self.run, aligned.table.names)
-            division = choose_passive(job, channel, choice, are_met=True)
+            job = replace(job, order=aligned.orders[channel.peer])
+            n_rows = aligned.table.n_rows
+            common = replace(job, id_digest=aligned.table.id_digest, features=pd.DataFrame(index=range(n_rows)))
+            division = choose_passive(common, channel, choice)
             aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
             chosen = ChosenRows.of(aligned, self.found.n_rows)
             job = replace(job, order=aligned.orders[channel.peer])

@@ -145,39 +145,33 @@ class KeyedChoice:
         return Division(np.flatnonzero(is_held_out), released) if len(released) < len(places) else None
 
 
-def choose_active(
-    job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoice, *, are_met: bool
-) -> Division | None:
+def choose_active(job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoice) -> Division | None:
     """Agree with all peers on the held-out records, before any is released; None where there are none.
 
     Parameters
     ----------
     job : ActiveJob
-        On all common records.
+        On all common records, which are proved here: later on, those that are trained on are.
     channels : sequence of Channel
     choice : KeyedChoice
-    are_met : bool
-        Whether greetings were exchanged, in an alignment.
     """
     if not choice.share:
         return None
     with conversation(channels) as phase:
-        if not are_met:
-            phase.enter("greeting")
-            hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
-            greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
+        phase.enter("greeting")
+        hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
+        greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
         phase.enter(_CHOOSING)
         return choice.divided(draw_active(channels, choice.path))
 
 
-def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice, *, are_met: bool) -> Division | None:
+def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice) -> Division | None:
     """A passive party's side of `choose_active`."""
     if not choice.share:
         return None
     with conversation([channel]) as phase:
-        if not are_met:
-            phase.enter("greeting")
-            greet(channel, job.hello(), password=job.password)
+        phase.enter("greeting")
+        greet(channel, job.hello(), password=job.password)
         phase.enter(_CHOOSING)
         return choice.divided(draw_passive(channel, choice.path))
 

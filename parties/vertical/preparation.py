@@ -136,7 +136,7 @@ class PreparedActive:
         hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
         aligned = self.aligner.lead(self.table, channels, hellos, place, accept=partial(self._note, journal))
         choice = KeyedChoice.of(self.run, aligned.table.names)
-        division = choose_active(self.job(aligned, journal), channels, choice, are_met=self.aligner.is_needed)
+        division = choose_active(self.job(aligned, journal), channels, choice)
         aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
         job = self.job(aligned, journal)
         journal.note_rows(rows_of(self.table.ids, aligned.table.ids), aligned.orders)
@@ -198,7 +198,7 @@ class PreparedPassive:
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
         choice = KeyedChoice.of(self.run, aligned.table.names)
-        if (division := choose_passive(job, channel, choice, are_met=self.aligner.is_needed)) is None:
+        if (division := choose_passive(job, channel, choice)) is None:
             return job, aligned.table.ids, None
         kept = aligned.divided(division.trained, division.held_out)
         return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(division.held_out))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, model_validator
 
 # Version of the protocol, not of the package: raised when an older peer could misunderstand.
-PROTOCOL_VERSION = 8
+PROTOCOL_VERSION = 9
 
 # Unknown fields that are refused one by one. Each wrong value makes an error of a kilobyte, and a header may hold four
 # million: so of sequences and documents only the first wrong value is told, too (`protocols.messages.fields`).

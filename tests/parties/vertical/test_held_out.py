@@ -36,6 +36,7 @@ from parties.tables.blocks import record_set
 from parties.tables.keyed_table import called
 from parties.tables.party_table import PartyTable
 from parties.vertical import held_out
+from parties.vertical.alignment import Aligner
 from parties.vertical.held_out import KeyedChoice, n_held_out, places_of
 from parties.vertical.held_out_score import score_held_out
 from parties.vertical.party_a import train_jointly
@@ -268,6 +269,25 @@ def test_shares_that_differ_are_refused_before_the_records_are_aligned(sites: An
     ) in str(found["bank"])
     for site in (sites.bank, sites.shop):
         assert {line.get("kind") for line in log(site)} <= {None, "hello", "abort"}
+
+
+def test_an_id_that_a_false_bank_calls_common_ends_the_run_before_the_key_is_drawn(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Held-out ids were never proved: whether the run went on told the bank whether its guess of an id was right."""
+    with_held_out(sites)
+    follow = Aligner.follow
+
+    def deceived(self: Aligner, table: Any, *given: Any, **named: Any) -> Any:
+        found = follow(self, table, *given, **named)
+        assert table.n_rows == found.table.n_rows + 1
+        return replace(found, table=table, orders={"bank": np.arange(table.n_rows)})
+
+    monkeypatch.setattr(Aligner, "follow", deceived)
+    sites.shop.table.loc[len(sites.shop.table)] = ["zzz", 50.0, 25.0]
+    found = train_both(sites, outcomes)
+    assert all(isinstance(error, BaseException) for error in found.values()), found
+    assert not [path for site in (sites.bank, sites.shop) for path in site.path.rglob("held_out.*")]
 
 
 def test_without_held_out_records_nothing_is_drawn_for_them(sites: Any, outcomes: Outcomes) -> None:
