@@ -106,9 +106,9 @@ class Stopped(SystemExit):
     @classmethod
     def raise_if_lost(cls) -> None:
         """Raise again what was lost: a signal may come in a callback whose exceptions Python prints and drops."""
-        is_over = cls.told is None or sys.exception() is not None
-        if not is_over and threading.current_thread() is threading.main_thread():
-            assert cls.told is not None
+        if cls.told is None or sys.exception() is not None:
+            return
+        if threading.current_thread() is threading.main_thread():
             raise cls(cls.told)
 
 

@@ -115,9 +115,12 @@ class PartitionedPassive:
         else:
             aligned = self.aligner.follow(self.ids, channel, job.hello(), place)
             choice = KeyedChoice.of(self.run, aligned.table.names)
-            job = replace(job, order=aligned.orders[channel.peer])
-            n_rows = aligned.table.n_rows
-            common = replace(job, id_digest=aligned.table.id_digest, features=pd.DataFrame(index=range(n_rows)))
+            common = replace(
+                job,
+                id_digest=aligned.table.id_digest,
+                features=pd.DataFrame(index=range(aligned.table.n_rows)),
+                order=aligned.orders[channel.peer],
+            )
             division = choose_passive(common, channel, choice)
             aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
             chosen = ChosenRows.of(aligned, self.found.n_rows)

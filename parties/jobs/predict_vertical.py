@@ -264,7 +264,7 @@ def _records(request: _Request) -> tuple[PartyTable, dict[str, Values], list[str
         table = read_keyed(source, schema, align.keys, ignore=ignored, duplicates=align.duplicates)
         table = table if request.ids is None else select(table, request.ids, source)
         own = model_inputs(table, schema)
-    ignored = [*ignore, *(name for key in align.keys for name in key)]
+    ignored += [name for key in align.keys for name in key]
     table, told = with_passive(table, source, routers, schema, ignore=ignored, duplicates=align.duplicates)
     check_unchanged(source, stamp)
     return table, own, told

@@ -30,7 +30,7 @@ def names_of_passive(routers: Mapping[str, Router], own: TableSchema) -> tuple[s
     TableError
         If two parties have a column of one name, of which a file can hold one.
     """
-    names = [name for router in routers.values() for name in _names(router)]
+    names = [mechanism.schema.name for router in routers.values() for mechanism in router.mechanisms]
     counts = Counter([*names, *own.all_names])
     if twice := [repr(name) for name in dict.fromkeys(names) if counts[name] > 1]:
         raise TableError(
@@ -52,7 +52,7 @@ def with_passive(
     """Records of a file with the passive parties' columns beside the active party's `own`.
 
     A file has one separator and encoding; its cells are written as each column's owner writes them, or as the active
-    party's where an earlier version did not say how.
+    party's where an earlier version did not say how. `ignore` has the names of `names_of_passive`, too.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def with_passive(
     """
     if not routers:
         return table, []
-    others = (*ignore, *own.all_names, *names_of_passive(routers, own))
+    others = (*ignore, *own.all_names)
     frames, told = [table.frame], []
     for owner, router in routers.items():
         schema = _schema(router, own)
@@ -81,10 +81,6 @@ def with_passive(
         outside = "{} values of {}'s {} lie outside its public bounds and count as these"
         told += [outside.format(n, owner, readable(name, _SHOWN)) for name, n in counts.items() if n]
     return replace(table, features=pd.concat(frames, axis=1)), told
-
-
-def _names(router: Router) -> list[str]:
-    return [mechanism.schema.name for mechanism in router.mechanisms]
 
 
 def _schema(router: Router, own: TableSchema) -> TableSchema:

@@ -45,7 +45,7 @@ def read(
     path.write_text(text)
     ignored = [*ignore, *names_of_passive(routers, OWN)]
     table = read_table(path, OWN, ignore=ignored, needs_label=False)
-    return with_passive(table, path, routers, OWN, ignore=ignore, duplicates="refuse")
+    return with_passive(table, path, routers, OWN, ignore=ignored, duplicates="refuse")
 
 
 def test_each_column_is_read_as_its_owner_writes_it_in_the_order_of_the_records(tmp_path: Path) -> None:
