@@ -11,7 +11,7 @@ from opboost.routing import Router
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import RunFolderError
+from parties.errors import Disagreement, RunFolderError
 from parties.jobs.life_cycle import Terminal, TrainingRun
 from parties.jobs.warm_up import compiled_before, warm_drawing, warm_training
 from parties.ledger.charged_release import Account
@@ -30,7 +30,7 @@ from parties.vertical.rate_limits import Allowance
 from parties.vertical.release_accounts import TrainingRecords, account_of, allowance_of, release_once
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.resolution_limit import ResolvedTests
-from protocols.errors import PeerLost, PeerRestarted
+from protocols.errors import PeerLost, PeerRestarted, ProtocolError
 from protocols.messages.vertical import Task
 from protocols.transport.channel import Channel
 
@@ -193,9 +193,11 @@ def _conclude_saved(
 ) -> int:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 
-    Each is asked by itself, so the records are those that were common to all of them before.
+    Each is asked by itself, so the records are those that were common to all of them before. What one of them does
+    wrong is told once the others have been asked.
     """
     prepared = prepared.take_up(journal)
+    wrong: list[ProtocolError | Disagreement] = []
     for channel in channels:
         if channel.peer in journal.confirmed:
             continue
@@ -203,8 +205,12 @@ def _conclude_saved(
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
         except PeerRestarted:
             raise
-        except PeerLost as error:
+        except (ProtocolError, Disagreement) as error:
+            if not isinstance(error, PeerLost):
+                wrong.append(error)
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
+    if wrong:
+        raise wrong[0]
     return prepared.n_trained

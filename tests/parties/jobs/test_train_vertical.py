@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,13 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
+from parties.jobs import train_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
-from protocols.errors import KeyFileError, PeerLost, PeerRefused
+from protocols.errors import KeyFileError, PeerAborted, PeerLost, PeerRefused, ProtocolError, UnexpectedMessage
 from protocols.transport.keys import generate
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -453,3 +456,27 @@ def test_predicting_needs_a_trained_run(sites: Any, party: str) -> None:
     }
     with pytest.raises(RunFolderError, match="holds no trained model; train the run first"):
         calls[party]()
+
+
+@pytest.mark.parametrize(
+    "error", [PeerAborted("shop ended the run"), UnexpectedMessage("shop sent OFFER"), PeerLost("-")]
+)
+def test_what_one_peer_does_wrong_keeps_no_other_from_its_share(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: ProtocolError
+) -> None:
+    asked: list[str] = []
+
+    def conclude(job: Any, channel: Any, *, progress: Any) -> None:
+        asked.append(channel.peer)
+        if channel.peer == "shop":
+            raise error
+
+    monkeypatch.setattr(train_vertical, "conclude_saved", conclude)
+    prepared, channels = MagicMock(), [MagicMock(peer=name) for name in ("shop", "post")]
+    arguments = (prepared, Journal(tmp_path), channels, MagicMock(), MagicMock())
+    if isinstance(error, PeerLost):
+        train_vertical._conclude_saved(*arguments)
+    else:
+        with pytest.raises(ProtocolError, match=str(error)):
+            train_vertical._conclude_saved(*arguments)
+    assert asked == ["shop", "post"]
