@@ -14,7 +14,7 @@ from opboost.errors import SchemaError, shown
 from opboost.schema import ColumnSchema, Kind, TableSchema, column_from_mapping
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
 from parties.config.section import Section
-from parties.storage.cell_formats import MOST_PATTERNS, UNITS_S, is_time_pattern
+from parties.storage.cell_formats import MOST_PATTERNS, UNITS_S, DecimalMark, ThousandsMark, is_time_pattern
 from parties.tables.cells import empty_texts
 
 TRUTH = ("false", "true")
@@ -59,8 +59,8 @@ class ReaderSection(Section):
 
     sep: Annotated[str, AfterValidator(_one_character)] = Field(",", description="Separator of a CSV file, or `tab`.")
     encoding: Annotated[str, AfterValidator(_known_encoding)] = Field("utf-8", description="Encoding of a CSV file.")
-    decimal: Literal[".", ","] = Field(".", description="Decimal mark.")
-    thousands: Literal["", ",", ".", " ", "'"] = Field(
+    decimal: DecimalMark = Field(".", description="Decimal mark.")
+    thousands: ThousandsMark = Field(
         "", description="Mark between groups of three digits, of which the first does not begin with 0."
     )
     currency: Texts = Field((), description="Symbols beside numbers that are passed over.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pandas as pd
 from pydantic import JsonValue, TypeAdapter
@@ -14,7 +14,8 @@ from opboost.table_format import TableFormat
 from parties.errors import ConfigError
 
 # What a schema file can say of numbers and times.
-DECIMAL_MARKS, THOUSANDS_MARKS = (".", ","), ("", ",", ".", " ", "'")
+DecimalMark = Literal[".", ","]
+ThousandsMark = Literal["", ",", ".", " ", "'"]
 UNITS_S = {"day": 86400, "hour": 3600, "minute": 60, "second": 1}
 
 # Patterns of a column's times, characters of each, and different ones of a table.
@@ -46,7 +47,7 @@ def format_from_dict(document: Mapping[str, Any], *, columns: Collection[str]) -
     except ValueError:
         raise ConfigError("the format of cells is malformed") from None
     own = [form.of(name) for name in form.columns]
-    is_known = form.decimal in DECIMAL_MARKS and form.thousands in THOUSANDS_MARKS
+    is_known = form.decimal in get_args(DecimalMark) and form.thousands in get_args(ThousandsMark)
     is_known &= form == form.of_cells(columns) and {one.unit_s for one in own} <= {None, *UNITS_S.values()}
     # Each is compiled whenever the model is read.
     patterns = {pattern for one in own for pattern in one.patterns}
