@@ -103,10 +103,11 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def check_integer(name: str, value: object, *, least: int) -> int:
-    """Return an integer of at least `least`, or raise ParameterError."""
-    if not is_integer(value) or value < least:
-        raise ParameterError(f"{name} must be an integer of at least {least}; got {value!r}")
+def check_integer(name: str, value: object, *, least: int, most: int | None = None) -> int:
+    """Return an integer of at least `least` and at most `most`, or raise ParameterError."""
+    if not is_integer(value) or value < least or (most is not None and value > most):
+        allowed = f"of at least {least}" if most is None else f"from {least} to {most}"
+        raise ParameterError(f"{name} must be an integer {allowed}; got {value!r}")
     return int(value)
 
 

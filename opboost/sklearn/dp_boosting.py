@@ -24,6 +24,7 @@ from opboost.privacy.accounting import by_gaussian, by_pure
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
 from opboost.sklearn.whole_fits import whole
+from opboost.trees.complete import check_depth
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature
 
@@ -115,10 +116,10 @@ class _DPBoosting(DividedRows):
         are_steps: bool = True,
     ) -> None:
         """Train on columns of the task, keep the model, and say what it promises."""
-        for name in ("n_estimators", "max_depth"):
-            value = getattr(self, name)
-            if value is not None:
-                check_integer(name, value, least=0)
+        if self.n_estimators is not None:
+            check_integer("n_estimators", self.n_estimators, least=0)
+        if self.max_depth is not None:
+            check_depth(self.max_depth)
         bits = self._bits() if earlier is None else self._bits().fork(f"after {len(earlier.trees)} trees")
         sizes = self.n_estimators, self.max_depth
         done = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)

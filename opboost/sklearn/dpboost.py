@@ -25,6 +25,7 @@ from opboost.privacy.record_guarantee import REPLACED
 from opboost.privacy.releases import PureRelease, Release
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
+from opboost.trees.complete import check_depth
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
 _ROUND_DOWN = 1 - 1e-12
@@ -165,8 +166,9 @@ class _DPBoost(DividedRows):
         return printed_sensitivity(self.gain_sensitivity, reg_lambda=self.reg_lambda, max_grad=max_grad)
 
     def _settings(self, task: PublicTask) -> DPBoostSettings:
-        for name, least in (("n_estimators", 0), ("trees_per_ensemble", 1), ("max_depth", 0)):
-            check_integer(name, getattr(self, name), least=least)
+        check_integer("n_estimators", self.n_estimators, least=0)
+        check_integer("trees_per_ensemble", self.trees_per_ensemble, least=1)
+        check_depth(self.max_depth)
         if not 0 < self.learning_rate < 1 or not 0 <= self.initial_share < 1:
             raise ParameterError(
                 "learning_rate must lie between 0 and 1, and initial_share be at least 0 and less than 1; got "

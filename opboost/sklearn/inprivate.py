@@ -28,6 +28,7 @@ from opboost.rng import BitSource
 from opboost.sklearn.class_labels import CLASSES, ClassLabels, distinct, matched
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
 from opboost.sklearn.whole_fits import whole
+from opboost.trees.complete import check_depth
 
 _PARAMETERS = """
     Parameters
@@ -183,7 +184,7 @@ class _InPrivate(DividedRows):
 
     def _settings(self, task: PublicTask, *, is_printed: bool) -> InPrivateSettings:
         check_integer("n_rounds", self.n_rounds, least=1)
-        check_integer("max_depth", self.max_depth, least=0)
+        check_depth(self.max_depth)
         if self.least_advance is not None and self.mode != "paper":
             raise ParameterError(
                 "least_advance ends training by an error on private data that nobody pays for; it is for the mode "

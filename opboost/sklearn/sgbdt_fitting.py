@@ -28,6 +28,7 @@ from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
 from opboost.sklearn.whole_fits import whole
+from opboost.trees.complete import check_depth
 from opboost.trees.tree import Ensemble
 
 
@@ -112,8 +113,9 @@ class SGBDTFitting(DividedRows):
         )
 
     def _shape(self, task: PublicTask) -> SGBDTSettings:
-        for name in ("n_estimators", "n_extra_estimators", "max_depth", "columns_per_tree"):
+        for name in ("n_estimators", "n_extra_estimators", "columns_per_tree"):
             check_integer(name, getattr(self, name), least=0)
+        check_depth(self.max_depth)
         for name in ("learning_rate", "later_rate", "max_grad", "max_leaf", "denominator_noise"):
             check_positive(name, getattr(self, name))
         for name in ("reg_lambda", "noise_lambda"):

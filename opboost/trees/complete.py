@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Sums, Values
-from opboost.errors import ParameterError
+from opboost.errors import ParameterError, check_integer
 from opboost.trees.holder import RowHolder
 from opboost.trees.kernels.random_cuts import draw_cuts
 from opboost.trees.splitting import Splits
@@ -27,6 +27,14 @@ Uniforms = Callable[[int], Values]
 ColumnTurns = Callable[[], NDArray[np.int64]]
 
 LeafValues = Callable[[Sums], Values]
+
+# Levels at most, of a tree whose nodes have numbers of 16 bits.
+MAX_DEPTH = 15
+
+
+def check_depth(depth: object, *, least: int = 0) -> None:
+    """Refuse numbers of levels that no complete tree has; raises ParameterError."""
+    check_integer("max_depth", depth, least=least, most=MAX_DEPTH)
 
 
 @dataclass(frozen=True, slots=True)

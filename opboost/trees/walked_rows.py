@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
+from opboost.trees.complete import MAX_DEPTH
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.kernels.walk import RowNodes, add_leaves, sum_leaves, walk_rows
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
-
-# Of a tree whose nodes have numbers of 16 bits.
-_DEEPEST = 15
 
 _NO_NODES = np.zeros(0, np.int32)
 
@@ -131,8 +129,8 @@ class WalkedRows:
         n_inner = 2**depth - 1
         if (nodes < n_inner).any():
             raise DataError("only the leaves' sums can be had of rows that walk")
-        if depth > _DEEPEST:
-            raise DataError(f"rows walk through trees of depth {_DEEPEST} at most; got {depth}")
+        if depth > MAX_DEPTH:
+            raise DataError(f"rows walk through trees of depth {MAX_DEPTH} at most; got {depth}")
         sums = np.empty((2 * n_inner + 1, 2), dtype=np.int64)
         columns, cuts, missing_left = (
             np.concatenate([_NO_NODES, *(getattr(level, name) for level in self._levels)])

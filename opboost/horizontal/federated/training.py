@@ -31,7 +31,7 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import Interaction, column_turns, uniforms_ahead
 from opboost.horizontal.splits.split_candidates import Refinement
 from opboost.rng import BitSource
-from opboost.trees.complete import ColumnTurns, CompleteShape, RandomRule, Uniforms, grow_complete_shape
+from opboost.trees.complete import ColumnTurns, CompleteShape, RandomRule, Uniforms, check_depth, grow_complete_shape
 from opboost.trees.tree import Tree
 
 SplitMethod = Literal["hist", "pr", "tr"]
@@ -68,9 +68,10 @@ class Choices:
 
     def __post_init__(self) -> None:
         check_choice("split_method", self.split_method, "hist", "pr", "tr")
-        least = {"hessian_rounds": 1, "columns_per_tree": 1, "batch_size": 1, "n_trees": 0, "max_depth": 1}
+        least = {"hessian_rounds": 1, "columns_per_tree": 1, "batch_size": 1, "n_trees": 0}
         for name, low in least.items():
             check_integer(name, getattr(self, name), least=low)
+        check_depth(self.max_depth, least=1)
 
     def n_columns_of_a_tree(self, n_columns: int) -> int:
         return n_columns if self.interaction == "all" else min(self.columns_per_tree, n_columns)

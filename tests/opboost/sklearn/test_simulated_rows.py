@@ -157,6 +157,14 @@ def test_no_example_of_a_certified_model_takes_its_bounds_from_the_data():
     assert not any(words in one for one in examples for words in (".min(", ".max("))
 
 
+@pytest.mark.parametrize("kind", [*REGRESSORS, *CLASSIFIERS, *CERTIFIED])
+@pytest.mark.parametrize("depth", [-1, 16, 64, 2.5, "4"])
+def test_levels_that_no_tree_can_have_are_refused_before_memory_is_asked_for(kind, depth):
+    X, y = frame()
+    with pytest.raises(ParameterError, match=r"max_depth must be an integer from . to 15; got"):
+        kind(max_depth=depth).fit(X, (y > 5).astype(int) if "Classifier" in kind.__name__ else y)
+
+
 @pytest.mark.parametrize("kind", REGRESSORS)
 def test_predictions_stay_within_the_label_bounds(kind):
     predictions = (
