@@ -5,9 +5,8 @@ The shape and the number of questions depend on nothing but the depth. A rule th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -56,34 +55,19 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class CompleteShape:
-    """A complete tree whose leaves have no values yet; the arrays are those of a `Tree`."""
+    """A complete tree whose leaves have no values yet: its splits, level by level."""
 
-    depth: int
-    columns: Nodes
-    thresholds: Values
-    missing_left: Mask
-    left_categories: Mapping[int, tuple[int, ...]]
+    levels: tuple[Splits, ...]
+    axes: HistogramAxes
 
     @property
     def leaves(self) -> Nodes:
-        return np.arange(2**self.depth - 1, 2 ** (self.depth + 1) - 1, dtype=np.int32)
+        n_leaves = 2 ** len(self.levels)
+        return np.arange(n_leaves - 1, 2 * n_leaves - 1, dtype=np.int32)
 
     def with_leaf_values(self, values: Values) -> Tree:
         """The tree, with values of its leaves in their order."""
-        lefts, rights = _links(self.depth)
-        nothing = np.zeros(len(lefts))
-        values = np.concatenate([nothing[: -len(values)], values])
-        return Tree(
-            self.columns,
-            self.thresholds,
-            self.missing_left,
-            lefts,
-            rights,
-            values,
-            nothing,
-            nothing,
-            self.left_categories,
-        )
+        return tree_of(self.levels, np.concatenate([np.zeros(len(values) - 1), values]), self.axes)
 
 
 class SplitRule(Protocol):
@@ -124,16 +108,12 @@ def grow_complete_tree(
 def grow_complete_shape(holder: RowHolder, *, rule: SplitRule, axes: HistogramAxes, depth: int) -> CompleteShape:
     """Grow the shape of a complete tree, without asking for the leaves' sums."""
     rule.start_tree()
-    n_nodes = 2 ** (depth + 1) - 1
-    columns, cuts = np.full(n_nodes, -1, np.int32), np.zeros(n_nodes)
-    missing_left = np.zeros(n_nodes, np.bool_)
+    levels: list[Splits] = []
     for level in range(depth):
         nodes = np.arange(2**level - 1, 2 ** (level + 1) - 1, dtype=np.int32)
-        chosen = rule.choose(nodes, holder)
-        columns[nodes], cuts[nodes], missing_left[nodes] = chosen.columns, chosen.cuts, chosen.missing_left
-        holder.divide(splits_of(nodes, chosen, axes, first_child=2 ** (level + 1) - 1))
-    alone = np.flatnonzero(axes.is_categorical[columns] & (columns >= 0))
-    return CompleteShape(depth, columns, cuts, missing_left, {node: (int(cuts[node]),) for node in alone.tolist()})
+        levels.append(splits_of(nodes, rule.choose(nodes, holder), axes, first_child=2 ** (level + 1) - 1))
+        holder.divide(levels[-1])
+    return CompleteShape(tuple(levels), axes)
 
 
 def drawn_columns(n_columns: int, n_drawn: int, uniforms: Uniforms) -> ColumnTurns | None:
@@ -185,18 +165,6 @@ class RandomRule:
         self._limits = draw_cuts(self._limits, self._whole, self._is_alone, drawn, places, cuts)
         missing_left = (drawn[2] < 0.5) & ~self._is_alone[places]
         return Cuts(self._open[places].astype(np.int32), cuts, missing_left)
-
-
-@cache
-def _links(depth: int) -> tuple[Nodes, Nodes]:
-    """Children of the nodes of a complete tree, 0 for its leaves; the same arrays serve all trees."""
-    n_inner, n_nodes = 2**depth - 1, 2 ** (depth + 1) - 1
-    lefts = np.zeros(n_nodes, np.int32)
-    lefts[:n_inner] = 2 * np.arange(n_inner) + 1
-    rights = np.where(lefts > 0, lefts + 1, 0).astype(np.int32)
-    lefts.setflags(write=False)
-    rights.setflags(write=False)
-    return lefts, rights
 
 
 def splits_of(nodes: Nodes, chosen: Cuts, axes: HistogramAxes, *, first_child: int) -> Splits:

@@ -7,15 +7,7 @@ import pytest
 
 from opboost.arrays import HistogramAxes
 from opboost.errors import DataError, ParameterError
-from opboost.trees.complete import (
-    Cuts,
-    RandomRule,
-    drawn_columns,
-    grow_complete_shape,
-    grow_complete_tree,
-    splits_of,
-    tree_of,
-)
+from opboost.trees.complete import Cuts, RandomRule, drawn_columns, grow_complete_shape, grow_complete_tree, splits_of
 from opboost.trees.splitting import Splits
 from opboost.trees.walked_rows import WalkedRows
 
@@ -40,11 +32,16 @@ def test_the_shape_is_the_tree_of_its_splits() -> None:
     holder = DividedNodes()
     shape = grow_complete_shape(holder, rule=random_rule(), axes=AXES, depth=3)  # type: ignore[arg-type]
     assert shape.leaves.tolist() == list(range(7, 15))
-    values = np.arange(8.0)
-    tree, other = shape.with_leaf_values(values), tree_of(holder.levels, np.concatenate([np.zeros(7), values]), AXES)
-    for name in type(tree).__dataclass_fields__:
-        np.testing.assert_array_equal(getattr(tree, name), getattr(other, name), err_msg=name)
+    tree = shape.with_leaf_values(np.arange(8.0))
     assert (tree.depth, tree.n_nodes) == (3, 15)
+    assert tree.values.tolist() == [0] * 7 + list(range(8))
+    assert tree.lefts.tolist() == [*range(1, 15, 2), *[0] * 8]
+    assert tree.rights.tolist() == [*range(2, 16, 2), *[0] * 8]
+    for name, of_tree in (("columns", tree.columns), ("cuts", tree.thresholds), ("missing_left", tree.missing_left)):
+        of_splits = np.concatenate([getattr(level, name) for level in holder.levels])
+        np.testing.assert_array_equal(of_tree[:7], of_splits, err_msg=name)
+    categories = {node: (int(tree.thresholds[node]),) for node in np.flatnonzero(tree.columns == 1).tolist()}
+    assert tree.left_categories == categories
 
 
 def test_a_cut_parts_ordered_bins_and_a_category_all_others() -> None:
