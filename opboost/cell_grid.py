@@ -17,8 +17,8 @@ from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import deconvolved_counts
 from opboost.errors import ParameterError
 from opboost.privacy.domain import IntegerDomain
-from opboost.ranking import RankTable
-from opboost.routing import ReleasedRanks, SplitTests
+from opboost.ranking import Ranking, RankTable
+from opboost.routing import SplitTests
 from opboost.trees.binning import choose_cuts
 from opboost.trees.tree import MOST_GRID_CELLS
 
@@ -92,7 +92,7 @@ def within(table: RankTable, thresholds: Values) -> tuple[NDArray[np.int64], Val
     return cuts[divides], thresholds[first[divides]]
 
 
-def cell_tests(columns: Sequence[ReleasedRanks], thresholds: Sequence[Values]) -> SplitTests:
+def cell_tests(columns: Sequence[Ranking], thresholds: Sequence[Values]) -> SplitTests:
     """The tests that number a record's cells, as the columns' owner: those that fail are as many as the number says.
 
     A missing cell fails them all, also the last one of each column, which only asks whether there is a value.

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ from opboost.arrays import Codes, Mask, Ranks, Values
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize, exact
 from opboost.errors import DataError, RankError
 from opboost.preprocess import EncodedColumn, encode
-from opboost.ranking import RankTable, indicator
+from opboost.ranking import Ranking, indicator
 from opboost.rng import BitSource
 from opboost.schema import ColumnSchema
 from opboost.table_format import TableFormat
@@ -30,19 +30,6 @@ from opboost.table_format import TableFormat
 # Bytes of the tables of all columns' answers, and answers that are worked out at a time.
 MOST_TABLE_BYTES = 1 << 26
 _AT_ONCE = 1 << 20
-
-
-class ReleasedRanks(Protocol):
-    """A released column of ranks as its owner keeps it."""
-
-    @property
-    def source(self) -> str: ...
-    @property
-    def category(self) -> int | None: ...
-    @property
-    def table(self) -> RankTable: ...
-    @property
-    def has_missing(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,9 +240,7 @@ class _ColumnAnswers:
             yield rows, np.packbits(found, axis=1)
 
 
-def resolve(
-    columns: Sequence[ReleasedRanks], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask
-) -> SplitTests:
+def resolve(columns: Sequence[Ranking], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask) -> SplitTests:
     """Resolve tests "rank <= r on column c" to thresholds, as the columns' owner.
 
     The highest rank stands for "present at all" on a column that released missing cells, provided that missing

@@ -75,21 +75,21 @@ def agree_grid(
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
             mechanism = mechanisms[column.number]
-            key = mechanism.schema.name, described[column.number], column.category, n_cells
+            key = mechanism.schema.name, described[column.number], column.ranking.category, n_cells
             kept = ledger.sums.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
                 is_learnt = share_codes and counts.sum() >= LEAST_ROWS
                 release = _release(column, mechanism) if is_learnt else None
-                domain = mechanism.settings.domain if column.category is None else IntegerDomain(0, 1)
-                cuts = grid_cuts(counts, column.table, domain, n_cells=n_cells, release=release)
-                kept = [column.table.threshold(rank) for rank in cuts.tolist()]
+                domain = mechanism.settings.domain if column.ranking.category is None else IntegerDomain(0, 1)
+                cuts = grid_cuts(counts, column.ranking.table, domain, n_cells=n_cells, release=release)
+                kept = [column.ranking.table.threshold(rank) for rank in cuts.tolist()]
                 # Without a cut it tells nothing, and must not take a later, larger release's cells away.
                 if add is not None and kept:
                     add(grid_fields(key, kept, book.occasion))
-            found.append(within(column.table, np.array(kept, np.float64)))
+            found.append(within(column.ranking.table, np.array(kept, np.float64)))
     thresholds: list[Values] = [own for _, own in found]
-    return [cuts.tolist() for cuts, _ in found], cell_tests(columns, thresholds)
+    return [cuts.tolist() for cuts, _ in found], cell_tests([column.ranking for column in columns], thresholds)
 
 
 def shared_router(
@@ -164,7 +164,7 @@ def _described(mechanism: ColumnMechanism, *, is_secure: bool) -> str:
 
 def _counts(column: OfferedRanks) -> NDArray[np.int64]:
     """How often each rank was released, and a missing cell."""
-    counts = np.zeros(column.table.n_ranks + 1, np.int64)
+    counts = np.zeros(column.ranking.table.n_ranks + 1, np.int64)
     for ranks in column.ranks():
         counts += np.bincount(ranks, minlength=len(counts))
     return counts
@@ -175,4 +175,4 @@ def _release(column: OfferedRanks, mechanism: ColumnMechanism) -> ColumnRelease 
     value = mechanism.value
     if isinstance(value, RandomisedResponse) or math.isinf(value.epsilon):
         return None
-    return ColumnRelease(value, mechanism.missingness, column.table.codes - value.domain.lo)
+    return ColumnRelease(value, mechanism.missingness, column.ranking.table.codes - value.domain.lo)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee, with_tests
+from opboost.ranking import Ranking
 from opboost.routing import Router
 from parties.progress import Progress, no_progress
 from parties.session.handshake import conversation, greet
@@ -96,9 +97,9 @@ def train(
         progress("waiting for the trees", 0, 1)
         wanted = None
         if router is None:
-            wanted = expect(channel, SplitRanks)
+            wanted, rankings = expect(channel, SplitRanks), [column.ranking for column in columns]
             phase.enter("resolving split ranks")
-            router = _resolve(job, columns, channel, wanted, most=most_tests(mine, theirs, columns))
+            router = _resolve(job, rankings, channel, wanted, most=most_tests(mine, theirs, rankings))
         phase.enter("waiting for the model to be saved")
         held_out = answer_held_out(None if job.held_out is None else job.held_out(router), channel, note_held_out)
         progress("waiting for the trees", 1, 1)
@@ -163,9 +164,7 @@ def _send(
     return offer, router
 
 
-def _resolve(
-    job: PassiveJob, columns: Sequence[OfferedRanks], channel: Channel, wanted: SplitRanks, *, most: int
-) -> Router:
+def _resolve(job: PassiveJob, columns: Sequence[Ranking], channel: Channel, wanted: SplitRanks, *, most: int) -> Router:
     """Answer split ranks by thresholds, which stay here unless they may be shared."""
     tests = job.resolved.resolve(
         wanted,

@@ -78,7 +78,7 @@ class RankWindow:
 
 def send_ranks(window: RankWindow, index: int, column: OfferedRanks, *, rows: range) -> None:
     """Send some rows of a column in chunks."""
-    none = np.empty(0, rank_type(column.table.n_ranks))
+    none = np.empty(0, rank_type(column.ranking.table.n_ranks))
     for first in range(rows.start, rows.stop, CHUNK_ROWS):
         ranks = np.concatenate([none, *column.ranks(first, min(first + CHUNK_ROWS, rows.stop))])
         window.send(RankChunk(column=index, start=first, ranks=ranks))

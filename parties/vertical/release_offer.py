@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from opboost.desensitize import ColumnMechanism, ReleasedColumn
 from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
-from opboost.ranking import Ranking, RankTable, rankings
+from opboost.ranking import Ranking, rankings
 from opboost.routing import Router
 from opboost.schema import ColumnSchema, Kind
 from opboost.split_tests import ListedTests
@@ -90,25 +90,9 @@ class OfferedRanks:
     ranking: Ranking
     digest: str = ""
 
-    @property
-    def source(self) -> str:
-        return self.ranking.source
-
-    @property
-    def category(self) -> int | None:
-        return self.ranking.category
-
-    @property
-    def table(self) -> RankTable:
-        return self.ranking.table
-
-    @property
-    def has_missing(self) -> bool:
-        return self.ranking.has_missing
-
     def ranks(self, start: int = 0, end: int | None = None) -> Iterator[NDArray[np.unsignedinteger]]:
         """Ranks of rows from `start` to `end`, in the smallest type, some at a time."""
-        kind = rank_type(self.table.n_ranks)
+        kind = rank_type(self.ranking.table.n_ranks)
         return (self.ranking.ranks(piece).astype(kind) for piece in self.released.pieces(self.number, start, end))
 
 
@@ -138,25 +122,27 @@ def make_offer(
     `router` is what answers by that grid, if the active party may have it.
     """
     promises = {promise.column: promise for promise in guarantee.columns}
-    codes = codes_that_occur(mechanisms, [(column.source, column.table) for column in columns], are_shared=share_codes)
-    offered = tuple(
-        OfferedColumn(
-            name=name,
-            n_ranks=column.table.n_ranks,
-            has_missing=column.has_missing,
-            digest=column.digest,
-            mechanism=promises[column.source].mechanism,
-            law=promises[column.source].law,
-            epsilon=promises[column.source].epsilon,
-            codes=occurring,
-            cuts=None if cuts is None else tuple(cuts[i]),
+    ranked = [column.ranking for column in columns]
+    codes = codes_that_occur(mechanisms, [(one.source, one.table) for one in ranked], are_shared=share_codes)
+    names = offered_names(mechanisms, opaque_names=opaque_names)
+    offered = []
+    for i, (name, column, occurring) in enumerate(zip(names, columns, codes, strict=True)):
+        ranking, promise = column.ranking, promises[column.ranking.source]
+        offered.append(
+            OfferedColumn(
+                name=name,
+                n_ranks=ranking.table.n_ranks,
+                has_missing=ranking.has_missing,
+                digest=column.digest,
+                mechanism=promise.mechanism,
+                law=promise.law,
+                epsilon=promise.epsilon,
+                codes=occurring,
+                cuts=None if cuts is None else tuple(cuts[i]),
+            )
         )
-        for i, (name, column, occurring) in enumerate(
-            zip(offered_names(mechanisms, opaque_names=opaque_names), columns, codes, strict=True)
-        )
-    )
     return Offer(
-        columns=offered,
+        columns=tuple(offered),
         guarantee=_without_units(guarantee, opaque_names=opaque_names).to_dict(),
         router=None if router is None else router_to_dict(router),
     )

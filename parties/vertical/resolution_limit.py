@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from opboost.desensitize import ColumnMechanism
-from opboost.routing import ReleasedRanks, SplitTests, resolve
+from opboost.ranking import Ranking
+from opboost.routing import SplitTests, resolve
 from parties.ledger.ledger_lines import Occasion, ResolvedTest
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
@@ -41,7 +42,7 @@ class ResolvedTests:
     def resolve(
         self,
         wanted: SplitRanks,
-        columns: Sequence[ReleasedRanks],
+        columns: Sequence[Ranking],
         mechanisms: Sequence[ColumnMechanism],
         *,
         is_secure: bool,
@@ -98,7 +99,7 @@ class ResolvedTests:
         return tests
 
 
-def most_tests(mine: Hello, theirs: Hello, columns: Sequence[ReleasedRanks]) -> int:
+def most_tests(mine: Hello, theirs: Hello, columns: Sequence[Ranking]) -> int:
     """How many tests two greetings and the released ranks allow; an active party that does not say is allowed none.
 
     A column has no more distinct tests than two for each of its ranks, one for either way of a missing cell.

@@ -115,7 +115,10 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
     )
     tests = list_tests(trained)
     wanted = tests["b"]
-    router = Router(tuple(mechanisms), resolve(columns, wanted.columns, wanted.ranks, wanted.missing_left))
+    router = Router(
+        tuple(mechanisms),
+        resolve([column.ranking for column in columns], wanted.columns, wanted.ranks, wanted.missing_left),
+    )
     bits, answer_s = timed(client, lambda: answer_partitions(router, parts, folder / "bits", client=client))
     model = bind(trained, tests)
     answers = [{"b": one} for one in bits]
@@ -143,9 +146,11 @@ def write_ranks(columns: list[OfferedRanks], n_rows_each: int, folder: Path) -> 
         pd.DataFrame(
             {f"c{i}": np.concatenate(list(column.ranks(start, end))) for i, column in enumerate(columns)}
         ).to_parquet(path, index=False)
-    missing = tuple(column.has_missing for column in columns)
+    missing = tuple(column.ranking.has_missing for column in columns)
     nothing = (None,) * len(columns)
-    return RankPartitions("b", paths, tuple(column.table.n_ranks for column in columns), missing, nothing, nothing)
+    return RankPartitions(
+        "b", paths, tuple(column.ranking.table.n_ranks for column in columns), missing, nothing, nothing
+    )
 
 
 def generate(path: Path, seed: int, n_rows: int, n_columns: int) -> Path:

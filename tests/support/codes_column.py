@@ -14,7 +14,7 @@ class CodesColumn:
 
     def __init__(self, codes: np.ndarray) -> None:
         self.source, self.category, self.has_missing, self.number = "spend", None, False, 0
-        self.table = RankTable(np.unique(codes))
+        self.table, self.ranking = RankTable(np.unique(codes)), self
         self._ranks = np.searchsorted(self.table.codes, codes)
 
     def ranks(self) -> Iterator[np.ndarray]:

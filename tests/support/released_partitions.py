@@ -59,7 +59,7 @@ def rank_partitions(released: ReleasedTable, rows: Sequence[int], folder: Path, 
     for number, end in enumerate(np.cumsum(rows).tolist()):
         paths.append(folder / f"{number:06d}.parquet")
         whole[end - rows[number] : end].to_parquet(paths[-1], index=False)
-    n_ranks, missing = (c.table.n_ranks for c in columns), (c.has_missing for c in columns)
+    n_ranks, missing = (c.ranking.table.n_ranks for c in columns), (c.ranking.has_missing for c in columns)
     return RankPartitions(
         owner, tuple(paths), tuple(n_ranks), tuple(missing), (None,) * len(columns), (None,) * len(columns)
     )

@@ -108,8 +108,13 @@ def test_partitions_and_one_table_have_one_release_and_one_rank_algorithm(
     assert charges(tmp_path) == [N_PARTS * N_ROWS] * 3
     columns = list(rank_columns(found))
     for mine, column in zip(columns, whole, strict=True):
-        assert (mine.source, mine.category, mine.has_missing) == (column.source, column.category, column.has_missing)
-        np.testing.assert_array_equal(mine.table.codes, column.table.codes)
+        ranking = mine.ranking
+        assert (ranking.source, ranking.category, ranking.has_missing) == (
+            column.source,
+            column.category,
+            column.has_missing,
+        )
+        np.testing.assert_array_equal(ranking.table.codes, column.table.codes)
         np.testing.assert_array_equal(np.concatenate(list(mine.ranks())), column.ranks)
         np.testing.assert_array_equal(np.concatenate(list(mine.ranks(499, 1502))), column.ranks[499:1502])
 

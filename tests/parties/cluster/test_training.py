@@ -129,7 +129,7 @@ def on_one_machine(case: Case) -> TrainedTrees:
     own = OwnColumn("age", case.whole(case.bank.paths)["age"].to_numpy())
     ranks = ranks_of(case.columns)
     columns = [
-        RankColumn("shop", i, f"c{i}", ranks[f"c{i}"].to_numpy(), column.table.n_ranks)
+        RankColumn("shop", i, f"c{i}", ranks[f"c{i}"].to_numpy(), column.ranking.table.n_ranks)
         for i, column in enumerate(case.columns)
     ]
     labels = case.labels
@@ -140,7 +140,9 @@ def routed(case: Case, trained: TrainedTrees) -> tuple[Router, np.ndarray]:
     """Everything in memory: the router, and predictions for the training records."""
     tests = list_tests(trained)
     wanted = tests["shop"]
-    router = Router(MECHANISMS, resolve(case.columns, wanted.columns, wanted.ranks, wanted.missing_left))
+    router = Router(
+        MECHANISMS, resolve([one.ranking for one in case.columns], wanted.columns, wanted.ranks, wanted.missing_left)
+    )
     ensemble = bind(trained, tests)
     own = own_features(case.whole(case.bank.paths), OWN)
     answers = {"shop": router.answer(case.whole(case.shop), rng=None)}
@@ -286,7 +288,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, case: Case, client: Client
 def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case, client: Client) -> None:
     """The grid's cuts are all that trees know of the ranks; answers are numbers of cells, on workers too."""
     counts = [
-        sum(np.bincount(ranks, minlength=column.table.n_ranks + 1) for ranks in column.ranks())
+        sum(np.bincount(ranks, minlength=column.ranking.table.n_ranks + 1) for ranks in column.ranks())
         for column in case.columns
     ]
     cuts = tuple(choose_cuts(np.asarray(found)[:-1], max_bin=8) for found in counts)
@@ -297,9 +299,11 @@ def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case,
     ensemble = bind(mine, tests)
     assert [feature.n_cells for feature in ensemble.features] == [None, 8, 8, 2, 2]
     thresholds = [
-        [column.table.threshold(rank) for rank in own] for column, own in zip(case.columns, cuts, strict=True)
+        [column.ranking.table.threshold(rank) for rank in own] for column, own in zip(case.columns, cuts, strict=True)
     ]
-    router = Router(MECHANISMS, cell_tests(case.columns, [np.array(own) for own in thresholds]))
+    router = Router(
+        MECHANISMS, cell_tests([one.ranking for one in case.columns], [np.array(own) for own in thresholds])
+    )
     bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
     scores = [score_part(ensemble, OWN, part, {"shop": one}) for part, one in zip(case.bank.paths, bits, strict=True)]
     found = np.concatenate(scores)
@@ -315,7 +319,12 @@ def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case,
             OwnColumn("age", own["age"]),
             *(
                 RankColumn(
-                    "shop", i, f"c{i}", ranks_of(case.columns)[f"c{i}"].to_numpy(), column.table.n_ranks, cuts=cuts[i]
+                    "shop",
+                    i,
+                    f"c{i}",
+                    ranks_of(case.columns)[f"c{i}"].to_numpy(),
+                    column.ranking.table.n_ranks,
+                    cuts=cuts[i],
                 )
                 for i, column in enumerate(case.columns)
             ),

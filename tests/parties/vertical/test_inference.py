@@ -6,7 +6,6 @@ Under cells both must fail, under split tests both succeed. `scripts/reproduce/a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from opboost.columns import OwnColumn
 from opboost.desensitize import ColumnMechanism, ReleasedColumn, desensitize
 from opboost.mechanism_settings import MechanismSettings
 from opboost.preprocess import EncodedColumn
-from opboost.ranking import RankTable
 from opboost.routing import PackedAnswers, Router, SplitTests, resolve
 from opboost.schema import ColumnSchema
 from opboost.trees.boosting import BoostingParameters
@@ -36,6 +34,7 @@ from parties.vertical.training_job import ActiveJob
 from protocols.messages.message import Message
 from protocols.messages.vertical import SplitRanks, Terms
 from protocols.transport.channel import Channel
+from tests.support.codes_column import CodesColumn
 
 N_RECORDS, N_PROBES, N_KNOWN, N_TRIALS = 120, 1_500, 20, 2
 
@@ -107,18 +106,6 @@ def test_a_passive_party_infers_labels_from_split_ranks_and_none_from_cells() ->
     assert abs(np.mean(shares[True]) - 0.5) < 3 * 0.5 / np.sqrt(n_guessed)
 
 
-class Released:
-    """A released column of one run, as its owner keeps it."""
-
-    def __init__(self, codes: np.ndarray) -> None:
-        self.source, self.category, self.has_missing, self.number = "spend", None, False, 0
-        self.table = RankTable(np.unique(codes))
-        self._ranks = np.searchsorted(self.table.codes, codes)
-
-    def ranks(self) -> Iterator[np.ndarray]:
-        yield self._ranks
-
-
 MECHANISM = ColumnMechanism(ColumnSchema(name="spend", lower=1, upper=1000), MechanismSettings(epsilon=0.08))
 
 
@@ -141,7 +128,7 @@ def test_an_active_party_reconstructs_no_value_however_many_runs_it_asks_in(tmp_
         for run in range(4):
             own = draw.permutation(codes)[:3_000]
             encoded = EncodedColumn(own, np.zeros(len(own), np.bool_), 0)
-            column = Released(desensitize(MECHANISM, encoded, rng=rng.seeded(run)).codes)
+            column = CodesColumn(desensitize(MECHANISM, encoded, rng=rng.seeded(run)).codes)
             for found, books in ((kept, book), (anew, ResolvedTests())):
                 _, tests = agree_grid([column], [MECHANISM], books, n_cells=16, share_codes=True)  # type: ignore[list-item]
                 found.append(tests)

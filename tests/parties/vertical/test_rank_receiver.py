@@ -136,7 +136,9 @@ def test_ranks_beyond_what_the_guarantee_says_are_refused(column: int, changed: 
     promised[column] = replace(promised[column], parameters=parameters | changed)
     said = compose(tuple(promised), is_secure=True)
     found = make_offer(MECHANISMS, COLUMNS, said, opaque_names=True, share_codes=share_codes)
-    with pytest.raises(UnexpectedMessage, match=rf"offers {COLUMNS[column].table.n_ranks} ranks in column {column}, "):
+    with pytest.raises(
+        UnexpectedMessage, match=rf"offers {COLUMNS[column].ranking.table.n_ranks} ranks in column {column}, "
+    ):
         Receipt("shop", 5).take(found)
 
 

@@ -46,7 +46,7 @@ class Lazy:
 class Ranks:
     """A column whose ranks are their places."""
 
-    table = SimpleNamespace(n_ranks=1 << 20)
+    ranking = SimpleNamespace(table=SimpleNamespace(n_ranks=1 << 20))
 
     def ranks(self, start: int, end: int) -> Any:
         yield np.arange(start, end, dtype=np.uint32)

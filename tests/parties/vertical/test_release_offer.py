@@ -58,7 +58,7 @@ def test_ranks_are_the_same_however_a_table_is_cut_and_travel_in_their_order(
     cuts: tuple[int, ...], order: list[int] | None
 ) -> None:
     columns = list(rank_columns(table(*cuts, order=order)))
-    assert [column.source for column in columns] == ["spend", "visits", "town", "town", "town"]
+    assert [column.ranking.source for column in columns] == ["spend", "visits", "town", "town", "town"]
     spend = np.concatenate(list(columns[0].ranks()))
     assert spend.tolist() == np.array([1, 0, 3, 1, 2])[order or slice(None)].tolist()
     whole = list(rank_columns(table(order=order)))

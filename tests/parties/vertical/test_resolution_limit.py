@@ -10,7 +10,7 @@ import pytest
 
 from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
-from opboost.ranking import RankTable
+from opboost.ranking import Ranking, RankTable
 from opboost.schema import ColumnSchema
 from opboost.trees.boosting import BoostingParameters
 from parties.ledger.ledger_lines import Occasion
@@ -18,7 +18,6 @@ from parties.ledger.release_ledger import Ledger
 from parties.vertical.resolution_limit import ResolvedTests, most_tests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Hello, Role, SplitRanks, Task, Terms
-from tests.support.ranked_columns import RankedColumn
 
 MECHANISMS = tuple(ColumnMechanism(ColumnSchema(name=name, lower=0, upper=9), MechanismSettings()) for name in "ab")
 
@@ -30,8 +29,8 @@ def asked(*ranks: int, column: int = 0, missing_left: bool = False) -> SplitRank
     )
 
 
-def column(name: str, n_ranks: int) -> RankedColumn:
-    return RankedColumn(name, None, np.empty(0, np.uint32), RankTable(np.arange(n_ranks)), True)
+def column(name: str, n_ranks: int) -> Ranking:
+    return Ranking(name, None, RankTable(np.arange(n_ranks)), True, None)
 
 
 @pytest.fixture
