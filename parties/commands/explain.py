@@ -52,13 +52,17 @@ def explain(
             theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
             for path in (out, *theirs.values()):
                 active.check_free(path, run_file)
-            of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id, "trainings": model.trainings}
-            write_json(target, {**of_run, "columns": [one.to_dict() for one in found]})
+            of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id}
+            columns = [one.to_dict() for one in found]
+            write_json(target, {**of_run, "trainings": model.trainings, "columns": columns})
             for peer, path in theirs.items():
-                write_json(path, {**of_run, "columns": [one.to_dict() for one in found if one.column.owner == peer]})
+                own = [one.to_dict() for one in found if one.column.owner == peer]
+                trainings = {name: digest for name, digest in model.trainings.items() if name == peer}
+                write_json(path, {**of_run, "trainings": trainings, "columns": own})
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
-            print_result(form, share_of_gain=shares, explanation=str(target))
+            for_peers = {peer: str(path) for peer, path in theirs.items()}
+            print_result(form, share_of_gain=shares, explanation=str(target), for_peers=for_peers)
         elif role == "passive" and of is not None:
             run = read_run(run_file, PassiveRun)
             run.check_free(out, run_file)

@@ -40,16 +40,24 @@ class _StepLine(BaseModel):
 _LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepLine)
 
 
-def log_lines(folder: RunFolder) -> list[dict[str, Any]]:
+def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str, Any]]:
     """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
+
+    A part that is being compressed lies beside what becomes of it, and counts once. With `passes_over`, parts that
+    cannot be read are left out, or a log that is not there.
 
     Raises
     ------
     RunFolderError
     """
-    path = folder.path / "log.jsonl"
-    found = list(folder.path.glob("log.jsonl*")) or [path]
-    parts = [read_lines(part) for part in (*found, *folder.path.glob("messages.jsonl*"))]
+    found = {*folder.path.glob("log.jsonl*")} or {folder.path / "log.jsonl"}
+    found |= {*folder.path.glob("messages.jsonl*")}
+    parts = []
+    for part in sorted(found):
+        if part.suffix == ".gz" and part.with_suffix("") in found:
+            continue
+        with suppress(*(RunFolderError,) * passes_over):
+            parts.append(read_lines(part))
     parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
     return list(chain.from_iterable(parts))
 

@@ -74,8 +74,8 @@ def run_status(path: Path) -> RunStatus:
     if not is_there(folder.path / "meta.json"):
         return RunStatus(**known, state="not begun", peers={})
     is_running = is_locked(folder.path)
-    # Programs that rotate logs take them away, and the next line begins them anew.
-    lines = log_lines(folder) if any(folder.path.glob("log.jsonl*")) else []
+    # Programs that rotate logs take them away while a run goes on, compress them as they like, and are cut off.
+    lines = log_lines(folder, passes_over=True)
     steps = [{name: line[name] for name in ("time", "event", "message")} for line in lines if "message" in line]
     has_progress = is_running and (folder.path / "progress.json").exists()
     return RunStatus(

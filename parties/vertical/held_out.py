@@ -160,7 +160,7 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoi
     with conversation(channels) as phase:
         phase.enter("greeting")
         hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
-        greet_all(channels, hellos, passwords=job.passwords(hellos), accept=job.check_names)
+        greet_all(channels, hellos, passwords=job.passwords(hellos))
         phase.enter(_CHOOSING)
         return choice.divided(draw_active(channels, choice.path))
 

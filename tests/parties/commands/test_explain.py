@@ -47,6 +47,8 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     theirs = told.with_name("explanation-shop.json")
     assert '"age"' in told.read_text()
     assert '"age"' not in theirs.read_text()
+    assert json.loads(out)["for_peers"] == {"shop": str(theirs)}
+    assert set(json.loads(theirs.read_text())["trainings"]) == {"shop"}
     code, out, err = _explain(shop, "--of", theirs)
     assert code == 0, err
     assert _explain(bank, "--of", told)[0] == 1

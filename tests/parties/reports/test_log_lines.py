@@ -27,6 +27,25 @@ def test_parts_are_read_in_the_order_of_time_with_a_services_messages(tmp_path: 
     assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == ["a", "b", "c", "d", "e"]
 
 
+def test_a_part_that_is_being_compressed_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl.1").write_text(text(1, "a"))
+    (tmp_path / "log.jsonl.1.gz").write_bytes(gzip.compress(text(1, "a").encode())[:10])
+    assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == ["a"]
+
+
+def test_parts_that_cannot_be_read_are_told_or_passed_over(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    assert log_lines(folder, passes_over=True) == []
+    (tmp_path / "log.jsonl").write_text(text(4, "d"))
+    (tmp_path / "log.jsonl.1.xz").write_bytes(b"\xfd7zXZ")
+    (tmp_path / "log.jsonl.2").mkdir()
+    (tmp_path / "log.jsonl.3").symlink_to(tmp_path / "nothing")
+    (tmp_path / "log.jsonl.4.gz").write_bytes(gzip.compress(text(1, "a").encode())[:10])
+    assert [line["event"] for line in log_lines(folder, passes_over=True)] == ["d"]
+    with pytest.raises(RunFolderError, match="cannot be read"):
+        log_lines(folder)
+
+
 def test_a_line_that_no_run_writes_is_refused_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     path.write_text(text(1, "a") + "7\n")

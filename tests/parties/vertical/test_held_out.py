@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from opboost.metrics import auc, metric_by_name
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
+from opboost.trees.constraints import ColumnConstraints
 from parties.commands.console import Format, print_trained
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
@@ -288,6 +290,24 @@ def test_an_id_that_a_false_bank_calls_common_ends_the_run_before_the_key_is_dra
     found = train_both(sites, outcomes)
     assert all(isinstance(error, BaseException) for error in found.values()), found
     assert not [path for site in (sites.bank, sites.shop) for path in site.path.rglob("held_out.*")]
+
+
+def test_a_party_that_is_asked_alone_need_not_bring_what_constraints_name(
+    trial: Any, carriers: Any, tmp_path: Path
+) -> None:
+    """A saved run is concluded with one passive party after the other; the columns of the first one had been there."""
+    name = trial.schemas("shop")[0].name
+    active = trial.active(constraints=ColumnConstraints({name: 1}, ()), held_out_share=0.2)
+    passive = trial.passive("post", held_out_share=0.2)
+
+    def choice(party: str) -> KeyedChoice:
+        return KeyedChoice(tmp_path / party, 0.2, partial(places_of, ids=trial.ids))
+
+    found = carriers["memory"](
+        lambda channels: held_out.choose_active(active, channels, choice("bank")),
+        {"post": lambda channel: held_out.choose_passive(passive, channel, choice("post"))},
+    )
+    assert found["bank"].held_out.tolist() == found["post"].held_out.tolist()
 
 
 def test_without_held_out_records_nothing_is_drawn_for_them(sites: Any, outcomes: Outcomes) -> None:
