@@ -198,26 +198,28 @@ def _asking(ensemble: Ensemble, channels: Sequence[Channel]) -> Session:
 def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:
     """Predictions by the active party's columns, under the joint model's parameters; without any, by a constant."""
     assert job.held_out is not None
-    names, n_rows = {column.name for column in job.own}, len(job.held_out.ids)
+    held, names = job.held_out, {column.name for column in job.own}
     if not names:
-        margins = [job.held_out.own[one.name] for one in job.margins] or [np.zeros(n_rows)]
+        margins = [held.own[one.name] for one in job.margins] or [np.zeros(len(held.ids))]
         return job.loss.predictions(model.ensemble.base_scores + np.column_stack(margins))
-    parameters = job.grown_with(None if model.choice is None else NoiseChoice.ALONE)
     if job.earlier is not None:
-        # As many rounds as the joint model has, those of the model that it continues included.
-        parameters = replace(parameters, n_estimators=parameters.n_estimators + job.earlier.model.n_rounds)
+        # As many rounds as the joint model has, those of the model that it continues included; a rate of learning that
+        # nobody chose suits so many.
+        n_rounds = job.parameters.n_estimators + job.earlier.model.n_rounds
+        left_open = job.left_open - {"n_estimators"}
+        job = replace(job, parameters=replace(job.parameters, n_estimators=n_rounds), left_open=left_open)
     # Nobody else sees anything of this model.
     alone = replace(
         job,
         noised_labels=None,
         earlier=None,
-        parameters=parameters,
+        parameters=job.grown_with(None if model.choice is None else NoiseChoice.ALONE),
         constraints=job.constraints.among(names),
         column_order=tuple(name for name in job.column_order if name in names),
         on_round=lambda _: None,
     )
     ensemble = bind(grow(alone), {})
-    return ensemble.predict(feature_matrix(ensemble, job.held_out.own, {}, n_rows))
+    return ensemble.predict(feature_matrix(ensemble, held.own, {}, len(held.ids)))
 
 
 def _unanswered(status: Statuses) -> str:

@@ -9,21 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opboost.arrays import Values
+from opboost.arrays import HistogramAxes, Values
 from opboost.columns import Column, OwnColumn, RankColumn
 from opboost.desensitize import ColumnMechanism
+from opboost.fitting.noised_table import NoiseChoice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.guarantee import compose
 from opboost.schema import ColumnSchema, Kind
-from opboost.split_tests import bind
+from opboost.split_tests import EarlierModel, bind
+from opboost.trees.boosting import BoostingParameters
+from opboost.trees.complete import tree_of
 from opboost.trees.losses import Logistic
 from opboost.trees.tree import Ensemble
 from opboost.trees.validation import History
 from opboost.vertical import TrainedTrees
+from parties.runs.earlier_model import Earlier
 from parties.runs.joint_model import JointModel
 from parties.vertical import held_out_score
 from parties.vertical.held_out_score import HeldOutCells, columns_of_ranks, score_held_out
 from parties.vertical.prediction_client import evaluated
+from parties.vertical.training_job import ActiveJob, HeldOutRecords
 
 
 def test_columns_of_ranks_go_with_the_column_that_they_come_from() -> None:
@@ -98,3 +103,29 @@ def test_nobody_else_looks_after_the_peers_while_the_own_model_is_grown(monkeypa
         job, JointModel(ensemble=of_columns(own)), [], lambda _: pytest.fail("is not asked"), {}, cells=cells
     )
     assert alive == [False]
+
+
+@pytest.mark.parametrize(("choice", "rate"), [(NoiseChoice.CORRECTED, 10 / 1020), (None, 0.3)])
+def test_the_own_model_of_a_continued_run_learns_as_slowly_as_so_many_rounds_need(
+    trial: Any, choice: NoiseChoice | None, rate: float
+) -> None:
+    """1,000 calm rounds and 20 more, at the rate of 20, fit chance: A alone looked worse, and B's columns better."""
+    leaf = tree_of([], np.zeros(1), HistogramAxes.from_bin_counts([2]))
+    before = Ensemble((leaf,) * 1_200, np.zeros(1), Logistic(), ())
+    job = trial.active(
+        parameters=BoostingParameters(n_estimators=20),
+        left_open=frozenset({"learning_rate"}),
+        earlier=Earlier(EarlierModel(before, choice, 200), {}, {}),
+        held_out=HeldOutRecords(trial.ids, {"age": trial.age}, trial.labels),
+    )
+    grown: list[ActiveJob] = []
+
+    def grow(alone: ActiveJob) -> TrainedTrees:
+        grown.append(alone)
+        return TrainedTrees((), np.zeros(1), Logistic(), tuple(alone.own), (), History())
+
+    held_out_score._alone(job, JointModel(ensemble=before, choice=choice), grow)
+    (alone,) = grown
+    assert alone.earlier is None
+    assert alone.parameters.n_estimators == 1_020
+    assert alone.parameters.learning_rate == pytest.approx(rate)
