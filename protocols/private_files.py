@@ -45,11 +45,16 @@ def sync_folder(path: Path) -> None:
     """Flush a folder's names to disk, where that can be: what was renamed stays so after a power cut."""
     # Some file systems cannot, and a folder that may only be written to is not opened.
     with suppress(OSError):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        flush(path)
+
+
+def flush(path: Path) -> None:
+    """Flush a file or a folder to disk, whoever wrote it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def temporary_file(owner: object) -> tempfile.SpooledTemporaryFile[bytes]:

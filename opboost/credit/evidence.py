@@ -86,7 +86,7 @@ class Characteristic:
         return good / good.sum(), bad / bad.sum()
 
 
-def own_characteristic(column: OwnColumn, labels: Values, *, most_bins: int = MOST_SCORE_BINS) -> Characteristic:
+def own_characteristic(column: OwnColumn, labels: Values) -> Characteristic:
     """Bin one of the active party's columns: numbers monotonely, categories each or with those of their rate.
 
     Raises
@@ -105,7 +105,7 @@ def own_characteristic(column: OwnColumn, labels: Values, *, most_bins: int = MO
     ordered = np.arange(fine.n_value_bins)
     if column.is_categorical:
         ordered = np.argsort((events / np.maximum(events + others, 1))[ordered], kind="stable")
-    groups = monotone_groups(events[ordered], others[ordered], most_bins=most_bins)
+    groups = monotone_groups(events[ordered], others[ordered])
     if column.is_categorical:
         words = tuple(", ".join(_word_of(column, fine.cuts[c]) for c in ordered[group]) for group in groups)
     else:

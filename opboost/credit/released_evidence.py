@@ -14,7 +14,6 @@ from opboost.arrays import Values
 from opboost.columns import RankColumn
 from opboost.credit.evidence import (
     FINE_BINS,
-    MOST_SCORE_BINS,
     Characteristic,
     check_events,
     counts_of,
@@ -32,9 +31,7 @@ from opboost.trees.binning import bin_ranks
 _GROUPS, _STEPS, _PARTS = 12, 50, 10
 
 
-def released_characteristics(
-    columns: Sequence[RankColumn], labels: Values, *, most_bins: int = MOST_SCORE_BINS
-) -> list[Characteristic]:
+def released_characteristics(columns: Sequence[RankColumn], labels: Values) -> list[Characteristic]:
     """Bin the columns that passive parties released.
 
     Where their owner shares the noised codes, counts are those of the exact values, estimated: the column's overall law
@@ -57,13 +54,13 @@ def released_characteristics(
         noised = [(column, source) for column, source in known if not source.is_exact]
         for source in sources_of([one for _, one in noised]):
             first = noised[source.members[0]][0]
-            found.append(_corrected(first, source, labels, most_bins))
+            found.append(_corrected(first, source, labels))
         names = {column.name for column, _ in noised}
-        found += [_plain(column, labels, most_bins) for column in own if column.name not in names]
+        found += [_plain(column, labels) for column in own if column.name not in names]
     return found
 
 
-def _corrected(column: RankColumn, source: Source, labels: Values, most_bins: int) -> Characteristic:
+def _corrected(column: RankColumn, source: Source, labels: Values) -> Characteristic:
     """Counts of exact values; a record's place is its released state."""
     matrix, has_missing = source.channel.matrix, source.channel.has_missing
     n_true, n_released = matrix.shape
@@ -82,7 +79,7 @@ def _corrected(column: RankColumn, source: Source, labels: Values, most_bins: in
     order = np.arange(len(groups))
     if not is_ordered:
         order = np.argsort((events / np.maximum(events + others, 1e-12))[order], kind="stable")
-    merged = monotone_groups(events[order], others[order], most_bins=most_bins)
+    merged = monotone_groups(events[order], others[order])
     if is_ordered:
         ends = [float(source.channel.ends[groups[one[-1]][-1]] - 1) for one in merged[:-1]]
         words = interval_words(ends, what="code ")
@@ -147,12 +144,12 @@ def _even_groups(law: Values, n_groups: int) -> list[NDArray[np.int64]]:
     return [np.flatnonzero(numbers == g) for g in np.unique(numbers)]
 
 
-def _plain(column: RankColumn, labels: Values, most_bins: int) -> Characteristic:
+def _plain(column: RankColumn, labels: Values) -> Characteristic:
     """Counts of ranks as they were released."""
     fine = bin_ranks(column.ranks, column.n_ranks, max_bin=FINE_BINS, cuts=column.cuts)
     n_cells = fine.n_value_bins + bool((fine.bins == fine.n_value_bins).any())
     events, others = counts_of(fine.bins, labels, n_cells)
-    groups = monotone_groups(events[: fine.n_value_bins], others[: fine.n_value_bins], most_bins=most_bins)
+    groups = monotone_groups(events[: fine.n_value_bins], others[: fine.n_value_bins])
     words = interval_words([float(fine.cuts[group[-1]]) for group in groups[:-1]], what="rank ")
     places = fine.bins.astype(np.int64)
     cells = Characteristic(column.name, words, events, others, np.eye(n_cells), places, column.owner)

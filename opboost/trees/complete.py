@@ -28,12 +28,12 @@ ColumnTurns = Callable[[], NDArray[np.int64]]
 LeafValues = Callable[[Sums], Values]
 
 # Levels at most, of a tree whose nodes have numbers of 16 bits.
-MAX_DEPTH = 15
+MOST_LEVELS = 15
 
 
 def check_depth(depth: object, *, least: int = 0) -> None:
     """Refuse numbers of levels that no complete tree has; raises ParameterError."""
-    check_integer("max_depth", depth, least=least, most=MAX_DEPTH)
+    check_integer("max_depth", depth, least=least, most=MOST_LEVELS)
 
 
 @dataclass(frozen=True, slots=True)

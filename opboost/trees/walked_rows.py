@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Bins, HistogramAxes, Nodes, Sums, Values
 from opboost.errors import DataError
-from opboost.trees.complete import MAX_DEPTH
+from opboost.trees.complete import MOST_LEVELS
 from opboost.trees.kernels.histograms import IN_ORDER, build_histograms
 from opboost.trees.kernels.threads import n_threads
 from opboost.trees.kernels.walk import RowNodes, add_leaves, sum_leaves, walk_rows
@@ -129,8 +129,8 @@ class WalkedRows:
         n_inner = 2**depth - 1
         if (nodes < n_inner).any():
             raise DataError("only the leaves' sums can be had of rows that walk")
-        if depth > MAX_DEPTH:
-            raise DataError(f"rows walk through trees of depth {MAX_DEPTH} at most; got {depth}")
+        if depth > MOST_LEVELS:
+            raise DataError(f"rows walk through trees of depth {MOST_LEVELS} at most; got {depth}")
         sums = np.empty((2 * n_inner + 1, 2), dtype=np.int64)
         columns, cuts, missing_left = (
             np.concatenate([_NO_NODES, *(getattr(level, name) for level in self._levels)])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -12,7 +11,7 @@ from typing import Any
 
 from parties.errors import RunFolderError
 from parties.storage.paths import check_replaceable, writing
-from protocols.private_files import private_folder, private_opener, sync_folder
+from protocols.private_files import flush, private_folder, private_opener, sync_folder
 
 _SUFFIX = ".partial"
 
@@ -51,7 +50,7 @@ def replacing_any(path: Path, *, writer: str = "") -> Iterator[Path]:
         partial.unlink(missing_ok=True)
         open(partial, "x", opener=private_opener).close()
         yield partial
-        _flush(partial)
+        flush(partial)
         partial.replace(path)
         sync_folder(path.parent)
     except BaseException:
@@ -75,15 +74,6 @@ def make_folder(path: Path) -> None:
     """
     with writing(path):
         private_folder(path)
-
-
-def _flush(path: Path) -> None:
-    """Flush a file to disk, whoever wrote it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_text(path: Path, text: str) -> None:

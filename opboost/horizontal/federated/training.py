@@ -68,9 +68,8 @@ class Choices:
 
     def __post_init__(self) -> None:
         check_choice("split_method", self.split_method, "hist", "pr", "tr")
-        least = {"hessian_rounds": 1, "columns_per_tree": 1, "batch_size": 1, "n_trees": 0}
-        for name, low in least.items():
-            check_integer(name, getattr(self, name), least=low)
+        for name, least in (("hessian_rounds", 1), ("columns_per_tree", 1), ("batch_size", 1), ("n_trees", 0)):
+            check_integer(name, getattr(self, name), least=least)
         check_depth(self.max_depth, least=1)
 
     def n_columns_of_a_tree(self, n_columns: int) -> int:

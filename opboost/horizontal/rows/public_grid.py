@@ -97,9 +97,8 @@ class PublicGrid:
         """Convert a tree in bins to a tree on values, its leaves multiplied by `scale`."""
         thresholds = tree.thresholds.copy()
         flat, starts = self._flat_cuts
-        is_cut = ~tree.is_leaf
-        is_cut[list(tree.left_categories)] = False
-        thresholds[is_cut] = flat[starts[tree.columns[is_cut]] + thresholds[is_cut].astype(np.int64)]
+        nodes = cut_nodes(tree)
+        thresholds[nodes] = flat[starts[tree.columns[nodes]] + thresholds[nodes].astype(np.int64)]
         return replace(tree, thresholds=thresholds, values=tree.values * scale)
 
     def in_cells(self, tree: Tree) -> Tree:
@@ -111,15 +110,18 @@ class PublicGrid:
             If a threshold is no cut of its column.
         """
         thresholds = tree.thresholds.copy()
-        is_cut = ~tree.is_leaf
-        is_cut[list(tree.left_categories)] = False
-        for node in np.flatnonzero(is_cut):
+        for node in cut_nodes(tree):
             cuts = self.cuts[tree.columns[node]]
             place = int(np.searchsorted(cuts, thresholds[node]))
             if place == len(cuts) or cuts[place] != thresholds[node]:
                 raise DataError(f"a tree divides column {tree.columns[node]} where the public grid has no cut")
             thresholds[node] = place
         return replace(tree, thresholds=thresholds)
+
+
+def cut_nodes(tree: Tree) -> NDArray[np.int64]:
+    """The nodes that split at a threshold, and not by categories."""
+    return np.setdiff1d(np.flatnonzero(~tree.is_leaf), list(tree.left_categories))
 
 
 def check_category_bounds(bounds: Sequence[tuple[float, float]], categorical: Sequence[int]) -> None:

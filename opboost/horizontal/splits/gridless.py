@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Nodes, Values
 from opboost.errors import ParameterError
-from opboost.horizontal.rows.public_grid import check_categories, check_category_bounds
+from opboost.horizontal.rows.public_grid import check_categories, check_category_bounds, cut_nodes
 from opboost.horizontal.splits.exponential_splits import ExponentialRule, ScoredRule, category_gains, split_gains
 from opboost.privacy.selection import ExponentialMechanism
 from opboost.privacy.thresholds import Buckets, ThresholdGrid, bucket_extents, choose_point
@@ -83,7 +83,7 @@ class GridlessColumns:
     def in_values(self, tree: Tree, *, scale: float = 1.0) -> Tree:
         """Convert a tree on points to a tree on values, its leaves multiplied by `scale`."""
         thresholds = tree.thresholds.copy()
-        for node in _cut_nodes(tree):
+        for node in cut_nodes(tree):
             thresholds[node] = self.scales[tree.columns[node]].thresholds(thresholds[node])
         return replace(tree, thresholds=thresholds, values=tree.values * scale)
 
@@ -108,7 +108,7 @@ class PointTable:
     def in_bins(self, tree: Tree) -> Tree:
         """Convert a tree on points to a tree on these bins."""
         thresholds = tree.thresholds.copy()
-        for node in _cut_nodes(tree):
+        for node in cut_nodes(tree):
             distinct = self.distinct[tree.columns[node]]
             thresholds[node] = np.searchsorted(distinct, thresholds[node], side="right")
         return replace(tree, thresholds=thresholds)
@@ -174,11 +174,6 @@ class GridlessRule(ScoredRule):
         for node, point in self._points.items():
             thresholds[node] = point
         return replace(tree, thresholds=thresholds)
-
-
-def _cut_nodes(tree: Tree) -> list[int]:
-    """The nodes that split at a threshold."""
-    return [node for node in np.flatnonzero(~tree.is_leaf).tolist() if node not in tree.left_categories]
 
 
 def exponential_rule(
