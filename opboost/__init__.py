@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from opboost.sklearn.inprivate import InPrivateClassifier, InPrivateRegressor
     from opboost.sklearn.sgbdt import SGBDTClassifier, SGBDTRegressor
     from opboost.sklearn.vertical import OpBoostClassifier, OpBoostRegressor
-    from opboost.trees.model_file import load_model
+    from opboost.trees.model_file import load_model, save_model
     from opboost.trees.tree import Ensemble
 
     __version__: str
@@ -47,6 +47,7 @@ __all__ = [
     "SGBDTRegressor",
     "from_xgboost",
     "load_model",
+    "save_model",
     "to_onnx",
     "to_sql",
     "to_treelite",
@@ -76,6 +77,7 @@ _HOMES = {
     "SGBDTRegressor": "opboost.sklearn.sgbdt",
     "from_xgboost": "opboost.export.xgboost_model",
     "load_model": "opboost.trees.model_file",
+    "save_model": "opboost.trees.model_file",
     "to_onnx": "opboost.export.onnx_model",
     "to_sql": "opboost.export.sql",
     "to_treelite": "opboost.export.treelite_model",
