@@ -5,7 +5,7 @@ noisy count of the records, which is released before any tree; whatever that cou
 same mu. So given the earlier releases the trees are Gaussian of a fixed mu, and the total is exact.
 
 Constants were chosen on inner folds (of the first training fold) of nine tables at epsilon .1, .5, 1 and 4, by the mean
-AUC or R^2. The optimum is flat: twice or half of a constant moves the mean by at most .006.
+AUC or R^2. Twice or half of one constant moved that mean by at most .006.
 """
 
 from __future__ import annotations
