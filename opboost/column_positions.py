@@ -105,6 +105,11 @@ class ColumnPositions:
     ) -> ColumnConstraints:
         """Constraints by the names of the columns; `monotone` is a mapping by column or one number for each."""
         if monotone is not None and not isinstance(monotone, Mapping):
+            if isinstance(monotone, str):
+                raise ParameterError(
+                    "monotone_constraints must be a mapping of columns to -1, 0 or 1, or a list or tuple of "
+                    f"one of them for each column; got the text {shown(monotone)}. Nothing was trained"
+                )
             if len(monotone) != len(self.names):
                 raise ParameterError(
                     f"monotone_constraints as a sequence need one number for each of {len(self.names)} columns; got "

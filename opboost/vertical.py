@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -107,7 +106,7 @@ def check_own_rows(
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
         check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
     for column in (one for one in columns if one.is_categorical):
-        bin_categories(column.values, max_bin=parameters.max_bin, name=column.name)
+        bin_categories(column.values, max_bin=parameters.max_bin, name=column.name, texts=column.categories)
 
 
 def check_settings(parameters: BoostingParameters, loss: Loss, engine: Engine) -> None:
@@ -230,6 +229,9 @@ def _check_rows(
 def binned_column(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:
     """A column in bins."""
     if isinstance(column, OwnColumn):
-        bin_column = partial(bin_categories, name=column.name) if column.is_categorical else bin_values
-        return bin_column(column.values, max_bin=max_bin, also=None if earlier is None else earlier.cuts(column))
+        also = None if earlier is None else earlier.cuts(column)
+        if not column.is_categorical:
+            return bin_values(column.values, max_bin=max_bin, also=also)
+        texts = column.categories
+        return bin_categories(column.values, max_bin=max_bin, also=also, name=column.name, texts=texts)
     return bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts)

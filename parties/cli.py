@@ -194,30 +194,30 @@ def predict(
     from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import read_role
 
-    to: dict[str, Any] = {"out": out, "overwrite": overwrite, "append": append}
+    facts: dict[str, object] = {}
+    to: dict[str, Any] = {"ids": ids, "out": out, "overwrite": overwrite, "append": append}
+    told: dict[str, Any] = {"scored": lambda metrics: facts.update({k: round(v, 4) for k, v in metrics.items()})}
     with terminal_of_command() as terminal:
+        call: dict[str, Any] = {"data": data, "terminal": terminal}
         role = read_role(run_file)
         if role in HORIZONTAL_ROLES:
             from parties.jobs.predict_horizontal import predict_alone
 
             refuse_given("there are no passive parties in this run: leave it out", mode=mode, reasons=reasons)
-            target = predict_alone(run_file, data=data, ids=ids, terminal=terminal, **to)
-            print_result(form, predictions=str(target))
+            target = predict_alone(run_file, **call, **to, **told)
+            print_result(form, predictions=str(target), **facts)
             return
         from parties.jobs.answer_vertical import serve_passive
         from parties.jobs.predict_vertical import predict_active
 
-        call: dict[str, Any] = {"data": data, "insecure": insecure, "terminal": terminal}
         if role == "active":
-            facts: dict[str, object] = {}
-            call |= {**to, "ids": ids, "mode": (mode or Mode.ROUTED).value, "reasons": reasons}
+            call |= {**to, **told, "insecure": insecure, "mode": (mode or Mode.ROUTED).value, "reasons": reasons}
             call["unasked"] = partial(facts.update, asked=False)
-            call["scored"] = lambda metrics: facts.update({name: round(value, 4) for name, value in metrics.items()})
             target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
             print_result(form, predictions=str(target), **facts)
         else:
-            refuse_given("is for the active party's run file: leave it out", ids=ids, mode=mode, reasons=reasons, **to)
-            answer = partial(serve_passive, run_file, **call)
+            refuse_given("is for the active party's run file: leave it out", mode=mode, reasons=reasons, **to)
+            answer = partial(serve_passive, run_file, insecure=insecure, **call)
             print_result(form, records_answered=retrying(answer, retry=retry, warn=terminal.warn))
 
 

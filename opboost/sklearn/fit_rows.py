@@ -37,7 +37,12 @@ class FitRows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[FitRows]) -> Self:
-        """The rows of all parts, all of which have margins, or none."""
+        """The rows of all parts, whose labels have one shape, and all of which have margins, or none."""
+        if len({part.labels.shape[1:] for part in parts}) > 1:
+            raise DataError(
+                "labels of eval_set must have as many columns as those that are trained on, and rows that are ranked "
+                "groups in both (qid and eval_qid=[groups]). Nothing was trained"
+            )
         if len({part.margins.shape[1] for part in parts}) > 1:
             raise ParameterError("give base_margin and base_margin_eval_set, or neither")
         return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))

@@ -21,7 +21,6 @@ from opboost.desensitize import ColumnMechanism
 from opboost.errors import DataError, ParameterError, SchemaError, check_choice, check_integer
 from opboost.fitting.recipe import LEFT_OPEN
 from opboost.mechanism_settings import MechanismSettings
-from opboost.metrics import metrics_of
 from opboost.privacy.guarantee import FRESH_ANSWERS, Guarantee, compose, exposed, nothing_released, with_tests
 from opboost.schema import Missing
 from opboost.sklearn.data_frames import FrameEncoder, as_frame
@@ -94,7 +93,10 @@ class SimulatedParties(VerticalParameters):
         loss, labels = self._learn_labels(targets)
         trained = FitRows(matrix, labels, weights, margins_of(base_margin, len(matrix), loss)).weighing()
         if len(eval_set) > 1:
-            raise ParameterError(f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}")
+            raise ParameterError(
+                f"eval_set holds at most one pair of a table and its labels; got {len(eval_set)}. Give validation rows "
+                "alone, as [(X_valid, y_valid)]; rows that are trained on are not scored. Nothing was trained"
+            )
         nothing = (None,) * len(eval_set)
         given = zip(eval_set, eval_qid or nothing, base_margin_eval_set or nothing, strict=True)
         scored = [self._scored_rows(*pair, groups, margin, loss) for pair, groups, margin in given]
@@ -146,8 +148,8 @@ class SimulatedParties(VerticalParameters):
         self._names = self._positions.names
         self._mechanisms = self._plan(rows.features)
         is_added, seed = np.arange(len(rows.labels)) >= len(trained.labels), seed_of(self.random_state)
-        plan = ValidationPlan(is_added, metrics_of(self.eval_metric, loss)) if scored else None
-        active, passive = self._active_job(rows, loss, plan, seed, on_round), self._passive_job(rows.features, seed)
+        plan, passive = ValidationPlan(is_added, self._metrics(loss)), self._passive_job(rows.features, seed)
+        active = self._active_job(rows, loss, plan if scored else None, seed, on_round)
         shares: list[PassiveShare] = []
         self.model_: JointModel = self._run(
             lambda channels: train_jointly(active, channels), lambda channel: shares.append(train(passive, channel))

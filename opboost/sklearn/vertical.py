@@ -193,7 +193,11 @@ class OpBoostClassifier(ClassifierMixin, _Explained):  # type: ignore[misc]
         if self.objective == Ordinal.name and n_classes > 2:
             loss = Ordinal(n_classes)
         if self.objective not in (None, loss.name):
-            raise ParameterError(f"{len(self.classes_)} classes need the objective {loss.name}; got {self.objective!r}")
+            allowed = loss.name if n_classes == 2 else f"{Softmax.name} or {Ordinal.name}"
+            raise ParameterError(
+                f"{n_classes} classes need the objective {allowed}; got {shown(self.objective)}. An objective of your "
+                "own (Custom) is for OpBoostRegressor. Nothing was trained"
+            )
         return loss, self._numbered(targets)
 
     def _classes_of(self, occurring: NDArray[Any]) -> NDArray[Any]:
@@ -259,7 +263,9 @@ class OpBoostRegressor(RegressorMixin, _Explained):  # type: ignore[misc]
         if not isinstance(loss, Loss):
             loss = loss_by_name(SquaredError.name if loss is None else loss)
         if isinstance(loss, Logistic | Ordinal | Softmax):
-            raise ParameterError(f"a regressor's objective is for numbers; got {loss.name}, which is for classes")
+            raise ParameterError(
+                f"a regressor's objective is for numbers; got {loss.name}, which is for classes: use OpBoostClassifier"
+            )
         labels = self._numbered(targets)
         return of_labels(loss, 1 if labels.ndim == 1 else labels.shape[1]), labels
 

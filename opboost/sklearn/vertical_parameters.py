@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey
 from opboost.errors import ParameterError, shown
+from opboost.metrics import metrics_of
 from opboost.trees.boosting import OnRound, RoundReport
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
@@ -74,6 +75,23 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     categorical_features: Sequence[ColumnKey] | None = None
     continue_from: Any = None
     random_state: int | np.random.RandomState | None = None
+
+    def _metrics(self, loss: Loss) -> tuple[Metric, ...]:
+        """The metrics that score what a loss predicts.
+
+        Raises
+        ------
+        ParameterError
+            If one is unknown, or a function.
+        """
+        given = self.eval_metric
+        each = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+        if given is not None and (wrong := [one for one in each if not isinstance(one, str | Metric)]):
+            raise ParameterError(
+                "eval_metric must be a name, an opboost.trees.validation.Metric, such as Metric('own', function), or a "
+                f"list of these; got {shown(wrong[0])}. Nothing was trained"
+            )
+        return metrics_of(given, loss)
 
     def _watch(self, verbose: object) -> OnRound:
         """What is called after every round: prints scores, now and then, and calls the callbacks, all of them."""

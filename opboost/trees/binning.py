@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -101,9 +101,12 @@ def bin_values(values: Values, *, max_bin: int, also: Values | None = None) -> B
 
 
 def bin_categories(
-    values: Values, *, max_bin: int, also: Values | None = None, name: str | None = None
+    values: Values, *, max_bin: int, also: Values | None = None, name: str | None = None, texts: Collection[str] = ()
 ) -> BinnedColumn:
-    """Give every category, numbered 0, 1, ..., that occurs a bin of its own, and those `also`; NaN is missing."""
+    """Give every category, numbered 0, 1, ..., that occurs a bin of its own, and those `also`; NaN is missing.
+
+    `name` and the categories' `texts` are for the error if there are too many.
+    """
     is_missing = np.isnan(values)
     categories = np.unique(values[~is_missing])
     if len(categories) and not (categories[0] >= 0 and categories[-1] < MAX_CATEGORIES and (categories % 1 == 0).all()):
@@ -111,7 +114,10 @@ def bin_categories(
         raise DataError(f"{where}categories must be numbered by integers of at least 0 and under {MAX_CATEGORIES}")
     if len(categories) + is_missing.any() > max_bin:
         found = f"{'a column' if name is None else f'column {name!r}'} has {len(categories)} categories"
-        raise DataError(f"{found}, more than max_bin = {max_bin} allows; raise max_bin")
+        cure = "raise max_bin"
+        if 2 * sum(any(map(str.isdigit, text)) for text in texts) > len(texts):
+            cure = "if they are numbers or dates that were read as texts, give numbers or dates; else raise max_bin"
+        raise DataError(f"{found}, more than max_bin = {max_bin} allows; {cure}")
     categories = categories if also is None else np.union1d(categories, also)
     n_value_bins = max(len(categories), 1)
     bins = np.full(len(values), n_value_bins, dtype=_bin_type(n_value_bins, bool(is_missing.any())))

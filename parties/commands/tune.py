@@ -24,7 +24,7 @@ def tune(
     """Tune the parameters of a finished run, as the active party, on the ranks it received: at no privacy cost.
 
     Nobody is asked, and nothing is sent. Train with the printed parameters under another run_id: passive parties
-    release what they have stored, at no cost.
+    release what they have stored, at no cost. Where no trial is better, the run's own are printed, to be kept.
     """
     from parties.config.reading import read_role, read_run
 
@@ -50,6 +50,7 @@ def tune(
         run = read_run(run_file, ActiveRun)
         report = run.run_folder / TUNING_FOLDER / "report.html"
         write_text(report, to_html(tuning_page(tuned, run.run_id)))
-        shown = {name: round(value, 6) for name, value in tuned.parameters.items()}
+        shown = {k: round(v, 6) if isinstance(v, float) else v for k, v in tuned.to_train_with.items()}
         scores = {f"{tuned.metric}_before": round(tuned.own, 4), f"{tuned.metric}_tuned": round(tuned.best, 4)}
-        print_result(form, **scores, model=shown, ledger_lines=tuned.ledger_lines, why=tuned.words, report=str(report))
+        facts = {"ledger_lines": tuned.ledger_lines, "why": tuned.words, "report": str(report)}
+        print_result(form, **scores, advice=tuned.advice, model=shown, **facts)

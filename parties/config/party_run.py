@@ -83,6 +83,11 @@ class Wiring:
     listen: str | None
 
     @property
+    def connected(self) -> list[str]:
+        """Names of the peers at the other end of a connection: without `listen`, those that this party connects to."""
+        return [peer.name for peer in self.peers if self.listen is not None or peer.name in self.calls]
+
+    @property
     def addresses(self) -> list[str]:
         """All addresses of this party's connections."""
         return [*self.calls.values(), *([] if self.listen is None else [self.listen])]

@@ -36,6 +36,16 @@ class Section(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _leave_out_empty_sections(cls, given: object) -> object:
+        """A section without keys, which YAML reads as null, counts as left out."""
+        if not isinstance(given, dict):
+            return given
+        kinds = {field.alias or name: field.annotation for name, field in cls.model_fields.items()}
+        sections = {key for key, kind in kinds.items() if isinstance(kind, type) and issubclass(kind, Section)}
+        return {key: value for key, value in given.items() if value is not None or key not in sections}
+
+    @model_validator(mode="before")
+    @classmethod
     def _take_aliases(cls, given: object) -> object:
         if not isinstance(given, dict) or not (cls._aliases or cls._explained):
             return given

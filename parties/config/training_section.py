@@ -133,7 +133,7 @@ class TrainingSection(TaskSection):
     @classmethod
     def _take_recipe_of_section(cls, given: object) -> object:
         if isinstance(given, Mapping) and "recipe" not in given:
-            named = _RECIPES & given.keys()
+            named = {name for name in _RECIPES if given.get(name) is not None}
             return {**given, "recipe": min(named)} if len(named) == 1 else given
         return given
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from opboost.horizontal.inprivate.owners import InPrivateAmongOwners
 from opboost.privacy.guarantee import rounded_up
 from opboost.schema import TableSchema
 from parties.cluster.worker_rows import table_of
@@ -32,6 +31,7 @@ from parties.horizontal.row_table import OwnerRows
 from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.model_ledger import check_charge, ledger_position, worker_ledger
 from parties.reports.account_statement import budget_left
+from parties.reports.horizontal_plan_facts import n_model_trees
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
 from parties.session.lasting_keys import lasting_keys
@@ -67,7 +67,7 @@ def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> 
         if are_usable:
             terms = terms_of(run, schema, recipe=recipe, lasting_keys=lasting_keys(run)[1])
             compare_terms(run, terms, keys, checks, wait_s=wait_s)
-            _note_terms(terms, recipe, checks)
+            _note_terms(terms, n_model_trees(run, recipe), checks)
         else:
             checks.add("peer", Status.SKIPPED, "not asked: what is wrong here comes first")
     return checks.findings
@@ -123,22 +123,30 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
         position = ledger_position(path, budget, charge)
         left = budget_left(*position.remaining)
         room = f"{left} of the budget is left after it" if left else "no limit"
-        epsilon, delta = position.cost
-        cost = f"costs epsilon {rounded_up(epsilon)} and delta {rounded_up(delta)}"
-        told = "was charged before" if position.is_charged else cost
+        told = "was charged before" if position.is_charged else f"costs {_amounts(*position.cost)}"
+        if charge.continues and not position.is_charged and position.cost != (charge.epsilon, charge.delta):
+            told += (
+                f" more than run {charge.continues!r}, from which it goes on: records that have arrived since spend up "
+                f"to {_amounts(charge.epsilon, charge.delta)} each, which the ledger counts once for both runs"
+            )
         begun = f"{position.n_runs} runs so far" if is_begun else "will be begun"
         checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
+        if not left:
+            sentence = "`ledger` has no limit: nothing limits what all runs together spend of a record's privacy"
+            checks.add("budget", Status.WARNING, sentence)
 
 
-def _note_terms(terms: Mapping[str, JsonValue], recipe: RecordRecipe, checks: Checklist) -> None:
+def _amounts(epsilon: float, delta: float) -> str:
+    return f"epsilon {rounded_up(epsilon)} and delta {rounded_up(delta)}"
+
+
+def _note_terms(terms: Mapping[str, JsonValue], n_trees: int, checks: Checklist) -> None:
     """Show a digest of the terms: people may compare it before the run, and the run itself compares the terms."""
     digest = hashlib.sha256(json.dumps(terms, sort_keys=True).encode()).hexdigest()[:16]
-    n_trees = recipe.settings.n_rounds if isinstance(recipe, InPrivateAmongOwners) else recipe.n_trees
-    what = f"{n_trees} trees" + (" per owner" if isinstance(recipe, InPrivateAmongOwners) else "")
     checks.add(
         "terms",
         Status.SKIPPED,
-        f"all agree on `training` ({what}), columns, words of labels and public keys of workers, if any, whose "
-        f"doctor shows {digest}. The run itself compares the terms of all before anything is asked, and names every "
-        "difference",
+        f"all agree on `training` ({n_trees} trees), columns, words of labels and public keys of workers, if any, "
+        f"whose doctor shows {digest}. The run itself compares the terms of all before anything is asked, and names "
+        "every difference",
     )

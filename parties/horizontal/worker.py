@@ -157,7 +157,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
                 case Abort():
                     raise aborted(channel.peer, message)
             session.handle(message)
-            progress("trees", len(session.trees), job.recipe.tree_rules.n_trees)
+            progress("training steps", len(session.trees), job.recipe.tree_rules.n_trees)
 
 
 class WorkerSession:
@@ -222,12 +222,12 @@ class WorkerSession:
                 raise UnexpectedMessage(f"{self._channel.peer} sent {message.kind!r} where a question was due")
 
     def check_whole(self) -> None:
-        """Refuse to end the run before all trees are finished."""
+        """Refuse to end the run before all training steps are finished."""
         n_trees = self._job.recipe.tree_rules.n_trees
         if len(self.trees) < n_trees:
             raise UnexpectedMessage(
-                f"{self._channel.peer} said that the run is over after {len(self.trees)} of {n_trees} trees; no model "
-                "was saved"
+                f"{self._channel.peer} said that the run is over after {len(self.trees)} of {n_trees} training steps; "
+                "no model was saved"
             )
 
     def _reveal(self, message: Survivors | Unmask) -> None:

@@ -55,7 +55,7 @@ class WorkerGroup:
     note : callable
         Takes a short name and a sentence for the log.
     n_trees, progress : int, Progress
-        For the progress report.
+        For the progress report; trees on the wire, which are first questions too.
     journal : RoundJournal
         Of the run; one in memory by default.
     """
@@ -103,7 +103,7 @@ class WorkerGroup:
     def tell(self, message: Message) -> None:
         """Broadcast a message to every worker, those too that come back later."""
         if isinstance(message, StartTree):
-            self.progress("trees", self._n_trees, self.n_trees)
+            self.progress("training steps", self._n_trees, self.n_trees)
             self._n_trees += 1
             if message.output == 0:
                 # Whoever comes back is asked about the trees that are grown, and no others.

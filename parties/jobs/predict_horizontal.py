@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ def predict_alone(
     overwrite: bool = False,
     append: bool = False,
     terminal: Terminal,
+    scored: Callable[[Mapping[str, float]], None] = lambda metrics: None,
 ) -> Path | str:
     """Score records with the model in a run folder; returns where the predictions are.
 
@@ -50,6 +52,8 @@ def predict_alone(
     overwrite, append : bool
         What becomes of predictions that are there.
     terminal : Terminal
+    scored : callable
+        Takes the metrics, where labels are known.
 
     Raises
     ------
@@ -79,5 +83,5 @@ def predict_alone(
         written = with_parts(prediction_table(table.index, predictions, everybody), schema.id_columns)
         target.write(written)
         log.step("predicted", f"wrote {len(written)} predictions ({MODE}) to {target.name}", records=len(written))
-        score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE)
+        scored(score(folder, log, model, table, predictions, np.ones(table.n_rows, np.bool_), MODE))
     return target.place

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from opboost.trees.losses import OTHER_NAMES
 from parties.config.model_section import ModelSection
 from parties.config.reading import read_section
 from parties.errors import ConfigError
@@ -21,16 +22,6 @@ _NAMES = {
     "max_leaf": "max_leaves",
     "rowsample_by_tree": "subsample",
     "colsample_by_tree": "colsample_bytree",
-}
-_OBJECTIVES = {
-    "binary:bce": "binary:logistic",
-    "logistic": "binary:logistic",
-    "multi:ce": "multi:softprob",
-    "multi:softmax": "multi:softprob",
-    "regression:l2": "reg:squarederror",
-    "linear": "reg:squarederror",
-    "reg:linear": "reg:squarederror",
-    "tweedie": "reg:tweedie",
 }
 
 # Nothing here is encrypted, packed or sampled by gradients; trees grow from histograms, and logs follow the command.
@@ -67,7 +58,7 @@ class OtherParameters:
                 raise ConfigError(f"{path}: {both} are names of `{meant}`: give one of them. Nothing was made")
             kept[meant] = given[name]
         if "objective" in kept:
-            kept["objective"] = _OBJECTIVES.get(str(kept["objective"]), kept["objective"])
+            kept["objective"] = OTHER_NAMES.get(str(kept["objective"]), kept["objective"])
         if not str(kept.get("objective", "")).startswith(("multi:", "ordinal:")):
             kept.pop("num_class", None)
         if isinstance(eps := kept.get("sketch_eps"), float) and 0 < eps < 1:

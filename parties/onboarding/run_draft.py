@@ -21,22 +21,23 @@ DESENSITIZE = {"mechanism": "global", "whole_range": DEFAULT_WHOLE_RANGE}
 
 
 def run_file_text(model: type[BaseModel], given: Mapping[str, Any]) -> str:
-    """A run file with all keys of its role, of which those that are given count."""
-    head = "# A line that begins with # is a choice that was left at its default; remove the # to make it.\n"
+    """A run file with all keys of its role, of which those that are given count; any other can be uncommented alone."""
+    head = (
+        "# A key behind a # is a choice that was left at its default; remove the # to make it. A section without keys "
+        "is as good as none.\n"
+    )
     return head + "\n".join(_lines(model, given)) + "\n"
 
 
-def _lines(model: type[BaseModel], given: Mapping[str, Any], depth: int = 0, *, counts: bool = True) -> Iterator[str]:
+def _lines(model: type[BaseModel], given: Mapping[str, Any], indent: str = "") -> Iterator[str]:
     for key, field in keys_of(model):
         section = field.annotation if inspect.isclass(field.annotation) else None
-        is_given, indent = counts and key in given, "  " * depth
-        mark = "" if is_given else "# "
         if section is not None and issubclass(section, BaseModel):
-            yield f"{mark}{indent}{key}:  # {field.description}"
-            yield from _lines(section, given.get(key, {}) if is_given else {}, depth + 1, counts=is_given)
+            yield f"{indent}{key}:  # {field.description}"
+            yield from _lines(section, given.get(key, {}), indent + "  ")
         else:
-            value = flow(given[key]) if is_given else _default(field)
-            yield f"{mark}{indent}{key}: {value}  # {field.description} ({_choices(field)})"
+            mark, value = ("", flow(given[key])) if key in given else ("#", _default(field))
+            yield f"{indent}{mark}{key}: {value}  # {field.description} ({_choices(field)})"
 
 
 def _default(field: FieldInfo) -> str:

@@ -130,7 +130,7 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
         run_id=run.run_id,
         peers=peers_of(run),
         n_columns=len(schema.names),
-        n_trees=_n_trees(run, recipe),
+        n_trees=n_model_trees(run, recipe),
         n_records=n_records,
         warnings=(HAS_RELEASED,) * RunFolder(run.run_folder).has_released,
     )
@@ -144,7 +144,8 @@ def record_plan(path: Path, *, epsilons: Sequence[float] = (), progress: Progres
     )
 
 
-def _n_trees(run: RecordRun, recipe: RecordRecipe) -> int:
+def n_model_trees(run: RecordRun, recipe: RecordRecipe) -> int:
+    """Trees of the model that a run trains."""
     if isinstance(recipe, InPrivateAmongOwners):
         return recipe.settings.n_rounds * (len(peers_of(run)) + 1)
     # First rounds and a screen of columns are trees on the wire alone.

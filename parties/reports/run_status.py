@@ -42,6 +42,7 @@ class RunStatus:
     progress : dict or None
         Time, step, done and total of what is under way.
     peers : dict of str to PeerTraffic
+        Those that this party is connected with.
     spent : dict or None
         Of a passive party: by column, spent epsilon per unit and its limit over all runs, and those of other budgets.
     """
@@ -83,7 +84,7 @@ def run_status(path: Path) -> RunStatus:
         state="running" if is_running else "finished" if folder.is_finished else "interrupted",
         phase=steps[-1] if steps else None,
         progress=folder.read_json("progress.json") if has_progress else None,
-        peers={peer.name: _traffic(lines, peer.name) for peer in run.wiring.peers},
+        peers={peer: _traffic(lines, peer) for peer in run.wiring.connected},
         spent=_spent(path) if role == "passive" else None,
     )
 

@@ -38,6 +38,7 @@ _ABSENT = "absent"
 def changes(before: Path, after: Path) -> list[str]:
     """Settings that changed, as "key was x, is y"."""
     old, new = _settings(before), _settings(after)
+    old, new = _without_empty_sections(old, new), _without_empty_sections(new, old)
     return [
         f"{key} was {_shown(old, key)}, is {_shown(new, key)}"
         for key in [*old, *(key for key in new if key not in old)]
@@ -51,6 +52,12 @@ def _settings(path: Path) -> dict[str, str]:
         return {key: text for key, text in _flat("", read_yaml(path)) if (key, text) != ("ledger", "{}")}
     except (ConfigError, RecursionError):
         return {"the run file": "unreadable"}
+
+
+def _without_empty_sections(settings: dict[str, str], other: dict[str, str]) -> dict[str, str]:
+    """Settings without sections that have no keys, which count as left out, where the other file gives some keys."""
+    sections = {key[:place] for key in other for place, mark in enumerate(key) if mark == "."}
+    return {key: text for key, text in settings.items() if not (text == "None" and key in sections)}
 
 
 def _flat(place: str, value: Any) -> Iterator[tuple[str, str]]:

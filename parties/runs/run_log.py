@@ -59,6 +59,9 @@ class RunLog:
         self._messages = _LogFile(folder / "messages.jsonl") if is_service else self._lines
         self._echo = echo
         self._progress, self._progress_path, self._noted_at = progress, folder / "progress.json", -PROGRESS_S
+        # That of an earlier job, which is over.
+        with writing(self._progress_path):
+            self._progress_path.unlink(missing_ok=True)
         self._started = time.monotonic()
         self._n_messages: Counter[str] = Counter()
         self.before_close: list[Callable[[], None]] = []

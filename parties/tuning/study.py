@@ -7,7 +7,6 @@ import os
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import optuna
@@ -28,6 +27,7 @@ from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder, write_json
 from parties.storage.paths import check_writable, writing
 from parties.tuning.kept_release import KeptRelease, read_kept
+from parties.tuning.result import Tuned
 from parties.tuning.search_space import read_space
 from parties.tuning.trial_processes import in_processes
 from parties.vertical.party_a import grow_trees
@@ -46,11 +46,6 @@ REPORT_EVERY, PATIENCE = 5, 30
 _STARTUP_TRIALS, _WARM_UP_ROUNDS = 5, 10
 
 _ENDED = TrialState.COMPLETE, TrialState.PRUNED
-
-FREE = (
-    "Tuning reads ranks that were released before: whatever is computed of a release has its guarantee "
-    "(post-processing), so it enters no line into any ledger, and nobody is asked"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,34 +75,6 @@ class Tuning:
     space: Path | None = None
     seconds: float | None = None
     jobs: int = 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
-    """Result of a tuning.
-
-    Attributes
-    ----------
-    metric : str
-    is_higher_better : bool
-    parameters : dict of str to float
-        The best ones, with the rounds that they took.
-    scores : tuple of float or None
-        Of the trials on the records that they are compared on; None for one that was pruned.
-    own, best : float
-        Scores of the run's own parameters and of the best ones on records that no trial has seen.
-    ledger_lines : int
-        0, for the reason that `words` tell.
-    """
-
-    metric: str
-    is_higher_better: bool
-    parameters: dict[str, Any]
-    scores: tuple[float | None, ...]
-    own: float
-    best: float
-    ledger_lines: int = 0
-    words: str = FREE
 
 
 def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tuned:
@@ -146,6 +113,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
         metric=metric.name,
         is_higher_better=metric.is_higher_better,
         parameters=chosen,
+        own_parameters=run.model.model_dump(mode="json", exclude_unset=True),
         scores=tuple(one.value if one.state == TrialState.COMPLETE else None for one in trials if one.state in _ENDED),
         # Early stopping may have ended the run's own.
         own=rows.tested(run.model.parameters(), left_open, metric, most_rounds=Earlier.of(model).model.n_rounds),

@@ -7,7 +7,7 @@ import numpy as np
 from parties.reports.figures import Axis, Series, lines
 from parties.reports.page import Figure, FigureGrid, Page, PageSection, Prose
 from parties.reports.words import metric_name
-from parties.tuning.study import Tuned
+from parties.tuning.result import Tuned
 
 
 def tuning_page(tuned: Tuned, run_id: str) -> Page:
@@ -26,17 +26,17 @@ def tuning_page(tuned: Tuned, run_id: str) -> Page:
     n_pruned = len(tuned.scores) - len(scores)
     rows = tuple((name, f"{value:.6g}") for name, value in tuned.parameters.items())
     tested = (("the run's own parameters", f"{tuned.own:.4f}"), ("the best trial's", f"{tuned.best:.4f}"))
-    gain = (tuned.best - tuned.own) * (1 if tuned.is_higher_better else -1)
     return Page(
         f"Tuning of run {run_id}",
         f"{len(tuned.scores)} trials, {n_pruned} of them ended early. On records that no trial has seen, {metric} is "
-        f"{abs(float(np.round(gain, 4))):g} {'better' if gain > 0 else 'worse'} with the best trial's parameters.",
+        f"{abs(float(np.round(tuned.gain, 4))):g} {'better' if tuned.gain > 0 else 'worse'} with the best trial's "
+        f"parameters: {tuned.advice}.",
         (
             PageSection(
                 "Result",
                 (
                     FigureGrid("Scores on test records", ("parameters", metric), tested),
-                    FigureGrid("Best parameters", ("parameter", "value"), rows),
+                    FigureGrid("The best trial's parameters", ("parameter", "value"), rows),
                 ),
             ),
             PageSection("Trials", (Figure(figure, "Every finished trial's score on the validation records."),)),

@@ -3,7 +3,7 @@
 from dataclasses import fields
 from typing import Any, Literal
 
-from opboost.errors import ParameterError, nearest
+from opboost.errors import ParameterError, nearest, shown
 from opboost.trees.losses.classes import Logistic, Ordinal, Softmax
 from opboost.trees.losses.custom import Custom
 from opboost.trees.losses.grid import GradientGrid
@@ -73,6 +73,20 @@ _LOSSES: tuple[type[Loss], ...] = (
 )
 
 
+OTHER_NAMES = {
+    "binary:bce": Logistic.name,
+    "linear": SquaredError.name,
+    "logistic": Logistic.name,
+    "mse": SquaredError.name,
+    "multi:ce": Softmax.name,
+    "multi:softmax": Softmax.name,
+    "reg:linear": SquaredError.name,
+    "regression:l2": SquaredError.name,
+    "tweedie": Tweedie.name,
+}
+"""Names of objectives in other systems."""
+
+
 def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings: Any) -> Loss:
     """The loss that a model file or a run file names, with the settings that it has under XGBoost's names.
 
@@ -81,9 +95,15 @@ def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings
     ParameterError
     """
     makers = {kind.name: kind for kind in _LOSSES}
+    if not isinstance(name, str):
+        raise ParameterError(
+            "objective must be a name, or a loss of opboost.trees.losses, such as Custom(function) for one of your "
+            f"own; got {shown(name)}. Nothing was trained"
+        )
     if name not in makers:
         known = ", ".join(name for name in makers if name != Custom.name)
-        raise ParameterError(f"objective must be one of {known}; got {name!r}{nearest(name, makers)}")
+        meant = f"; did you mean {OTHER_NAMES[name]!r}?" if name in OTHER_NAMES else nearest(name, makers)
+        raise ParameterError(f"objective must be one of {known}; got {name!r}{meant}")
     taken = {field.name for field in fields(makers[name])} - {"slopes"}  # type: ignore[arg-type]
     if unknown := settings.keys() - taken:
         raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")

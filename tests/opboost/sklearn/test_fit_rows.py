@@ -25,5 +25,8 @@ def test_rows_without_weight_are_left_out_with_all_that_is_known_of_them() -> No
 
 def test_parts_are_joined_in_order_if_all_or_none_have_margins() -> None:
     assert FitRows.joined([rows(2), rows(1)]).labels.tolist() == [0, 1, 0]
+    grouped = rows(2)._replace(labels=np.zeros((2, 2)))
+    with pytest.raises(DataError, match=r"groups in both \(qid and eval_qid=\[groups\]\)"):
+        FitRows.joined([grouped, rows(1)])
     with pytest.raises(ParameterError, match="base_margin_eval_set, or neither"):
         FitRows.joined([rows(2, n_margins=1), rows(1)])

@@ -353,6 +353,10 @@ def test_a_classifier_takes_no_objective_that_its_labels_do_not_call_for() -> No
     frame = visitors()
     with pytest.raises(ParameterError, match="2 classes need the objective binary:logistic; got 'multi:softprob'"):
         OpBoostClassifier(objective="multi:softprob").fit(frame, spending_classes(frame, ["no", "yes"]))
+    with pytest.raises(
+        ParameterError, match=r"multi:softprob or ordinal:logistic; got <ufunc .*\(Custom\) is for OpBoostR"
+    ):
+        OpBoostClassifier(objective=np.abs).fit(frame, spending_classes(frame, ["a", "b", "c"]))
 
 
 def test_categories_that_are_no_numbers_of_categories_are_refused() -> None:

@@ -156,6 +156,13 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
         ({"engine": "lightgbm"}, "engine must be native or xgboost; got 'lightgbm'"),
         ({"objective": "binary:logistic"}, "a regressor's objective is for numbers; got binary:logistic"),
         ({"objective": "rank:xendcg"}, "objective must be"),
+        ({"objective": "mse"}, "objective must be .*; got 'mse'; did you mean 'reg:squarederror'"),
+        ({"eval_metric": np.abs}, r"such as Metric\('own', function\), or a list of these; got <ufunc 'absolute'>"),
+        ({"objective": np.abs}, r"such as Custom\(function\) for one of your own; got <ufunc 'absolute'>"),
+        (
+            {"eval_metric": ["rmse", np.abs]},
+            r"such as Metric\('own', function\), or a list of these; got <ufunc 'absolute'>",
+        ),
         ({"eval_metric": "aucpr"}, "eval_metric 'aucpr' does not score"),
         ({"eval_metric": ["rmse", "logloss"]}, "eval_metric 'logloss' does not score"),
         ({"early_stopping_rounds": 0}, "early_stopping_rounds must be"),
@@ -171,6 +178,10 @@ def test_every_parameter_survives_a_clone_and_a_fit() -> None:
         ({"scale_pos_weight": 2.0}, "scale_pos_weight weighs label 1 of binary:logistic"),
         ({"monotone_constraints": {"salary": 1}}, "'salary' does not exist"),
         ({"monotone_constraints": {"age": 2}}, "monotone constraint of 'age' must be -1, 0 or 1; got 2"),
+        (
+            {"monotone_constraints": "(1,0,0)"},
+            r"a list or tuple of one of them for each column; got the text '\(1,0,0\)'",
+        ),
         ({"monotone_constraints": [1, 0, 0, 0]}, "need one number for each of 3 columns; got 4"),
         ({"interaction_constraints": [["age", "salary"]]}, "'salary' does not exist"),
         ({"categorical_features": ["salary"]}, "'salary' does not exist"),
@@ -191,6 +202,14 @@ def test_waiting_for_a_better_round_needs_an_eval_set() -> None:
         OpBoostRegressor(early_stopping_rounds=3, **SMALL).fit(visitors(), spending(visitors()))
 
 
+def test_an_unknown_metric_is_refused_without_rows_that_it_scores() -> None:
+    with pytest.raises(ParameterError, match="eval_metric 'roc_auc' does not score what binary:logistic predicts"):
+        OpBoostClassifier(eval_metric="roc_auc").fit(visitors(), spending(visitors()) > 10)
+
+
 def test_more_than_one_eval_set_is_refused() -> None:
-    with pytest.raises(ParameterError, match="eval_set holds at most one pair of a table and its labels; got 2"):
+    words = (
+        r"eval_set holds at most one pair of a table and its labels; got 2\. Give validation rows alone, as \[\(X_valid"
+    )
+    with pytest.raises(ParameterError, match=words):
         OpBoostRegressor(**SMALL).fit(visitors(), spending(visitors()), eval_set=[later_visitors(), later_visitors()])

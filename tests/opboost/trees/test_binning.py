@@ -171,6 +171,13 @@ def test_more_categories_than_bins_are_refused(n_categories: int, has_missing: b
         bin_categories(values, max_bin=5)
 
 
+@pytest.mark.parametrize(("texts", "asks"), [(["1,5", "2,7", "-"], True), (["1.", "Ulm", "Bonn"], False)])
+def test_too_many_categories_of_digits_may_be_numbers_read_as_texts(texts: list[str], asks: bool) -> None:
+    with pytest.raises(DataError, match="'price' has 3 categories, more than max_bin = 2 allows") as caught:
+        bin_categories(np.arange(3.0), max_bin=2, name="price", texts=texts)
+    assert ("numbers or dates that were read as texts" in str(caught.value)) == asks
+
+
 def test_some_rows_of_a_table_keep_its_bins_and_axes() -> None:
     table = BinnedTable.of([bin_values(np.arange(9.0), max_bin=256), bin_categories(np.arange(9.0) % 3, max_bin=9)])
     some = table.of_rows(np.array([8, 0, 3]))

@@ -36,6 +36,14 @@ def test_paths_are_resolved_at_any_depth_and_nothing_else_is_touched() -> None:
     assert resolved(Outer(many=()), Path("/f")).many == ()
 
 
+def test_a_section_without_keys_counts_as_left_out_and_no_other_key_does() -> None:
+    assert Outer.model_validate({"inner": None, "name": "c"}) == Outer(name="c")
+    assert Outer.model_validate({"inner": None}).model_fields_set == set()
+    for key in ("many", "flag", "rates", "name"):
+        with pytest.raises(ValidationError, match=key):
+            Outer.model_validate({key: None})
+
+
 def test_paths_are_found_at_any_depth() -> None:
     found = Outer(inner=Inner(path=Path("x")), many=(Inner(), Inner(path=Path("y"))))
     assert [str(one) for one in paths_in(found)] == ["x", "a", "y"]

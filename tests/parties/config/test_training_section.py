@@ -51,6 +51,7 @@ def test_settings_of_the_other_recipe_do_not_travel() -> None:
         ({"recommended": {"records": 9}}, "recommended"),
         ({"sgbdt": {}}, "sgbdt"),
         ({"federated": {}}, "federated"),
+        ({"sgbdt": {"max_depth": 3}, "recommended": None, "federated": None}, "sgbdt"),
         ({"federated": {}, "recipe": "sgbdt"}, "a section `federated`, but the recipe is sgbdt"),
         ({"sgbdt": {}, "federated": {}}, "a section `federated`, but the recipe is recommended"),
         ({"mode": "paper", "honest": None}, "`mode: paper` of this recipe .* name sgbdt"),

@@ -12,6 +12,7 @@ from parties.doctor.check_result import Finding, Status, is_sound
 from parties.doctor.horizontal import examine_rows
 from parties.errors import ConfigError
 from parties.ledger.model_ledger import worker_ledger
+from parties.reports.horizontal_plan_facts import record_plan
 from tests.support.clinics import Clinics
 from tests.support.sites import Sites
 
@@ -30,6 +31,14 @@ def test_all_who_agree_see_one_digest(clinics: Clinics) -> None:
     assert len(digests) == 1
     clinics.training = {**clinics.training, "epsilon": 1.5}
     assert examined(clinics, "w0")["terms"].sentence not in digests
+
+
+def test_trees_are_those_of_the_model_not_the_first_questions(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path, recipe="recommended", recommended={"records": 900, "n_estimators": 8, "max_depth": 2})
+    n_trees = record_plan(path := clinics.write("hub")).n_trees
+    assert clinics.recipe().n_trees > n_trees
+    found = {one.check: one for one in examine_rows(path, wait_s=0.2)}
+    assert f"`training` ({n_trees} trees)" in found["terms"].sentence
 
 
 def test_workers_of_other_public_keys_see_another_digest(clinics: Clinics) -> None:
@@ -52,7 +61,9 @@ def test_nobody_listens_yet_and_nothing_is_charged(clinics: Clinics) -> None:
     assert found["peer"].status is Status.SKIPPED
     assert found["seed"].status is Status.WARNING
     assert not list((clinics.root / "w0").rglob("ledger*"))
-    assert "data" not in examined(clinics, "hub")
+    assert found["budget"].status is Status.WARNING
+    assert "nothing limits what all runs together spend" in found["budget"].sentence
+    assert not {"data", "budget"} & examined(clinics, "hub").keys()
 
 
 def test_a_run_over_the_budget_is_a_problem_before_it_begins(clinics: Clinics) -> None:
@@ -103,6 +114,7 @@ def test_what_is_left_is_told_of_every_limit(clinics: Clinics) -> None:
     assert "of the budget is left after it" in left
     assert ", delta 0.00" in left
     assert "no limit" not in left
+    assert "budget" not in examined(clinics, "w0")
 
 
 def test_a_taken_address_is_a_problem(clinics: Clinics) -> None:

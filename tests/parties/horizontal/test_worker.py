@@ -294,5 +294,5 @@ def test_an_end_before_all_trees_are_there_leaves_no_model(run: Run) -> None:
         run.start_worker(job(of, place))
     found = run.join()
     assert isinstance(found["w0"], UnexpectedMessage)
-    assert "over after 1 of 6 trees; no model was saved" in str(found["w0"])
+    assert "over after 1 of 6 training steps; no model was saved" in str(found["w0"])
     assert (saved, found["hub"].absent) == ([], ("w0",))

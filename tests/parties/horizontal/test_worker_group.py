@@ -48,7 +48,7 @@ def test_a_worker_that_comes_later_is_told_what_the_others_were() -> None:
     second.is_in = True
     made.tell(StartTree(output=1))
     assert [far[1].receive() for _ in range(2)] == [StartTree(output=0), StartTree(output=1)]
-    assert seen == [("trees", 0, 3), ("trees", 1, 3)]
+    assert seen == [("training steps", 0, 3), ("training steps", 1, 3)]
 
 
 def test_without_enough_workers_there_is_no_sum() -> None:

@@ -238,6 +238,10 @@ def test_a_second_run_that_goes_on_from_the_same_one_is_charged_as_any(tmp_path:
     for seed, run_id in enumerate(("autumn", "winter")):
         add_rows(clinics, "w0", 20, seed)
         go_on(clinics, run_id)
+        found = {check.check: check.sentence for check in examine_rows(clinics.write("w0"))}
+        is_first = run_id == "autumn"
+        assert ("this run costs epsilon 0 and delta 0 more than run 'spring'" in found["ledger"]) == is_first
+        assert ("records that have arrived since spend up to epsilon 2 and" in found["ledger"]) == is_first
         train(clinics)
     assert spent(clinics, "w0") == pytest.approx(4.0, rel=1e-3)
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 from opboost.errors import DataError
 from opboost.horizontal.inprivate.training import run_chain
 from opboost.trees.model_file import load_model
+from parties.cli import app
 from parties.errors import ConfigError, RunFolderError, notes_on
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.predict_horizontal import predict_alone
@@ -49,6 +51,20 @@ def test_a_worker_scores_its_own_records_as_the_model_does(clinics: Clinics) -> 
     assert "predicted" in events
     with pytest.raises(ConfigError, match=r"predictions\.csv exists; give another file with --out, or --overwrite"):
         predict(clinics, "w0")
+
+
+def test_the_command_prints_metrics_where_labels_are_known(clinics: Clinics, tmp_path: Path) -> None:
+    (unlabelled := tmp_path / "new.csv").write_text("id,age,dose,size\nn1,0.5,0.5,0.5\n")
+    words = ["predict", str(clinics.write("w0")), "--format", "json", "--overwrite"]
+    printed = [CliRunner().invoke(app, [*words, *more]) for more in ([], ["--data", str(unlabelled)])]
+    ((labelled, alone), path) = [json.loads(each.stdout) for each in printed], clinics.folder("w0") / "predictions.csv"
+    metrics = clinics.read("w0", "metrics.json")["alone"]
+    assert labelled == {
+        "predictions": str(path),
+        **{name: round(value, 4) for name, value in metrics.items() if name != "n_rows"},
+    }
+    assert "auc" in labelled
+    assert alone == {"predictions": str(path)}
 
 
 def test_listed_records_alone_are_scored(clinics: Clinics, tmp_path: Path) -> None:

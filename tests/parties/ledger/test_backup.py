@@ -228,7 +228,7 @@ def test_a_backup_that_was_killed_is_no_copy_and_is_made_anew(
             raise Kill
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_files, "_flush", flush)
+        patch.setattr(atomic_files, "flush", flush)
         # Nobody tidies up behind a killed process.
         patch.setattr(Path, "unlink", lambda *_, **__: None)
         with pytest.raises(Kill):
@@ -254,7 +254,7 @@ def test_a_key_that_finds_no_room_leaves_the_ledger_to_be_put_back(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_files, "_flush", full)
+        patch.setattr(atomic_files, "flush", full)
         with pytest.raises(RunFolderError, match="No space left"):
             restore(tmp_path / "copy", path, older=True)
     restore(tmp_path / "copy", path, older=True)

@@ -16,6 +16,7 @@ from parties.onboarding.project import Part, free_port, make_party, make_project
 from parties.onboarding.schema_draft import Hints
 from parties.storage import atomic_files
 from parties.tables.party_table import read_table
+from tests.support.yaml_text import with_keys
 
 N_ROWS = 40
 
@@ -29,7 +30,7 @@ def project(folder: Path, active: list[str], passive: list[object], key: str = "
 
 
 def run_file(folder: Path, party: str) -> dict[str, object]:
-    found: dict[str, object] = yaml.safe_load((folder / "out" / party / "run.yaml").read_text())
+    found: dict[str, object] = with_keys(yaml.safe_load((folder / "out" / party / "run.yaml").read_text()))
     return found
 
 
@@ -195,7 +196,7 @@ def test_a_disk_without_room_leaves_nothing_of_either_side(
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic_files, "_flush", full)
+        patch.setattr(atomic_files, "flush", full)
         with pytest.raises(RunFolderError, match=name):
             project(tmp_path, IDS, list(IDS))
     assert not (tmp_path / "out").exists()

@@ -18,6 +18,7 @@ from parties.onboarding.party_folder import Made
 from parties.onboarding.row_project import RowPart, make_row_party, owner_keys
 from parties.onboarding.schema_draft import Hints
 from protocols.secure_aggregation.epochs import MAX_WORKERS
+from tests.support.yaml_text import with_keys
 
 SCHEMA = {"id": "id", "label": "y", "columns": {"age": {"lower": 0, "upper": 120}}}
 ADDRESS = "tcp://127.0.0.1:5556"
@@ -62,7 +63,7 @@ def owner(root: Path, **changes: Any) -> RowPart:
 
 def training(made: Made) -> dict[str, Any]:
     (path,) = (one for one in made.files if one.name == "run.yaml")
-    found: dict[str, Any] = yaml.safe_load(path.read_text())["training"]
+    found: dict[str, Any] = with_keys(yaml.safe_load(path.read_text())["training"])
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from parties.cli import main
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.run_status import run_status
+from parties.runs.run_folder import RunFolder
+from tests.support.clinics import NAMES, Clinics
 
 SILENT = Terminal()
 
@@ -68,6 +71,14 @@ def test_the_status_tells_phase_progress_peers_and_what_is_spent(
         json.dumps({**json.loads((sites.bank.run_folder / "meta.json").read_text()), "finished": None})
     )
     assert run_status(bank).state == "interrupted"
+
+
+def test_a_worker_tells_of_the_coordinator_and_not_of_workers_that_it_never_talks_to(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    for name, role, connected in (("w0", "worker", {"hub"}), ("hub", "coordinator", set(NAMES))):
+        path = clinics.write(name)
+        RunFolder(clinics.folder(name)).create(path, party=name, role=role)
+        assert run_status(path).peers.keys() == connected
 
 
 def test_the_status_tells_a_budget_without_end(

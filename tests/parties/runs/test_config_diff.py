@@ -44,6 +44,8 @@ def difference(folder: Path, before: object, after: object) -> list[str]:
             {"model": {"max_depth": 3, "eval_metric": ["logloss"]}},
             ["model.eval_metric.0 was auc, is logloss", "model.eval_metric.1 was logloss, is absent"],
         ),
+        # A section without keys is as good as none.
+        ({"dask": None}, ["dask.partition_rows was 10, is absent"]),
         ({"passive": [{"name": "post"}]}, ["passive.0.name was shop, is post"]),
         (
             {"owners": [{"name": "north", "connect": "tcp://n:1", "public_key": "n"}, {"name": "west"}]},

@@ -54,6 +54,13 @@ def test_a_step_is_a_line_for_machines_and_a_sentence_for_people(
     assert spoken == ["bank waits for shop"]
 
 
+def test_progress_of_an_earlier_job_is_gone_when_another_begins(log: RunLog, tmp_path: Path) -> None:
+    log.progress("predicting", 3, 3)
+    assert json.loads((tmp_path / "progress.json").read_text())["step"] == "predicting"
+    RunLog(tmp_path).close()
+    assert not (tmp_path / "progress.json").exists()
+
+
 def test_a_signal_whose_exception_was_lost_is_raised_at_the_next_line_of_the_main_thread(
     log: RunLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import shlex
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +20,7 @@ from parties.errors import PartyError, Unavailable
 from parties.service.app import make_app
 from parties.service.metrics import ServiceMetrics
 
+DOCS = Path(__file__).parents[3] / "docs"
 BODY = {"records": [{"id": "zebra"}, {"id": "k2"}]}
 
 
@@ -91,6 +95,14 @@ def test_a_body_without_its_header_is_told_of_the_header() -> None:
     answer, told = ask(Models(), "POST", "/v1/scores", content=json.dumps(BODY))
     assert (answer.status_code, told) == (422, [])
     assert "with the header 'Content-Type: application/json'. Nothing was asked" in answer.text
+
+
+def test_the_example_of_the_documents_is_answered() -> None:
+    (example,) = re.findall(r"^curl (.*\\\n.*)$", (DOCS / "how-to" / "serve.md").read_text(), flags=re.M)
+    words = shlex.split(example)
+    headers = dict(words[i + 1].split(": ") for i, word in enumerate(words) if word == "-H")
+    answer, _ = ask(Models(), "POST", "/v1/scores", content=words[words.index("-d") + 1], headers=headers)
+    assert answer.status_code == 200, answer.text
 
 
 @pytest.mark.parametrize(

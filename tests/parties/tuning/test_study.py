@@ -27,7 +27,8 @@ from parties.config.vertical import ActiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.runs.run_folder import RunFolder
 from parties.tuning import study
-from parties.tuning.study import Tuned, Tuning, tune_parameters
+from parties.tuning.result import Tuned
+from parties.tuning.study import Tuning, tune_parameters
 from parties.vertical.party_a import grow_trees
 from tests.support.processes import Command, finish
 from tests.support.score_services import until
@@ -319,7 +320,20 @@ def test_the_command_prints_what_to_train_with(run_file: Path) -> None:
     printed = json.loads(done.stdout)
     assert printed["ledger_lines"] == 0
     assert Path(printed["report"]).exists()
-    assert {"ks_before", "ks_tuned", "model"} <= printed.keys()
+    assert {"ks_before", "ks_tuned", "model", "advice"} <= printed.keys()
+
+
+@pytest.mark.parametrize(("best", "is_kept"), [(0.3584, True), (0.35, False)])
+def test_the_command_prints_the_own_parameters_where_no_trial_is_better(
+    tuned: Tuned, run_file: Path, monkeypatch: pytest.MonkeyPatch, best: float, is_kept: bool
+) -> None:
+    found = replace(tuned, own=0.3542, best=best)
+    monkeypatch.setattr(study, "tune_parameters", lambda *_, **__: found)
+    printed = json.loads(CliRunner().invoke(app, ["tune", str(run_file), "--format", "json"]).stdout)
+    own = yaml.safe_load(run_file.read_text())["model"]
+    assert printed["advice"].startswith("keep the run's own" if is_kept else "train with the parameters of the best")
+    assert printed["model"].keys() == (own if is_kept else tuned.parameters).keys()
+    assert not is_kept or printed["model"] == own
 
 
 def test_whoever_has_no_labels_cannot_tune(tuned_bank: Any, run_file: Path) -> None:
