@@ -26,12 +26,15 @@ class OwnColumn:
         Whether splits divide a set of categories rather than an ordered range.
     categories : tuple of str
         What the values are numbers of, where they are.
+    unit_s : int, optional
+        Of times, which are units of so many seconds since 1970.
     """
 
     name: str
     values: Values
     is_categorical: bool = False
     categories: tuple[str, ...] = ()
+    unit_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
     ├── ParameterError   a number or choice given by the caller is not allowed
     ├── SchemaError      the public description of a table is incomplete or contradicts itself
     ├── DataError        the rows do not fit the schema
+    │   └── UnfitCells   of a column of numbers, cells are none or out of bounds
     ├── AccountError     a release cannot be accounted for, or goes beyond the budget
     ├── RankError        a rank cannot be resolved to a threshold
     └── ModelFileError   a model file is malformed or of an unknown version
@@ -44,6 +45,25 @@ class DataError(OpBoostError, ValueError):
     """The rows do not fit the schema."""
 
 
+class UnfitCells(DataError):
+    """Cells of a column of numbers are no numbers or, where there are `bounds`, lie outside these.
+
+    Parameters
+    ----------
+    message : str
+    column : str
+    n_cells : int
+    bounds : tuple of float, optional
+    """
+
+    def __init__(
+        self, message: str, *, column: str = "", n_cells: int = 0, bounds: tuple[float, float] | None = None
+    ) -> None:
+        # From another process an error comes with its message alone, and then gets its attributes.
+        super().__init__(message)
+        self.column, self.n_cells, self.bounds = column, n_cells, bounds
+
+
 class AccountError(OpBoostError, ValueError):
     """A release cannot be accounted for, or goes beyond the budget."""
 
@@ -59,6 +79,11 @@ class ModelFileError(OpBoostError, ValueError):
 def shown(value: object) -> str:
     """Bounded representation of a value for an error message, on one line."""
     return _SHORT.repr(value)
+
+
+def counted(n: int | str, noun: str) -> str:
+    """A number, which may be written already, of things in singular or plural."""
+    return f"{n} {noun}{'s' * (str(n) != '1')}"
 
 
 def nearest(found: str | Iterable[str], known: Iterable[str]) -> str:

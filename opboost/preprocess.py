@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from opboost.arrays import KeptCodes, Mask, Values
-from opboost.errors import DataError
+from opboost.errors import DataError, UnfitCells, counted
 from opboost.privacy.domain import IntegerDomain
 from opboost.schema import ColumnSchema, Kind, Missing, Outside
 
@@ -106,9 +106,10 @@ def read_numbers(column: pd.Series, schema: ColumnSchema, *, clip: bool = True) 
     is_missing = np.isnan(values)
     if is_missing.any():
         if schema.missing is Missing.REFUSE:
+            n_missing = counted(int(is_missing.sum()), "missing cell")
             raise DataError(
-                f"column {schema.name!r} has {int(is_missing.sum())} missing cells (NaN) and the schema says "
-                "`missing: refuse`; say `category` or `impute` with a public `fill`. Nothing was released"
+                f"column {schema.name!r} has {n_missing} (NaN) and the schema says `missing: refuse`; say `category` "
+                "or `impute` with a public `fill`. Nothing was released"
             )
         if schema.missing is Missing.IMPUTE:
             values = np.where(is_missing, schema.fill_value, values)
@@ -134,10 +135,12 @@ def _parse_numbers(column: pd.Series, schema: ColumnSchema) -> Values:
         raise DataError(f"column {name!r} holds cells that are not numbers of double precision") from None
     n_unread = int((np.isnan(values) & column.notna().to_numpy()).sum())
     if n_unread:
-        raise DataError(f"column {name!r} is numeric by the schema but {n_unread} cells are not numbers")
+        are_none = "is not a number" if n_unread == 1 else "are not numbers"
+        sentence = f"column {name!r} is numeric by the schema but {counted(n_unread, 'cell')} {are_none}"
+        raise UnfitCells(sentence, column=name, n_cells=n_unread)
     n_infinite = int(np.isinf(values).sum())
     if n_infinite:
-        raise DataError(f"column {name!r} has {n_infinite} infinite cells; only finite numbers are allowed")
+        raise DataError(f"column {name!r} has {counted(n_infinite, 'infinite cell')}; only finite numbers are allowed")
     return values
 
 
@@ -183,7 +186,7 @@ def _positions(column: pd.Series, schema: ColumnSchema) -> Values:
     n_unlisted = int((np.isnan(values) & labels.notna().to_numpy()).sum())
     if n_unlisted:
         raise DataError(
-            f"column {schema.name!r} has {n_unlisted} cells whose category is not among the "
+            f"column {schema.name!r} has {counted(n_unlisted, 'cell')} whose category is not among the "
             f"{len(schema.categories)} listed in the schema"
         )
     return values
@@ -195,8 +198,14 @@ def _within_bounds(values: Values, schema: ColumnSchema) -> tuple[Values, int]:
         return values, 0
     n_outside = int(((values < lower) | (values > upper)).sum())
     if n_outside and schema.outside is Outside.REFUSE:
-        raise DataError(
-            f"column {schema.name!r} has {n_outside} values outside its public bounds [{lower}, {upper}] and the "
-            "schema says `outside: refuse`. Nothing was released"
-        )
+        sentence = outside_words(schema.name, n_outside, (lower, upper))
+        raise UnfitCells(sentence, column=schema.name, n_cells=n_outside, bounds=(lower, upper))
     return np.clip(values, lower, upper), n_outside
+
+
+def outside_words(name: str, n_outside: int, bounds: tuple[object, object]) -> str:
+    """Sentence on a column of which values outside its public bounds are refused."""
+    return (
+        f"column {name!r} has {counted(n_outside, 'value')} outside its public bounds [{bounds[0]}, {bounds[1]}] and "
+        "the schema says `outside: refuse`. Nothing was released"
+    )

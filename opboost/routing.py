@@ -104,6 +104,10 @@ class Router:
     tests: SplitTests
     format: TableFormat | None = None
 
+    def unit_s(self, column: str) -> int | None:
+        """Seconds of a unit of a column of times; None for any other, and of models of earlier versions."""
+        return None if self.format is None else self.format.of(column).unit_s
+
     def answer(self, features: pd.DataFrame, *, rng: BitSource | None) -> Mask:
         """Which way every raw row goes at every test, shape ``(n_rows, n_tests)``; True is left.
 

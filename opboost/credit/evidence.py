@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.columns import OwnColumn
 from opboost.errors import DataError
+from opboost.table_format.times import time_in_words
 from opboost.trees.binning import bin_categories, bin_values
 
 # Events and non-events that are added to every bin, so that an empty one has a finite weight.
@@ -160,9 +161,9 @@ def monotone_groups(events: Values, others: Values, *, most_bins: int = MOST_SCO
     return [np.array(one, np.int64) for one in bins]
 
 
-def interval_words(edges: Sequence[float], *, what: str = "") -> tuple[str, ...]:
+def interval_words(edges: Sequence[float], *, what: str = "", unit_s: int | None = None) -> tuple[str, ...]:
     """Names of bins between ascending edges, each of which belongs to the bin below it."""
-    return _interval_words([number_word(edge) for edge in edges], what=what)
+    return _interval_words([number_word(edge, unit_s) for edge in edges], what=what)
 
 
 def _interval_words(told: Sequence[str], *, what: str = "") -> tuple[str, ...]:
@@ -174,11 +175,13 @@ def _interval_words(told: Sequence[str], *, what: str = "") -> tuple[str, ...]:
 
 def _word_of(column: OwnColumn, number: float) -> str:
     """A value of a column, or a cut behind it: the category that it is the number of, where there are any."""
-    return column.categories[int(number)] if column.categories else number_word(number)
+    return column.categories[int(number)] if column.categories else number_word(number, column.unit_s)
 
 
-def number_word(number: float) -> str:
-    """A number in as few digits as tell it from all others."""
+def number_word(number: float, unit_s: int | None = None) -> str:
+    """A number in as few digits as tell it from all others, or the date or time of so many units since 1970."""
+    if unit_s is not None:
+        return time_in_words(number, unit_s)
     short = f"{number:g}"
     return short if float(short) == number else repr(float(number)).removesuffix(".0")
 

@@ -56,23 +56,30 @@ class Fairness:
     equalized_odds: float
 
 
-def group_names(values: Values, categories: Sequence[str] = ()) -> NDArray[np.str_]:
+def group_names(values: Values, categories: Sequence[str] = (), unit_s: int | None = None) -> NDArray[np.str_]:
     """The group of every record: its category or value, or which fifth of many numbers it lies in; NaN is its own."""
     known = values[~np.isnan(values)]
     if categories or len(np.unique(known)) <= MOST_GROUPS:
-        numbered = [categories[int(one)] if categories else number_word(one) for one in known.tolist()]
+        numbered = [categories[int(one)] if categories else number_word(one, unit_s) for one in known.tolist()]
         names = np.full(len(values), "missing", dtype=object)
         names[~np.isnan(values)] = numbered
         return names.astype(np.str_)
     edges = np.unique(np.quantile(known, [0.2, 0.4, 0.6, 0.8]))
-    words = np.array([*interval_words(edges.tolist()), "missing"])
+    words = np.array([*interval_words(edges.tolist(), unit_s=unit_s), "missing"])
     return words[np.where(np.isnan(values), len(words) - 1, np.searchsorted(edges, values))]
 
 
 def fairness(
-    column: str, groups: Values, labels: Values, scores: Values, *, share: float, categories: Sequence[str] = ()
+    column: str,
+    groups: Values,
+    labels: Values,
+    scores: Values,
+    *,
+    share: float,
+    categories: Sequence[str] = (),
+    unit_s: int | None = None,
 ) -> Fairness:
-    """How rejecting the riskiest share of the records falls on groups, which may be numbers of categories.
+    """How rejecting the riskiest share of the records falls on groups: categories by number, times by unit, or numbers.
 
     Raises
     ------
@@ -95,7 +102,7 @@ def fairness(
     check_events(labels)
     rejected = np.zeros(len(labels))
     rejected[riskiest_first(scores)[: max(round(share * len(labels)), 1)]] = 1
-    names = group_names(groups, categories)
+    names = group_names(groups, categories, unit_s)
     metrics: dict[str, Any] = {
         "n": count,
         "rejected": selection_rate,

@@ -31,6 +31,22 @@ class ColumnFormat:
     is_boolean: bool = False
     has_other: bool = False
 
+    @property
+    def kind(self) -> str | None:
+        """The kind that a schema file calls such cells; None for numbers and listed categories.
+
+        Times are dates where their unit is the day.
+        """
+        if self.unit_s is not None:
+            return "date" if self.unit_s % 86400 == 0 else "datetime"
+        return "boolean" if self.is_boolean else None
+
+    @property
+    def written(self) -> str:
+        """How times are written, in words: the patterns, or an example of ISO 8601."""
+        example = "2024-05-31" if self.kind == "date" else "2024-05-31 14:30:00"
+        return " or ".join(map(shown, self.patterns)) or example
+
 
 def plain_word(text: str) -> str:
     """A label or a truth value in the form in which it is compared."""

@@ -30,7 +30,7 @@ from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.cells import check_one_other, read_cells
+from parties.tables.cells import check_one_other, naming_times, read_cells
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.labels import are_labelled, others_of, read_labels
 from parties.tables.listed_ids import select
@@ -202,8 +202,9 @@ def _scatter(
     places = np.load(places_file)
     cells = read_cells(frame, schema, part)
     # Texts that could not be read are told by their number, before anything is made of them.
-    for column in schema.columns:
-        read_numbers(cells[column.name], column, clip=False)
+    with naming_times(schema):
+        for column in schema.columns:
+            read_numbers(cells[column.name], column, clip=False)
     for name in schema.labels:
         if name in cells:
             read_labels(part, cells[name], name, may_miss=schema.format.drops_unlabelled)

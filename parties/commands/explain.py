@@ -34,7 +34,7 @@ def explain(
     statistics: nobody is asked. Passive parties' columns have the names that they were offered under. Beside it lies a
     file for each of them, with its columns alone: own cuts tell own values.
     """
-    from parties.config.reading import read_role, read_run
+    from parties.config.reading import kept_schema, read_role, read_run
     from parties.config.vertical import ActiveRun, PassiveRun
     from parties.runs.run_folder import RunFolder
     from parties.storage.atomic_files import write_json
@@ -44,19 +44,26 @@ def explain(
             if of is not None:
                 raise ConfigError("--of is for a passive party's run file. Nothing was written")
             from opboost.explanation.partial_dependence import dependences
+            from parties.vertical.reasons import with_times
 
             active = read_run(run_file, ActiveRun)
             model = RunFolder(active.run_folder).load_joint_model()
             found = dependences(model.ensemble)
+            kept = kept_schema(active.run_folder)
+            units = {} if kept is None else {name: kept.format.of(name).unit_s for name in kept.names}
+            columns = [
+                # Thresholds on columns of others are ranks or cells.
+                with_times(one.to_dict(), units.get(one.column.name) if one.column.owner is None else None)
+                for one in found
+            ]
             target = out or active.run_folder / EXPLANATION_FILE
             theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
             for path in (out, *theirs.values()):
                 active.check_free(path, run_file)
             of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id}
-            columns = [one.to_dict() for one in found]
             write_json(target, {**of_run, "trainings": model.trainings, "columns": columns})
             for peer, path in theirs.items():
-                own = [one.to_dict() for one in found if one.column.owner == peer]
+                own = [one for one in columns if one["owner"] == peer]
                 trainings = {name: digest for name, digest in model.trainings.items() if name == peer}
                 write_json(path, {**of_run, "trainings": trainings, "columns": own})
             names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)

@@ -196,8 +196,10 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
         intercept=intercept,
         points=asked.scale.of_probabilities(p),
         fairness=tuple(
-            fairness(name, own[name].values[rows], labels, p, share=asked.share, categories=own[name].categories)
-            for name in asked.groups
+            fairness(
+                one.name, one.values[rows], labels, p, share=asked.share, categories=one.categories, unit_s=one.unit_s
+            )
+            for one in map(own.__getitem__, asked.groups)
         ),
         swapped=swapped,
         uplift=uplift,

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from opboost.errors import counted
 from opboost.preprocess import read_numbers
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import TableFormat
@@ -84,7 +85,7 @@ def check_table(use: TableUse, schema: TableSchema, ignore: Sequence[str], check
         for column in schema.columns:
             if column.name in frame.columns:
                 with of_table.checking(f"column {column.name}"), showing_misfits(path, schema):
-                    _check_column(frame, column, use, of_table)
+                    _check_column(frame, column, use, of_table, schema.format.of(column.name).kind)
     checks.findings.extend(of_table.findings)
     return of_table.is_sound
 
@@ -149,7 +150,9 @@ def _check_label(use: TableUse, frame: pd.DataFrame, schema: TableSchema, checks
     checks.add("label", status, sentence)
 
 
-def _check_column(frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, checks: Checklist) -> None:
+def _check_column(
+    frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, checks: Checklist, kind_of_cells: str | None
+) -> None:
     check = f"column {schema.name}"
     check_column(frame, schema, clip=use.is_released)
     values, _ = read_numbers(frame[schema.name], schema, clip=False)
@@ -171,7 +174,9 @@ def _check_column(frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, chec
         if n_absent:
             remarks.append(f"{n_absent} of its {len(schema.categories)} categories do not occur")
     n_missing = int(np.isnan(values).sum())
-    plain = schema.kind.value + (f", {n_missing} cells are missing" if n_missing else "")
+    plain = kind_of_cells or schema.kind.value
+    if n_missing:
+        plain += f", {counted(n_missing, 'cell')} {'is' if n_missing == 1 else 'are'} missing"
     checks.add(check, Status.WARNING if remarks else Status.OK, "; ".join(remarks) or plain)
 
 

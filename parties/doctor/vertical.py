@@ -12,6 +12,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import MAX_TABLE_DOMAIN
 from opboost.order_metrics import bayes_attack
 from opboost.privacy.local import RandomisedResponse
+from opboost.table_format import TableFormat
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.party_run import HORIZONTAL_ROLES
 from parties.config.reading import read_any_run, read_role, read_schema
@@ -99,7 +100,9 @@ def _check_answers(run: ActiveRun | PassiveRun, checks: Checklist) -> None:
         checks.add(check, Status.WARNING, sentence)
 
 
-def _check_columns(mechanisms: Sequence[ColumnMechanism], table: EncodedTable | None, checks: Checklist) -> None:
+def _check_columns(
+    mechanisms: Sequence[ColumnMechanism], form: TableFormat, table: EncodedTable | None, checks: Checklist
+) -> None:
     """Warn of columns that are protected little; of guesses at their values only where the table is at hand."""
     for c, mechanism in enumerate(mechanisms):
         value, attack = mechanism.value, None
@@ -108,7 +111,7 @@ def _check_columns(mechanisms: Sequence[ColumnMechanism], table: EncodedTable | 
             codes = np.concatenate([block[f"{c}.exact"] for block in table.blocks])
             counts = np.bincount(codes[codes >= 0].astype(np.int64) - lo, minlength=n)
             attack = bayes_attack(value.log_probabilities(), counts) if counts.any() else None
-        for sentence in column_warnings(mechanism, attack):
+        for sentence in column_warnings(mechanism, attack, form.of(mechanism.schema.name).unit_s):
             checks.add(f"privacy of {mechanism.schema.name}", Status.WARNING, sentence)
 
 
@@ -122,7 +125,8 @@ def _passive_job(run: PassiveRun, path: Path, checks: Checklist) -> PassiveJob:
     with prepared_passive(run, path) as prepared:
         _note_partitions(prepared, checks)
         table = prepared.named()
-        _check_columns(prepared.mechanisms, table if prepared.partition_words is None else None, checks)
+        known = table if prepared.partition_words is None else None
+        _check_columns(prepared.mechanisms, prepared.schema.format, known, checks)
         _check_ledger(run, prepared, table, checks)
         if checks.is_sound:
             check_counts(run, checks)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from opboost.table_format import TableFormat
 from parties.errors import TableError
-from parties.onboarding.date_formats import are_times
+from parties.onboarding.date_formats import are_times, fits, times_of
+from parties.onboarding.schema_text import flow
 from parties.tables.cells import holds_texts, number_pattern, number_reader
 from parties.tables.csv_files import SEPARATORS, file_content, read_csv, text_of
 from parties.tables.data_files import is_stored, reporting_faults
@@ -30,6 +33,12 @@ _SYMBOLS = ("€", "$", "£", "¥", "₹", "EUR", "USD", "GBP", "CHF", "kr", "z�
 
 # Endings of files that hold tables in other forms.
 _OTHER_FORMS = {".xlsx", ".xls", ".ods", ".json", ".jsonl", ".feather", ".dta", ".sav", ".sas7bdat"}
+
+# Texts of fewer records are rare: a draft neither lists them nor counts them.
+LEAST_RECORDS = 10
+
+# Different texts, and their share of all cells, beside which a column is still one of numbers or times.
+MOST_ODD, SHARE_ODD = 3, 0.1
 
 # Texts that stand for an empty cell.
 _EMPTY = {"?", "-", "--", ".", "na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "(null)", "\\n"}
@@ -170,12 +179,35 @@ def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
 
 
 def why_text(present: pd.Series, form: TableFormat, why: str) -> str:
-    """Why a column of texts is left out; where most have no letter, with the shape of one that is odd."""
-    unique = present.drop_duplicates()
-    is_odd = ~(unique.map(lambda text: reads_numbers([text], form)) | are_times(unique))
-    if is_odd.any() and unique.str.fullmatch(r"[\W\d_]*\d[\W\d_]*").mean() > 0.5:
-        return f"neither numbers nor dates throughout: cells such as {masked(unique[is_odd].iloc[0])}"
+    """Why a column of texts is left out: its few words among numbers or dates, the shape of an odd cell, or `why`."""
+    counts = present.str.strip().value_counts(sort=False)
+    texts = pd.Series(counts.index, index=counts.index)
+    is_number = texts.map(lambda text: reads_numbers([text], form)).astype(np.bool_)
+    is_time = are_times(texts) | fits(texts, "ISO8601")
+    for read, is_read in (("numbers", is_number), ("dates", is_time)):
+        if _is_few(counts[~is_read], len(present)) and (
+            described := {"kind": "numeric"} if read == "numbers" else times_of(texts[is_read])
+        ):
+            return _but_for(counts[~is_read], len(present), read, described)
+    is_odd = ~(is_number | is_time)
+    if is_odd.any() and texts.str.fullmatch(r"[\W\d_]*\d[\W\d_]*").mean() > 0.5:
+        return f"neither numbers nor dates throughout: cells such as {masked(texts[is_odd].iloc[0])}"
     return why
+
+
+def _is_few(counts: pd.Series, n_cells: int) -> bool:
+    """Whether texts are few, none of them is rare, and nearly all cells are others."""
+    return 1 <= len(counts) <= MOST_ODD and counts.min() >= LEAST_RECORDS and counts.sum() <= SHARE_ODD * n_cells
+
+
+def _but_for(counts: pd.Series, n_cells: int, read: str, described: Mapping[str, Any]) -> str:
+    """What a column is but for a few texts, by their shape alone, and how a schema reads it."""
+    shapes = ", ".join(dict.fromkeys(map(masked, counts.index)))
+    return (
+        f"{read} but for {counts.sum():,} of {n_cells:,} cells, written {shapes}: list such texts under `na_values` of "
+        f"`reader`, which reads these cells as empty, and describe the column as {flow(dict(described))} with bounds "
+        "and `missing`"
+    )
 
 
 def _has_digits(text: str) -> bool:

@@ -15,7 +15,7 @@ from opboost.table_format import TableFormat, plain_word
 from parties.config.reader_section import TODO, described_column
 from parties.errors import ConfigError
 from parties.onboarding.date_formats import times_of
-from parties.onboarding.dialect import RawTable, reads_numbers, why_text
+from parties.onboarding.dialect import LEAST_RECORDS, RawTable, reads_numbers, why_text
 from parties.onboarding.schema_text import Draft
 from parties.tables.data_files import named
 
@@ -32,8 +32,8 @@ PROPOSALS: dict[str, tuple[Any, Any]] = {
     "hour": (0, 24),
 }
 
-# Categories with fewer records go to `other`; columns with more categories stay out.
-LEAST_RECORDS, LISTABLE = 10, 60
+# Columns with more categories stay out; those with fewer records than `LEAST_RECORDS` go to `other`.
+LISTABLE = 60
 
 # Share of different cells in a column that may be the record key, but for records that come twice.
 NEARLY = 0.9
@@ -240,7 +240,7 @@ def _describe(
     if bounds is not None and "lower" not in found:
         why = draft.notes.get(name, "it holds categories")
         raise ConfigError(
-            f"column {name!r} has no bounds, for it is neither numbers nor dates: {why}. Nothing was made"
+            f"column {name!r} has no bounds, for its cells are not all numbers or all dates: {why}. Nothing was made"
         )
     if found:
         draft.columns[name] = {**found, "missing": "category" if len(present) < len(texts) else "refuse"}

@@ -239,7 +239,7 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
         columns=tuple(
             UsedColumn(
                 column=mechanism.schema.name,
-                sentence=column_sentence(mechanism),
+                sentence=column_sentence(mechanism, router.unit_s(mechanism.schema.name)),
                 n_tests=sources.count(mechanism.schema.name),
             )
             for mechanism in router.mechanisms

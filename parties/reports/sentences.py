@@ -13,6 +13,7 @@ from opboost.privacy.guarantee import rounded_up
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import LocalMap
 from opboost.schema import Kind
+from opboost.table_format.times import difference_in_words, time_in_words
 from parties.config.vertical import PassiveRun
 
 # Odds above this are written as a power of e: nobody is protected by them.
@@ -139,8 +140,15 @@ def everyday_difference(mechanism: ColumnMechanism) -> tuple[float, int]:
     return best, mechanism.points(best)
 
 
-def column_sentence(mechanism: ColumnMechanism) -> str:
-    """The guarantee of a column in words, with odds for an everyday difference."""
+def column_sentence(mechanism: ColumnMechanism, unit_s: int | None = None) -> str:
+    """The guarantee of a column in words, with odds for an everyday difference.
+
+    Parameters
+    ----------
+    mechanism : ColumnMechanism
+    unit_s : int, optional
+        Of a column of times: seconds of a unit.
+    """
     schema, value = mechanism.schema, mechanism.value
     parts = []
     if math.isinf(value.epsilon):
@@ -151,7 +159,7 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
             f"{odds(value.epsilon)}; the true category is published with probability {mechanism.keep:.2f}."
         )
     else:
-        parts.append(_numeric_sentence(mechanism))
+        parts.append(_numeric_sentence(mechanism, unit_s))
     if mechanism.missingness is not None:
         # What is published as an empty cell's value is drawn from one code for all, and other values' draws differ.
         promise = mechanism.guarantee()
@@ -164,7 +172,7 @@ def column_sentence(mechanism: ColumnMechanism) -> str:
     return " ".join(parts)
 
 
-def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
+def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str, unit_s: int | None = None) -> str:
     """What a peer learns of the column of a record that is scored, where answers are numbers of cells."""
     schema = mechanism.schema
     if schema.kind is Kind.UNORDERED:
@@ -172,24 +180,23 @@ def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str) -> str:
     lower, upper = schema.bounds
     if schema.own_step and (n_values := round((upper - lower) / schema.own_step) + 1) <= n_cells:
         return f"Of a record that is scored, {peer} may learn which of {n_values} values {schema.name} has, or none."
-    whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else f"{lower:,g} to {upper:,g}"
+    whole = f"the {len(schema.categories)} categories" if schema.kind is Kind.ORDERED else _range(mechanism, unit_s)
     return (
         f"Of a record that is scored, {peer} learns in which of at most {n_cells} ranges of {whole} its {schema.name} "
         "lies or that it is empty, and nothing finer however often it asks in runs with these cells."
     )
 
 
-def _numeric_sentence(mechanism: ColumnMechanism) -> str:
+def _numeric_sentence(mechanism: ColumnMechanism, unit_s: int | None) -> str:
     schema, value = mechanism.schema, mechanism.value
     assert not isinstance(value, RandomisedResponse)
     difference, points = everyday_difference(mechanism)
-    lower, upper = schema.bounds
     if schema.kind is Kind.ORDERED:
         apart = f"that differ by one category in {schema.name}"
         whole = f"from the first of its {len(schema.categories)} categories to the last"
     else:
-        apart = f"that differ by {difference:,.10g} in {schema.name}"
-        whole = f"over the whole range {lower:,g} to {upper:,g}"
+        apart = f"that differ by {_difference(difference, unit_s)} in {schema.name}"
+        whole = f"over the whole range {_range(mechanism, unit_s)}"
     most = odds(mechanism.loss(points))
     if isinstance(value, LocalMap):
         cells = value.cells
@@ -208,6 +215,16 @@ def _numeric_sentence(mechanism: ColumnMechanism) -> str:
     )
 
 
+def _difference(difference: float, unit_s: int | None) -> str:
+    return f"{difference:,.10g}" if unit_s is None else difference_in_words(difference, unit_s)
+
+
+def _range(mechanism: ColumnMechanism, unit_s: int | None) -> str:
+    bounds = mechanism.schema.bounds
+    lower, upper = (f"{one:,.10g}" if unit_s is None else time_in_words(one, unit_s) for one in bounds)
+    return f"{lower} to {upper}"
+
+
 def person_sized_difference(mechanism: ColumnMechanism) -> float:
     """The difference that should be hidden of two people: 1, 2 or 5 times a power of ten, at most a twentieth of the
     column's range and no less than its own step; of ordered categories one.
@@ -220,14 +237,15 @@ def person_sized_difference(mechanism: ColumnMechanism) -> float:
     return max(mechanism.schema.own_step or 0.0, power * max(digit for digit in (1, 2, 5) if digit * power <= most))
 
 
-def column_warnings(mechanism: ColumnMechanism, attack: Attack | None) -> Iterator[str]:
+def column_warnings(mechanism: ColumnMechanism, attack: Attack | None, unit_s: int | None = None) -> Iterator[str]:
     """Sentences on what is weak about a column's protection, against the attack on its own distribution where known."""
     name, value = mechanism.schema.name, mechanism.value
     if isinstance(value, RandomisedResponse):
         loss, who = value.epsilon, f"two categories of {name}"
     else:
         difference = person_sized_difference(mechanism)
-        loss, who = mechanism.loss(mechanism.points(difference)), f"two people {difference:,g} apart in {name}"
+        loss = mechanism.loss(mechanism.points(difference))
+        who = f"two people {_difference(difference, unit_s)} apart in {name}"
         if mechanism.schema.kind is Kind.ORDERED:
             who = f"neighbouring categories of {name}"
         if isinstance(value, LocalMap) and value.cells.n_cells > 1:

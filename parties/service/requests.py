@@ -15,7 +15,7 @@ from opboost.arrays import Mask, Values
 from opboost.preprocess import own_features
 from opboost.schema import Kind, TableSchema
 from parties.errors import TableError
-from parties.tables.cells import column_cells, empty_numbers, named_as_listed
+from parties.tables.cells import column_cells, empty_numbers, named_as_listed, naming_times
 from parties.tables.data_files import named
 from parties.tables.party_table import model_inputs, read_table
 from parties.tables.record_ids import canonical, join
@@ -153,7 +153,8 @@ class OwnRecords:
         # An empty text is an empty cell, as in a data file.
         found = {name: [None if one[name] == "" else one[name] for one in cells] for name in self.schema.names}
         frame = named_as_listed(pd.DataFrame(found, dtype=object), self.schema)
-        return own_features(_read_texts(frame, self.schema), self.schema.columns)
+        with naming_times(self.schema):
+            return own_features(_read_texts(frame, self.schema), self.schema.columns)
 
 
 def _read_texts(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:

@@ -7,7 +7,8 @@ the checks by the schema count it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -15,9 +16,11 @@ import numpy as np
 import pandas as pd
 
 from opboost.arrays import Mask
-from opboost.preprocess import category_texts
+from opboost.errors import DataError, UnfitCells, counted
+from opboost.preprocess import category_texts, outside_words
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import OTHER, ColumnFormat, TableFormat, plain_word
+from opboost.table_format.times import time_in_words
 from parties.errors import TableError
 
 UNREADABLE = "?"
@@ -60,6 +63,24 @@ def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
     if described.kind is not Kind.NUMERIC:
         return _categories(column, described, form)
     return _numbers(column, form)
+
+
+@contextmanager
+def naming_times(schema: TableSchema) -> Iterator[None]:
+    """Word errors about cells of times by their kind and format, which the checks by the schema do not know."""
+    try:
+        yield
+    except UnfitCells as error:
+        own, name, n, bounds = schema.format.of(error.column), error.column, error.n_cells, error.bounds
+        if own.unit_s is None:
+            raise
+        if bounds is not None:
+            lower, upper = (time_in_words(one, own.unit_s) for one in bounds)
+            raise DataError(outside_words(name, n, (lower, upper))) from None
+        noun = "date" if own.kind == "date" else "time"
+        are_none = f"{counted(n, 'cell')} {f'is not a {noun}' if n == 1 else f'are not {noun}s'}"
+        sentence = f"column {name!r} is a {own.kind} by the schema but {are_none} written as {own.written}"
+        raise DataError(sentence) from None
 
 
 def named_as_listed(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:

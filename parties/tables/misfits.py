@@ -20,7 +20,7 @@ from opboost.errors import DataError
 from opboost.preprocess import category_texts
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from parties.errors import TableError
-from parties.tables.cells import column_cells, named_as_listed
+from parties.tables.cells import column_cells, named_as_listed, naming_times
 from parties.tables.csv_files import read_csv, text_of
 from parties.tables.data_files import is_stored
 from parties.tables.parquet_files import read_stored
@@ -29,6 +29,7 @@ from parties.tables.parquet_files import read_stored
 SHOWN_CELLS = 3
 SHOWN_CHARACTERS = 24
 
+WORD_CURE = "a word for an empty cell? `reader: {na_values: [...]}` names such words"
 LABEL_CURE = "a word? `positive:` in the schema names the label that means 1"
 
 # Masked texts of cells that are no numbers, and what may be meant by them. A zero in front stays: 0,999 has a decimal
@@ -52,7 +53,7 @@ _CURES = (
     (r"[09]9{0,3}[-./]9{1,2}[-./]9{1,4}.*", "a date? `kind: date`, with a `format` if it is not as 2024-05-31"),
     (r"[^\d\s.,+-]{1,3}\s*[-+]?[09.,' ]+", "a currency? `reader: {currency: ...}` passes over it"),
     (r"[-+]?[09.,' ]+[^\d\s.,+-]{1,3}", "a currency or a unit? `reader: {currency: ...}` passes over it"),
-    (r"[^09]*", "a word for an empty cell? `reader: {na_values: [...]}` names such words"),
+    (r"[^09]*", WORD_CURE),
 )
 
 
@@ -60,7 +61,8 @@ _CURES = (
 def showing_misfits(path: Path, schema: TableSchema) -> Iterator[None]:
     """Note on an error about cells of a file where the first of them stand, what they look like, and the cure."""
     try:
-        yield
+        with naming_times(schema):
+            yield
     except (DataError, TableError) as error:
         # What keeps the cells from being looked at again is that error, or a cell too long for lines to be counted.
         with suppress(DataError, TableError, csv.Error):
@@ -127,8 +129,11 @@ def masked(text: str) -> str:
 
 def _cure(text: str, column: ColumnSchema, schema: TableSchema) -> str:
     if column.kind is Kind.NUMERIC:
-        if column.name in schema.format.columns:
-            return "not written as its `format` says, which is 2024-05-31 if there is none"
+        if (own := schema.format.of(column.name)).unit_s is not None:
+            if not re.search(r"\d", text):
+                return WORD_CURE
+            also = "a list under `format`" if own.patterns else "a `format`"
+            return f"not written as {own.written}; {also} in the schema says how else it may be"
         shape = masked(text.strip())
         if re.match(r"\D*0", text.strip()):
             shape = shape.replace("9", "0", 1)

@@ -111,7 +111,13 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
         read = (own_features(table.features, [one])[one.name] for one in schema.columns)
         columns = mapped(read, n_bytes=8 * table.n_rows * len(schema.columns))
         table._own[schema] = tuple(
-            OwnColumn(column.name, values, column.kind is Kind.UNORDERED, column.categories)
+            OwnColumn(
+                column.name,
+                values,
+                column.kind is Kind.UNORDERED,
+                column.categories,
+                schema.format.of(column.name).unit_s,
+            )
             for column, values in zip(schema.columns, columns, strict=True)
         )
     return table._own[schema]

@@ -13,6 +13,7 @@ from opboost.arrays import Values
 from opboost.desensitize import ColumnMechanism
 from opboost.routing import Router
 from opboost.schema import Kind
+from opboost.table_format.times import time_in_words
 from opboost.trees.tree import Ensemble
 from parties.config.score_policy import RevealSection
 from parties.errors import ConfigError
@@ -102,7 +103,15 @@ class OwnWords:
         except (KeyError, IndexError, TypeError):
             raise ConfigError("the explanation is of another model than this run's. Nothing was written") from None
         thresholds = [_in_own_unit(mechanism, cut) for cut in asked]
-        return {**told, "column": name, "thresholds": thresholds}
+        return with_times({**told, "column": name, "thresholds": thresholds}, self.router.unit_s(name))
+
+
+def with_times(told: dict[str, Any], unit_s: int | None) -> dict[str, Any]:
+    """A column's partial dependence, of one of times with its thresholds as dates or times too."""
+    if unit_s is None or "thresholds" not in told:
+        return told
+    times = [None if one is None else time_in_words(one, unit_s) for one in told["thresholds"]]
+    return {**told, "times": times}
 
 
 def _in_own_unit(mechanism: ColumnMechanism, cut: float) -> float | str | None:

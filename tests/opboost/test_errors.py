@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import time
 
@@ -9,7 +10,17 @@ import numpy as np
 import pytest
 
 from opboost import errors
-from opboost.errors import MOST_PAIRS, OpBoostError, ParameterError, check_choice, is_integer, nearest, shown
+from opboost.errors import (
+    MOST_PAIRS,
+    OpBoostError,
+    ParameterError,
+    UnfitCells,
+    check_choice,
+    counted,
+    is_integer,
+    nearest,
+    shown,
+)
 
 
 def test_every_exception_has_the_root() -> None:
@@ -25,6 +36,16 @@ def test_every_exception_has_the_root() -> None:
 )
 def test_a_truth_value_is_no_integer(value: object, is_one: bool) -> None:
     assert is_integer(value) is is_one
+
+
+def test_an_error_about_cells_says_from_another_process_too_which_they_are() -> None:
+    # A copy is made as from a pickle.
+    told = copy.copy(UnfitCells("a sentence", column="age", n_cells=3, bounds=(0.0, 9.0)))
+    assert (str(told), told.column, told.n_cells, told.bounds) == ("a sentence", "age", 3, (0.0, 9.0))
+
+
+def test_one_thing_is_told_in_the_singular() -> None:
+    assert [counted(n, "cell") for n in (0, 1, "1", "1.5")] == ["0 cells", "1 cell", "1 cell", "1.5 cells"]
 
 
 def test_a_value_is_shown_in_short_and_on_one_line() -> None:

@@ -162,7 +162,7 @@ def test_categories_that_are_numbers_are_told_apart_from_texts_in_one_column():
     schema = ColumnSchema(name="code", kind=Kind.UNORDERED, categories=("10", "20", "x"), missing=Missing.CATEGORY)
     cells = pd.Series([10, 20.0, "x", None, np.float32(10), "10"], dtype=object)
     assert encode(cells, schema, domain=DOMAIN).codes[[0, 1, 2, 4, 5]].tolist() == [0, 1, 2, 0, 0]
-    with pytest.raises(DataError, match="1 cells whose category is not among"):
+    with pytest.raises(DataError, match="1 cell whose category is not among"):
         encode(pd.Series([10.0, "10.0"], dtype=object), schema, domain=DOMAIN)
 
 
@@ -206,7 +206,7 @@ of_every_kind = pytest.mark.parametrize(("schema", "column"), list(zip(SCHEMAS, 
 
 @of_every_kind
 def test_missing_cells_are_refused_by_default_with_their_number(schema, column):
-    with pytest.raises(DataError, match=r"has 1 missing cells .*`missing: refuse`.*Nothing was released"):
+    with pytest.raises(DataError, match=r"has 1 missing cell .*`missing: refuse`.*Nothing was released"):
         encode(column, schema(), domain=DOMAIN)
 
 
@@ -236,11 +236,11 @@ def test_every_way_to_write_an_empty_cell_is_missing_and_zero_is_not(empty):
 @pytest.mark.parametrize(
     ("cells", "schema", "words"),
     [
-        (["12", "s3cret"], AGE, "numeric by the schema but 1 cells are not numbers"),
-        (["12", "nan"], AGE, "1 cells are not numbers"),
-        ([12.0, math.inf], AGE, "1 infinite cells"),
+        (["12", "s3cret"], AGE, "numeric by the schema but 1 cell is not a number"),
+        (["12", "nan"], AGE, "1 cell is not a number"),
+        ([12.0, math.inf], AGE, "1 infinite cell"),
         ([-math.inf, math.inf], AGE, "2 infinite cells"),
-        (["s3cret", "small"], categorical(Kind.ORDERED), "1 cells whose category is not among the 3 listed"),
+        (["s3cret", "small"], categorical(Kind.ORDERED), "1 cell whose category is not among the 3 listed"),
         (["s3cret", "Small"], categorical(Kind.UNORDERED), "2 cells whose category is not among the 3 listed"),
     ],
 )

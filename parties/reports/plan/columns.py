@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from opboost.map_analysis import BETA_RECORDS, LossPoint, SplitOutlook
+from opboost.table_format.times import difference_in_words, rough_difference, time_in_words
 from parties.reports.figures import Axis, Series, bars, lines
 from parties.reports.page import Figure, FigureGrid, PageBlock, Prose
 from parties.reports.plan.candidates import Candidate
@@ -25,7 +26,14 @@ def value_in_words(column: ColumnPlan, value: float) -> str:
     """A value in the column's own words."""
     if column.categories:
         return column.categories[min(len(column.categories) - 1, max(0, round(value)))]
+    if column.unit_s is not None:
+        return time_in_words(value, column.unit_s)
     return number(round(value) if column.step == 1 else value)
+
+
+def size_in_words(column: ColumnPlan, difference: float) -> str:
+    """A difference of numbers in three digits, of times with its unit."""
+    return number(difference, 3) if column.unit_s is None else rough_difference(difference, column.unit_s)
 
 
 def unless_empty(column: ColumnPlan) -> str:
@@ -62,11 +70,15 @@ def _facts_grid(column: ColumnPlan) -> FigureGrid:
     ]
     if column.unit is not None and column.difference is not None:
         size = "one category" if column.categories else number(column.difference.size)
+        point = f"{number(column.unit)} of the column's own units"
+        if column.unit_s is not None:
+            size = difference_in_words(column.difference.size, column.unit_s)
+            point = rough_difference(column.unit, column.unit_s)
         n, spanned = column.difference.points, len(column.categories) - 1
         rows += [
             ("categories", f"{len(column.categories)}, {spanned} steps apart at most")
             if column.categories
-            else ("one point of the domain", f"{number(column.unit)} of the column's own units"),
+            else ("one point of the domain", point),
             (f"a difference of {size} costs", f"{loss(column.difference.loss)} ({n} point{'s' * (n != 1)})"),
         ]
     return FigureGrid(f"{column.promise.column}: the column and its mechanism", ("what", "value"), tuple(rows))
@@ -84,7 +96,7 @@ def _comparison_grid(column: ColumnPlan) -> FigureGrid:
             loss(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
             loss(one.promise.domain_loss),
             fraction(one.outlook.kendall if one.outlook else None),
-            _error(one, column.unit),
+            _error(column, one),
         )
         named = percent(one.outlook.attack.success) if one.outlook else "-"
         rows.append((label(one.settings) + (" (chosen)" if k == 0 else ""), *cells[: len(headings)], named))
@@ -98,12 +110,12 @@ def _compared(column: ColumnPlan) -> list[Candidate]:
     return [one for one in column.candidates if one.budget in (None, COMPARED_BUDGET) or shape_of(one) == own]
 
 
-def _error(one: Candidate, unit: float | None) -> str:
-    if one.outlook is None or unit is None:
+def _error(column: ColumnPlan, one: Candidate) -> str:
+    if one.outlook is None or column.unit is None:
         return "-"
-    attack = one.outlook.attack
-    error = "under 0.001" if attack.error * unit < 1e-3 <= attack.blind_error * unit else number(attack.error * unit, 3)
-    return f"{error} ({number(attack.blind_error * unit, 3)} without the release)"
+    error, blind = (found * column.unit for found in (one.outlook.attack.error, one.outlook.attack.blind_error))
+    told = "under 0.001" if error < 1e-3 <= blind and column.unit_s is None else size_in_words(column, error)
+    return f"{told} ({size_in_words(column, blind)} without the release)"
 
 
 def _loss_grid(column: ColumnPlan) -> FigureGrid:

@@ -12,6 +12,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import Counts
 from opboost.order_metrics import Table
 from opboost.privacy.local import RandomisedResponse
+from opboost.table_format.times import time_in_words
 
 # Bars of a histogram.
 MOST_BARS = 40
@@ -81,15 +82,18 @@ def examples_of(mechanism: ColumnMechanism, table: Table, counts: Counts) -> tup
     return tuple(found)
 
 
-def histogram_of(mechanism: ColumnMechanism, counts: Counts, table: Table | None) -> Histogram:
-    """Histogram of codes in at most `MOST_BARS` bars."""
+def histogram_of(
+    mechanism: ColumnMechanism, counts: Counts, table: Table | None, unit_s: int | None = None
+) -> Histogram:
+    """Histogram of codes in at most `MOST_BARS` bars; of times, whose unit has so many seconds, by date or time."""
     after = counts @ np.exp(table) if table is not None else np.empty(0)
     n, schema = len(counts), mechanism.schema
     if isinstance(mechanism.value, RandomisedResponse):
         return Histogram(labels=schema.categories, before=_floats(counts), after=_floats(after))
     lower, upper = schema.bounds
     starts = np.unique(np.linspace(0, n, min(n, MOST_BARS) + 1)[:-1].astype(np.int64))
-    labels = tuple(f"{lower + start * (upper - lower) / (n - 1):.4g}" for start in starts.tolist())
+    edges = [lower + start * (upper - lower) / (n - 1) for start in starts.tolist()]
+    labels = tuple(f"{edge:.4g}" if unit_s is None else time_in_words(edge, unit_s) for edge in edges)
     if schema.categories:
         places = np.ceil(np.arange(len(schema.categories)) * (n - 1) / (len(schema.categories) - 1))
         names = dict(zip(np.searchsorted(starts, places, side="right") - 1, schema.categories, strict=True))

@@ -14,6 +14,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.map_analysis import least_epsilon
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.privacy.local import RandomisedResponse
+from opboost.table_format import TableFormat
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
 from parties.ledger.chain_head import is_chain_begun
@@ -63,6 +64,8 @@ class ColumnPlan:
         Public ones; of ordered categories, their positions.
     step : float or None
         Smallest difference of two values that the schema knows.
+    unit_s : int or None
+        Seconds of a unit of a column of times, which are whole units since 1970.
     n_values, n_missing, n_clipped : int
     unit : float or None
         One point of the domain in the column's own unit; None for unordered categories.
@@ -86,6 +89,7 @@ class ColumnPlan:
     categories: tuple[str, ...]
     bounds: tuple[float, float]
     step: float | None
+    unit_s: int | None
     n_values: int
     n_missing: int
     n_clipped: int
@@ -185,7 +189,7 @@ def plan_of(
         keys=tuple(" with ".join(key) for key in run.align.keys),
         guarantee=prepared.job().guarantee(),
         columns=tuple(
-            _column_plan(run, column, candidates, wanted_order)
+            _column_plan(run, column, candidates, wanted_order, prepared.schema.format)
             for column, candidates in zip(columns, found, strict=True)
         ),
         ledger=known_statement(path, run),
@@ -215,11 +219,16 @@ def _warnings_of_release(run: PassiveRun, mechanisms: Sequence[ColumnMechanism])
 
 
 def _column_plan(
-    run: PassiveRun, column: PlannedColumn, candidates: tuple[Candidate, ...], wanted_order: Sequence[float]
+    run: PassiveRun,
+    column: PlannedColumn,
+    candidates: tuple[Candidate, ...],
+    wanted_order: Sequence[float],
+    form: TableFormat,
 ) -> ColumnPlan:
     mechanism, tabulated, asked, outlook = column.mechanism, column.tabulated, "", candidates[0].outlook
+    unit_s = form.of(mechanism.schema.name).unit_s
     if run.n_cells is not None and run.allow_routed:
-        asked = " " + cell_sentence(mechanism, run.n_cells, run.active.name)
+        asked = " " + cell_sentence(mechanism, run.n_cells, run.active.name, unit_s)
     is_numeric = not isinstance(mechanism.value, RandomisedResponse)
     table = tabulated.value.log_probabilities()
     counts = column.counts[len(table)]
@@ -231,11 +240,12 @@ def _column_plan(
         difference = Difference(size=size, points=points, loss=mechanism.loss(points))
     return ColumnPlan(
         promise=mechanism.guarantee(),
-        sentence=column_sentence(mechanism) + asked,
+        sentence=column_sentence(mechanism, unit_s) + asked,
         kind=mechanism.schema.kind.value,
         categories=mechanism.schema.categories,
         bounds=mechanism.schema.bounds if is_numeric else (0.0, 1.0),
         step=mechanism.schema.own_step,
+        unit_s=unit_s,
         n_values=int(counts.sum()),
         n_missing=column.n_missing,
         n_clipped=column.n_clipped,
@@ -245,7 +255,7 @@ def _column_plan(
         candidates=candidates,
         least=tuple((wanted, least_epsilon(mechanism.settings, counts, wanted)) for wanted in wanted_order),
         examples=examples_of(mechanism, table, counts) if is_numeric else (),
-        histogram=histogram_of(mechanism, counts, table),
+        histogram=histogram_of(mechanism, counts, table, unit_s),
         keep=mechanism.keep,
-        warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack)),
+        warnings=tuple(column_warnings(mechanism, None if outlook is None else outlook.attack, unit_s)),
     )

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Sequence
 
 from parties.reports.page import Blanks, FigureGrid, Page, PageBlock, PageSection, Prose, VerdictRow, Verdicts, WhatIf
-from parties.reports.plan.columns import column_blocks, unless_empty, value_in_words
+from parties.reports.plan.columns import column_blocks, size_in_words, unless_empty, value_in_words
 from parties.reports.plan.facts import ColumnPlan, Plan
 from parties.reports.plan.what_if import shape_of, what_if_data, what_if_grid
 from parties.reports.sentences import GRADES
-from parties.reports.words import guarantee_section, leakage_section, ledger_section, loss, number
+from parties.reports.words import guarantee_section, leakage_section, ledger_section, loss
 
 # The worst grade that a plan recommends.
 _RECOMMENDED = 1
@@ -122,7 +122,7 @@ def _exact_to(column: ColumnPlan, step: float | None) -> str:
     """To what a guess of the exact value is exact, where that is more than the difference of two values."""
     if column.kind != "numeric" or step is None or step <= (column.step or 0):
         return ""
-    return f"; exact to {number(step, 3)}"
+    return f"; exact to {size_in_words(column, step)}"
 
 
 def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:

@@ -62,6 +62,14 @@ def test_edges_of_bins_are_told_with_every_digit() -> None:
     assert found.bins == ("up to 1234866.5", "over 1234866.5")
 
 
+def test_edges_of_bins_of_times_are_dates() -> None:
+    days, labels = 19_358 + np.arange(1000.0), (np.arange(1000) < 300).astype(np.float64)
+    assert own_characteristic(OwnColumn("since", days, unit_s=86400), labels).bins == (
+        "up to 2023-10-27",
+        "over 2023-10-27",
+    )
+
+
 @pytest.mark.parametrize("is_categorical", [False, True])
 def test_bins_of_categories_are_told_by_their_names(is_categorical: bool) -> None:
     values, labels = np.repeat(np.arange(3.0), 1000), np.tile(np.arange(10), 300) < np.repeat([1, 4, 8], 1000)

@@ -40,6 +40,11 @@ def test_groups_of_values_that_differ_in_late_digits_are_apart() -> None:
     assert sorted(set(fifths.tolist()))[0].startswith("over 1000000000.8 up to ")
 
 
+def test_groups_of_times_are_dates() -> None:
+    assert group_names(np.array([19_358.0, 0.0]), unit_s=86400).tolist() == ["2023-01-01", "1970-01-01"]
+    assert group_names(19_358 + np.arange(100.0), unit_s=86400)[0] == "up to 2023-01-20"
+
+
 def test_categories_are_groups_by_their_names_however_many_there_are() -> None:
     towns = [f"town {i}" for i in range(20)]
     assert group_names(np.r_[np.arange(20.0), np.nan], towns).tolist() == [*towns, "missing"]

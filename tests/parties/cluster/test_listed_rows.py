@@ -25,9 +25,9 @@ FORMS = ["data.csv", "parts"]
 UNFIT: list[tuple[str, str, Any, str]] = [
     ("bank", "y", 7, "labels 0 and 1; found others"),
     ("bank", "age", 1e39, "cells of column 'age' of magnitude"),
-    ("bank", "age", np.nan, "column 'age' has 1 missing cells"),
-    ("shop", "spend", 101.0, "column 'spend' has 1 values outside its public bounds"),
-    ("shop", "spend", np.nan, "column 'spend' has 1 missing cells"),
+    ("bank", "age", np.nan, "column 'age' has 1 missing cell"),
+    ("shop", "spend", 101.0, "column 'spend' has 1 value outside its public bounds"),
+    ("shop", "spend", np.nan, "column 'spend' has 1 missing cell"),
 ]
 
 

@@ -486,7 +486,7 @@ def test_cells_are_checked_before_a_training_whichever_partition_they_are_in(par
     shop.schema["columns"]["spend"] |= {"outside": "refuse"}
     spoil(shop, "spend", 101.0)
     spoil(bank, "age", 1e39)
-    with pytest.raises(DataError, match=r"1 values outside its public bounds"):
+    with pytest.raises(DataError, match=r"1 value outside its public bounds"):
         train_passive(shop.write(), insecure=False, terminal=SILENT)
     with pytest.raises(DataError, match=r"XGBoost needs cells of column 'age' of magnitude 3.40282e\+38 at most"):
         train_active(bank.write(), insecure=False, terminal=SILENT)

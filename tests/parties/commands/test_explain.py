@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from typer.testing import CliRunner
 
 from parties.cli import app
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from parties.reports.run_facts import run_facts
 
 
 def _explain(*words: object) -> tuple[int, str, str]:
@@ -86,6 +89,29 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
         code, _, err = _explain(*words)
         assert code == 1
         assert "explanation" in err
+
+
+def test_both_parties_read_values_of_times_as_dates(sites: Any, outcomes: Callable[..., dict[str, Any]]) -> None:
+    bounds = {"kind": "date", "lower": "2020-01-01", "upper": "2024-12-31"}
+    for site, name, of in ((sites.bank, "since", "age"), (sites.shop, "seen", "spend")):
+        days = pd.to_timedelta(site.table[of] * 10 // 1, unit="D")
+        site.table[name] = (pd.Timestamp("2020-06-01") + days).dt.strftime("%Y-%m-%d")
+        site.table, site.schema["columns"][name] = site.table.drop(columns=of), bounds
+        del site.schema["columns"][of]
+    sites.bank.run |= {"model": {"n_estimators": 30, "max_depth": 3}}
+    bank, shop = _train(sites, outcomes)
+    told = sites.bank.run_folder / "explanation.json"
+    assert _explain(bank)[0] == 0
+    assert _explain(shop, "--of", told)[0] == 0
+    for site, name, others in ((sites.bank, "since", ()), (sites.shop, "seen", ("visits",))):
+        read = {one["column"]: one for one in json.loads((site.run_folder / told.name).read_text())["columns"]}
+        numbers, times = read[name]["thresholds"], read[name]["times"]
+        assert numbers
+        assert all(18_262 <= number <= 20_088 for number in numbers)
+        assert [date(1970, 1, 1) + timedelta(int(number)) for number in numbers] == list(map(date.fromisoformat, times))
+        assert not any("times" in read[other] for other in others)
+    (sentence,) = (one.sentence for one in run_facts(shop).columns if one.column == "seen")
+    assert re.search(r"that differ by \d+ days? in seen are .* over the whole range 2020-01-01 to 2024-12-31", sentence)
 
 
 def test_an_explanation_of_another_run_is_refused_with_both_named(

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 
 from opboost.schema import ColumnSchema, Kind, TableSchema
+from parties.config.reading import read_schema
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.table import MIN_ROWS_OF_IDS, TableUse, check_table
 
@@ -33,12 +35,12 @@ DATA = pd.DataFrame(
 )
 
 
-def checked(folder: Path, data: pd.DataFrame, **use: Any) -> dict[str, Finding]:
+def checked(folder: Path, data: pd.DataFrame, *, schema: TableSchema = SCHEMA, **use: Any) -> dict[str, Finding]:
     path = folder / "data.csv"
     data.to_csv(path, index=False)
     given = {"needs_label": True, "is_released": False, "outside": "they stay", **use}
     checks = Checklist()
-    is_usable = check_table(TableUse(path=path, **given), SCHEMA, (), checks)
+    is_usable = check_table(TableUse(path=path, **given), schema, (), checks)
     assert is_usable is checks.is_sound
     return {one.check: one for one in checks.findings}
 
@@ -70,6 +72,28 @@ def test_each_fault_is_found_under_its_check_and_the_others_are_still_looked_at(
     assert found[check].status is status
     assert words in found[check].sentence
     assert found["column town"].check == "column town"
+
+
+def test_columns_are_called_by_their_kinds_in_the_schema(tmp_path: Path) -> None:
+    columns = {
+        "since": {"kind": "date", "lower": "2000-01-01", "upper": "2030-01-01", "missing": "category"},
+        "seen": {"kind": "datetime", "lower": "2000-01-01", "upper": "2030-01-01", "missing": "category"},
+        "is_new": {"kind": "boolean"},
+        "age": {"lower": 0, "upper": 100},
+    }
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"label": "y", "columns": columns}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    days = [f"2020-01-{1 + row % 9:02}" for row in range(N)]
+    data = DATA[["id", "age", "y"]].assign(
+        since=["", *days[1:]], seen=["", "", *(f"{day}T10:00:00" for day in days[2:])], is_new=["yes", "no"] * (N // 2)
+    )
+    found = checked(tmp_path, data, schema=schema)
+    assert {name: found[f"column {name}"].sentence for name in columns} == {
+        "since": "date, 1 cell is missing",
+        "seen": "datetime, 2 cells are missing",
+        "is_new": "boolean",
+        "age": "numeric",
+    }
 
 
 def test_where_rows_are_divided_a_single_value_is_no_problem(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_the_owner_is_shown_a_cell_that_does_not_fit(clinics: Clinics, tmp_path:
     frame = pd.read_csv(clinics.root / "w0" / "data.csv").astype({COLUMNS[0]: object})
     frame.loc[2, COLUMNS[0]] = "1,234.5"
     frame.to_csv(tmp_path / "new.csv", index=False)
-    with pytest.raises(DataError, match="1 cells are not numbers") as refused:
+    with pytest.raises(DataError, match="1 cell is not a number") as refused:
         predict(clinics, "w0", data=tmp_path / "new.csv")
     assert [note for note in notes_on(refused.value) if "line 4" in note and "9,999.9: thousands" in note]
 

@@ -189,11 +189,7 @@ def test_a_fault_at_the_shop_is_found_before_anything_is_opened(sites: Any, plac
             {"lower": 0, "upper": 50},
             "missing cells .* `missing: refuse`.* Nothing was released",
         ),
-        (
-            "table.spend",
-            ["29.125x", *["1"] * (N_CUSTOMERS - 1)],
-            "'spend' is numeric by the schema but 1 cells are not",
-        ),
+        ("table.spend", ["29.125x", *["1"] * (N_CUSTOMERS - 1)], "'spend' is numeric by the schema but 1 cell is not"),
     ],
     ids=["outside the bounds", "missing", "not a number"],
 )

@@ -338,7 +338,7 @@ def test_among_owners_no_label_is_proposed_that_follows_from_the_rows_of_one(
     [
         (table(y=cycle("a", "b", "c")), Hints(label="y"), "3 different words: give the positive one with --positive"),
         (table(), Hints(label="colour"), "no column 'colour'; its columns are id"),
-        (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "neither numbers nor dates"),
+        (table(town=cycle("a", "b")), Hints(bounds={"town": (0, 1)}), "not all numbers or all dates: it holds"),
         (table(note="same"), Hints(), "has no column that may serve beside 'id'"),
         (table(x=[f"{row}-" for row in range(N_ROWS)]), Hints(bounds={"x": (0, 1)}), "cells such as 9-. Nothing"),
         (pd.DataFrame({"x": cycle(1, 2)}), Hints(), "name the record key with --id"),
@@ -373,6 +373,36 @@ def test_the_reason_why_a_column_is_left_out_shows_the_shape_of_a_cell(
     draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
     assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
     assert why in draft.notes["x"]
+
+
+DAYS = [f"{1 + row % 28:02}.{1 + row % 12:02}.{2000 + row % 20}" for row in range(N_ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        (
+            ["k.A."] * 11 + DAYS[11:],
+            "dates but for 11 of 120 cells, written a.A.: list such texts under `na_values` of `reader`, which reads "
+            "these cells as empty, and describe the column as {kind: date, format: '%d.%m.%Y'} with bounds and "
+            "`missing`",
+        ),
+        (["offen"] * 12 + [f"{row}.5" for row in range(12, N_ROWS)], "numbers but for 12 of 120 cells, written aaaaa:"),
+        (["offen"] * 12 + [f"{day} 10:30" for day in DAYS[12:]], "{kind: datetime, format: '%d.%m.%Y %H:%M'}"),
+        # Of texts that are rare, or too many, nothing is told.
+        (["k.A."] * 9 + DAYS[9:], "cells such as a.A."),
+        (["k.A."] * 13 + DAYS[13:], "cells such as a.A."),
+        (["k.A."] * 11 + ["0815"] + DAYS[12:], "cells such as a.A."),
+    ],
+)
+def test_a_column_of_dates_but_for_a_few_texts_is_left_out_with_the_cure(
+    tmp_path: Path, cells: list[str], why: str
+) -> None:
+    table(x=cells, town=cycle("a", "b")).to_csv(tmp_path / "data.csv", index=False)
+    draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
+    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
+    assert why in draft.notes["x"]
+    assert yaml.safe_load(draft.text())["ignore"] == ["x"]
 
 
 @pytest.mark.parametrize("cells", [["31/01/2020", "01/31/2020"], ["31/01/2020", "2020-01-31", "soon"]])

@@ -119,6 +119,36 @@ def test_cells_as_many_as_values_are_no_ranges() -> None:
     assert "in which of at most 16 ranges of 0 to 5,000" in cell_sentence(mechanism(), 16, "bank")
 
 
+@pytest.mark.parametrize(
+    ("unit_s", "bounds", "apart", "whole", "people"),
+    [
+        (86400, (19_358, 20_088), "50 days", "2023-01-01 to 2024-12-31", "20 days"),
+        (
+            1,
+            (1_672_531_200, 1_735_603_200),
+            "5,000,000 seconds (about 57.9 days)",
+            "2023-01-01 to 2024-12-31",
+            "2,000,000 seconds (about 23.1 days)",
+        ),
+    ],
+)
+def test_values_of_times_are_dates_and_their_differences_have_a_unit(
+    unit_s: int, bounds: tuple[float, float], apart: str, whole: str, people: str
+) -> None:
+    one = mechanism(*bounds, domain_size=100, epsilon=8 / 99)
+    assert f"that differ by {apart} in income are" in column_sentence(one, unit_s)
+    assert f"over the whole range {whole}, with" in column_sentence(one, unit_s)
+    assert f"at most 16 ranges of {whole} its income" in cell_sentence(one, 16, "bank", unit_s)
+    weak = mechanism(*bounds, domain_size=100, epsilon=1.0)
+    assert f"two people {people} apart in income are told apart" in " ".join(column_warnings(weak, None, unit_s))
+
+
+def test_large_numbers_are_told_without_powers_of_ten() -> None:
+    one = mechanism(0, 63_072_000, domain_size=100, epsilon=1.0)
+    assert "over the whole range 0 to 63,072,000" in column_sentence(one)
+    assert "two people 2,000,000 apart in income" in warned(one)
+
+
 def warned(one: ColumnMechanism, counts: list[int] | None = None) -> str:
     attack = None if counts is None else bayes_attack(one.value.log_probabilities(), np.array(counts))
     return " | ".join(column_warnings(one, attack))

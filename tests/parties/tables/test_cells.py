@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opboost.errors import DataError
-from opboost.preprocess import own_features
+from opboost.preprocess import own_features, read_numbers
 from opboost.schema import ColumnSchema, Kind, TableSchema
 from opboost.table_format import TableFormat
 from parties.config.reading import read_schema
 from parties.errors import EXPECTED_ERRORS, TableError, notes_on
-from parties.tables.cells import named_as_listed, number_pattern
+from parties.tables.cells import named_as_listed, naming_times, number_pattern
 from parties.tables.misfits import masked, showing_misfits
 from parties.tables.party_table import PartyTable, own_columns, read_table
 
@@ -107,7 +107,7 @@ def test_numbers_are_read_as_they_are_written(
 )
 def test_what_is_not_written_so_is_no_number(tmp_path: Path, cell: str, reader: dict[str, Any]) -> None:
     """A number that is read as another one would be worse than none."""
-    with pytest.raises(DataError, match="1 cells are not numbers"):
+    with pytest.raises(DataError, match="1 cell is not a number"):
         values(tmp_path, ["7", cell], NUMBER, **reader)
 
 
@@ -116,7 +116,7 @@ def test_a_decimal_comma_is_no_mark_of_thousands_in_parquet(tmp_path: Path, by_c
     """0,582 was read as 582."""
     cells = ["1,234", "0,582"]
     assert stored_values(tmp_path, cells, NUMBER, by_column=by_column, decimal=",") == [1.234, 0.582]
-    with pytest.raises(DataError, match="1 cells are not numbers"):
+    with pytest.raises(DataError, match="1 cell is not a number"):
         stored_values(tmp_path, cells, NUMBER, by_column=by_column, thousands=",")
 
 
@@ -169,8 +169,34 @@ def test_times_are_whole_units_since_1970(
 def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str, pattern: str | None) -> None:
     """Two words stood for the time at which the file was read."""
     described = DATE if pattern is None else {**DATE, "format": pattern}
-    with pytest.raises(DataError, match="1 cells are not numbers"):
+    how = "2024-05-31" if pattern is None else repr(pattern)
+    cure = f"not written as {how}; " if "0" in cell else "a word for an empty cell"
+    said = f"'x' is a date by the schema but 1 cell is not a date written as {how}\n.*: {cure}"
+    with pytest.raises(DataError, match=said):
         values(tmp_path, ["2024-01-01", cell], described)
+
+
+def test_times_that_cannot_be_read_are_named_with_all_that_the_schema_reads(tmp_path: Path) -> None:
+    column = {**DATE, "kind": "datetime"}
+    said = "a datetime by the schema but 2 cells are not times written as 2024-05-31 14:30:00\n"
+    with pytest.raises(DataError, match=said):
+        values(tmp_path, ["x", "2024-01-01T10:00:00", "y"], column)
+    with pytest.raises(DataError, match=r"1 cell is not a time written as '%d\.%m\.%Y %H:%M' or '%d\.%m\.%Y'\n"):
+        values(tmp_path, ["x", "01.01.2024", "01.01.2024 10:30"], {**column, "format": ["%d.%m.%Y %H:%M", "%d.%m.%Y"]})
+
+
+@pytest.mark.parametrize(
+    ("unit", "bounds"), [("day", "2000-01-01, 2030-12-31"), ("hour", "2000-01-01 08:00, 2030-12-31")]
+)
+def test_bounds_of_times_are_told_as_times(tmp_path: Path, unit: str, bounds: str) -> None:
+    bound = {"lower": "2000-01-01T08:30:00", "upper": "2030-12-31"}
+    column = {"kind": "datetime", "unit": unit, "outside": "refuse", **bound}
+    (tmp_path / "schema.yaml").write_text(yaml.safe_dump({"columns": {"x": column}}))
+    schema, _ = read_schema(tmp_path / "schema.yaml")
+    table = read(tmp_path, "id,x\na,1999-12-31\nb,2001-01-01\n", {"columns": {"x": column}})
+    message = rf"'x' has 1 value outside its public bounds \[{bounds}\] and .* Nothing was released"
+    with pytest.raises(DataError, match=message), naming_times(schema):
+        read_numbers(table.frame["x"], schema.columns[0])
 
 
 @pytest.mark.parametrize("pattern", [None, "%Y-%m-%d", "%Y", "%Y%m%d"])
@@ -178,7 +204,7 @@ def test_a_date_that_cannot_be_read_is_counted(tmp_path: Path, cell: str, patter
 def test_a_year_before_the_first_is_no_date(tmp_path: Path, cell: str, pattern: str | None) -> None:
     """Marks of an empty cell such as -999 were dates before Christ, which were clipped to the lower bound."""
     described = DATE if pattern is None else {**DATE, "format": [pattern, "%d.%m.%Y"]}
-    with pytest.raises(DataError, match="1 cells are not numbers"):
+    with pytest.raises(DataError, match="1 cell is not a date"):
         values(tmp_path, ["01.01.2024" if pattern else "2024-01-01", cell], described)
     empty = values(tmp_path, ["", cell], described, na_values=cell)
     np.testing.assert_array_equal(empty, [np.nan, np.nan])
@@ -195,7 +221,7 @@ def test_the_first_year_and_the_last_are_dates(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.int64(), pa.float64()])
 def test_a_number_below_zero_in_parquet_is_no_date(tmp_path: Path, kind: pa.DataType, by_column: bool) -> None:
     cells = pa.array([20240101, -999]).cast(kind)
-    with pytest.raises((DataError, TableError), match="1 cells are not numbers"):
+    with pytest.raises((DataError, TableError), match="1 cell is not a number"):
         stored_values(tmp_path, cells, DATE, by_column=by_column)
 
 
@@ -215,7 +241,7 @@ def test_truth_values_are_two_categories(tmp_path: Path) -> None:
     found = values(tmp_path, ["Yes", " no", "TRUE", "0", "", "f"], column)
     np.testing.assert_array_equal(found, [1, 0, 1, 0, np.nan, 0])
     assert values(tmp_path, ["ja", "NEIN"], column, true_values="ja", false_values="nein") == [1, 0]
-    with pytest.raises(DataError, match="1 cells whose category is not among the 2 listed"):
+    with pytest.raises(DataError, match="1 cell whose category is not among the 2 listed"):
         values(tmp_path, ["yes", "maybe"], column)
 
 
@@ -255,7 +281,7 @@ def test_whole_numbers_of_a_csv_file_are_categories_whether_or_not_a_cell_is_mis
     np.testing.assert_array_equal(found, [1, 0, np.nan, 2, np.nan])
     assert values(tmp_path, ["2.0", "2", "x.0"], {**described, "categories": ["2", "2.0", "x", "x.0"]}) == [1, 0, 3]
     for cell in ("1.00", "01", "1.5"):
-        with pytest.raises(DataError, match="1 cells whose category") as caught:
+        with pytest.raises(DataError, match="1 cell whose category") as caught:
             values(tmp_path, ["2.0", cell], described)
         assert [note.split(", column")[0] for note in notes_on(caught.value)] == ["data.csv, line 3"]
 

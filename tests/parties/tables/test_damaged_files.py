@@ -346,9 +346,9 @@ def test_pieces_that_are_not_as_many_rows_as_the_file_says_are_refused(
 
 
 CELLS: dict[str, tuple[str, dict[str, Any], Callable[[pd.DataFrame], pd.DataFrame], str]] = {
-    "missing, refused": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7)), "1 missing cells"),
+    "missing, refused": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7)), "1 missing cell"),
     "no number": ("shop", {}, lambda t: t.assign(visits="many"), "400 cells are not numbers"),
-    "infinite": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7, np.inf)), "1 infinite cells"),
+    "infinite": ("shop", {}, lambda t: t.assign(spend=t["spend"].where(t.index != 7, np.inf)), "1 infinite cell"),
     "outside, refused": (
         "shop",
         {"spend": {"lower": 0, "upper": 50, "outside": "refuse"}},
@@ -359,10 +359,10 @@ CELLS: dict[str, tuple[str, dict[str, Any], Callable[[pd.DataFrame], pd.DataFram
         "shop",
         {"spend": {"kind": "ordered", "categories": ["a", "b"]}},
         lambda t: t.assign(spend=["a", "b"] * 199 + ["c", "b"]),
-        "1 cells whose category is not among",
+        "1 cell whose category is not among",
     ),
     "constant": ("shop", {}, lambda t: t.assign(spend=5.0), "constant"),
-    "own column of A": ("bank", {}, lambda t: t.assign(age=t["age"].where(t.index != 3)), "1 missing cells"),
+    "own column of A": ("bank", {}, lambda t: t.assign(age=t["age"].where(t.index != 3)), "1 missing cell"),
     "label": ("bank", {}, lambda t: t.assign(y=t["y"].where(t.index != 3)), "label column 'y' is missing"),
     "label of one value": ("bank", {}, lambda t: t.assign(y=1), "holds a single value"),
     "labels far apart": ("bank", {}, lambda t: t.assign(y=np.where(t["y"] > 0, 1e308, -1e308)), "needs labels 0 and 1"),
@@ -401,7 +401,7 @@ def test_records_that_are_not_listed_are_checked_too(sites: Any) -> None:
     (sites.shop.path / "ids.txt").write_text("\n".join(table["id"][:300]))
     sites.shop.run["ids"] = "ids.txt"
     table.loc[350, "spend"] = np.nan
-    told(put(sites.shop, "data.csv", as_csv(table)), "1 missing cells")
+    told(put(sites.shop, "data.csv", as_csv(table)), "1 missing cell")
 
 
 def test_few_ids_of_which_the_first_rows_count_are_no_problem_for_either(sites: Any) -> None:
@@ -491,7 +491,7 @@ OWNER_FAULTS: dict[str, tuple[str, Callable[[pd.DataFrame], bytes], str]] = {
     "cut": ("d.csv.gz", lambda t: gzip.compress(as_csv(t))[:-9], "it is damaged"),
     "cut Parquet": ("d.parquet", lambda t: as_parquet(t)[:-9], "it is damaged"),
     "list": ("d.parquet", lambda t: as_parquet(t.assign(age=[[1.0]] * 30)), "column 'age' holds list<"),
-    "missing": ("d.csv", lambda t: as_csv(t.assign(age=[None, *t["age"][1:]])), "1 missing cells"),
+    "missing": ("d.csv", lambda t: as_csv(t.assign(age=[None, *t["age"][1:]])), "1 missing cell"),
     "label": ("d.parquet", lambda t: as_parquet(t.assign(y=[7, *t["y"][1:]])), "labels of two classes must be 0 and 1"),
     "id twice": ("d.parquet", lambda t: as_parquet(t.assign(id=["r1", *t["id"][1:]])), "repeats an id"),
 }

@@ -27,7 +27,7 @@ def shop(sites: Any) -> Any:
 def test_training_shows_the_owner_where_a_cell_does_not_fit(shop: Any) -> None:
     ((code, out, error),) = finish(shop.start("party-b"))
     assert (code, out) == (1, "")
-    assert "column 'spend' is numeric by the schema but 1 cells are not numbers\n" in error
+    assert "column 'spend' is numeric by the schema but 1 cell is not a number\n" in error
     assert NOTE in error
     assert "345" not in error
     assert not shop.run_folder.exists()
@@ -40,7 +40,7 @@ def test_the_doctor_shows_it_on_the_terminal_and_not_in_json(shop: Any) -> None:
     assert code == 1
     assert NOTE in " ".join(text.replace("│", " ").split())
     (found,) = (one for one in json.loads(document)["findings"] if one["check"] == "column spend")
-    assert found["message"] == "column 'spend' is numeric by the schema but 1 cells are not numbers"
+    assert found["message"] == "column 'spend' is numeric by the schema but 1 cell is not a number"
     assert "99,999" not in document + error
 
 
@@ -50,6 +50,6 @@ def test_a_long_cell_in_the_file_changes_nothing_of_the_sentence(shop: Any, n_le
     shop.schema["ignore"] = ["note"]
     shop.table = shop.table.iloc[:20].assign(note="x" * n_letters)
     path = shop.write()
-    with pytest.raises(DataError, match="column 'spend' is numeric by the schema but 1 cells are not numbers") as error:
+    with pytest.raises(DataError, match="column 'spend' is numeric by the schema but 1 cell is not a number") as error:
         prepare_passive(read_run(path, PassiveRun), path)
     assert [NOTE in note for note in notes_on(error.value)] == [True] * (n_letters < 131_072)

@@ -348,7 +348,7 @@ def test_new_data_is_read_when_it_changes_and_kept_when_it_cannot_be(sites: Any,
             assert before["prediction"].isna().tolist() == [True, False]
             replace("id,spend,visits\nk0001,not a number,3\n")
             assert predict(sites, tmp_path / "2.csv", ids=asked).equals(before)
-            assert "is not used: column 'spend' is numeric by the schema but 1 cells" in service.said("data")[0]
+            assert "is not used: column 'spend' is numeric by the schema but 1 cell" in service.said("data")[0]
             replace(whole.to_csv(index=False))
             after = predict(sites, tmp_path / "3.csv", ids=asked)
             assert after["status"].tolist() == ["ok", "ok"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
+from opboost.table_format import ColumnFormat, TableFormat
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
 from parties.config.score_policy import RevealSection
@@ -69,8 +72,18 @@ def test_a_passive_party_reads_thresholds_in_its_own_unit() -> None:
     assert words().dependence({**told, "column": "c3", "tests": [3]})["thresholds"] == [None]
     by_cells = {"owner": "shop", "column": "c0", "cells": [0, 1], "scores": [[1.0], [2.0]]}
     assert words(by_cells=True).dependence(by_cells)["thresholds"] == [20.5]
+    # Of numbers there are no dates beside the thresholds.
+    assert "times" not in found
     mine = {"owner": None, "column": "age", "thresholds": [30.0]}
     assert words().dependence(mine) == mine
+
+
+def test_a_passive_party_reads_thresholds_of_times_as_dates_too() -> None:
+    of_days = TableFormat(columns={"spend": ColumnFormat(unit_s=86400)})
+    told = {"owner": "shop", "column": "c0", "ranks": [3, 9], "tests": [0, 1], "scores": [[1.0], [2.0], [3.0]]}
+    plain = words()
+    found = replace(plain, router=replace(plain.router, format=of_days)).dependence(told)
+    assert (found["thresholds"], found["times"]) == ([20.5, None], ["1970-01-21", None])
 
 
 @pytest.mark.parametrize("wrong", [{"column": "c9"}, {"tests": [99]}, {"tests": "x"}, {"column": []}], ids=str)

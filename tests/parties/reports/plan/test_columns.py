@@ -44,3 +44,4 @@ def test_values_are_words_of_the_column(plan: Plan) -> None:
     named = replace(column, categories=("low", "mid", "top"))
     assert [value_in_words(named, value) for value in (-1.0, 0.4, 1.6, 9.0)] == ["low", "low", "top", "top"]
     assert value_in_words(replace(column, categories=(), step=1), 3.4) == "3"
+    assert value_in_words(replace(column, categories=(), step=1, unit_s=86400), 19_358.4) == "2023-01-01"

@@ -27,6 +27,11 @@ def test_every_record_is_in_a_bar_before_and_after(n: int) -> None:
     assert histogram_of(SPEND, counts, None).after == ()
 
 
+def test_bars_of_times_begin_with_dates() -> None:
+    (since,) = mechanisms(ColumnSchema(name="since", lower=19_358, upper=19_458))
+    assert histogram_of(since, np.ones(101), uniform(101), 86400).labels[:2] == ("2023-01-01", "2023-01-03")
+
+
 def test_categories_are_bars_of_their_own() -> None:
     found = histogram_of(TOWN, np.array([3, 0, 2]), uniform(3))
     assert (found.labels, found.before) == (("x", "y", "z"), (3.0, 0.0, 2.0))

@@ -7,12 +7,14 @@ import csv
 import io
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -97,6 +99,34 @@ def test_a_plan_says_how_many_exact_bits_are_answered_and_what_becomes_of_change
     text = report_of(shop.write()).text("md")
     assert "exact routing bits for new records are refused" in text
     assert ROUTED_ANSWERS not in text
+
+
+def test_a_plan_tells_values_of_times_as_dates_and_keeps_their_numbers_for_programs(shop: Any) -> None:
+    seconds = pd.to_timedelta(np.arange(len(shop.table)) * 100_000, unit="s")
+    shop.table["seen"] = (pd.Timestamp("2023-01-01") + seconds).strftime("%Y-%m-%d %H:%M").to_numpy()
+    bounds = {"lower": "2023-01-01", "upper": "2024-12-31", "format": "%Y-%m-%d %H:%M"}
+    shop.schema["columns"]["seen"] = {"kind": "datetime", **bounds}
+    shop.run |= {"answers": "cells", "no_privacy": True, "desensitize": {"whole_range": 80.0}}
+    report = report_of(shop.write(), grid=ALONE)
+    text = report.text("md")
+    for words in (
+        "over the whole range 2023-01-01 to 2024-12-31",
+        "ranges of 2023-01-01 to 2024-12-31 its seen lies",
+        "wo people 2,000,000 seconds (about 23.1 days) apart in seen",
+        "| 2024-01-04 16:29:05: the release says between 2023-",
+        "without the release; exact to 7.37 days",
+        "| one point of the domain | 7.37 days |",
+        "| a difference of 500,000 seconds (about 5.79 days) costs |",
+        "days without the release) |",
+    ):
+        assert words in text, words
+    for section in text.split("\n## "):
+        if "in seen" in section:
+            assert not re.search(r"\d{9}|e\+|1,6\d\d,\d\d\d,\d\d\d|1,7\d\d,\d\d\d,\d\d\d", section)
+    (seen,) = (one for one in json.loads(report.text("json"))["columns"] if one["promise"]["column"] == "seen")
+    assert seen["bounds"] == [1_672_531_200, 1_735_603_200]
+    assert seen["unit_s"] == 1
+    assert seen["histogram"]["labels"][0] == "2023-01-01"
 
 
 def test_a_plan_of_seeded_noise_is_not_signed_for_a_release(shop: Any) -> None:
