@@ -17,6 +17,7 @@ alias        dtype      unit
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -55,6 +56,17 @@ class RankRows(Protocol):
 def python_numbers(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings with NumPy's scalars, such as grids of parameters have, as the numbers that messages and files hold."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
+
+
+def plain_values(value: object) -> object:
+    """A value for JSON: infinity as ``"inf"``, tuples as lists."""
+    if value == math.inf:
+        return "inf"
+    if isinstance(value, (tuple, list)):
+        return [plain_values(item) for item in value]
+    if isinstance(value, dict):
+        return {key: plain_values(item) for key, item in value.items()}
+    return value
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,9 @@ from decimal import ROUND_CEILING, Context
 from html import escape
 from typing import Any
 
+from opboost.arrays import plain_values
 from opboost.errors import ParameterError
+from opboost.privacy.laws import MOST_EPSILON
 
 # What stands under `not_protected`: always; where records may be answered for from their exact values; and where from
 # draws that nobody keeps.
@@ -101,6 +103,11 @@ class ColumnGuarantee:
             )
 
     @property
+    def hides(self) -> bool:
+        """Whether noise hides the smallest difference that this is for: it loses at most `MOST_EPSILON`."""
+        return max(self.epsilon, self.missing_epsilon) <= MOST_EPSILON
+
+    @property
     def cell_bits(self) -> float:
         """Bits of each value that its published cell tells, ``log2(n_cells)``: they are not protected at all."""
         return math.log2(self.n_cells) if self.n_cells else 0.0
@@ -126,7 +133,7 @@ class Guarantee:
     is_secure : bool
         Whether every random bit came from the operating system's entropy.
     certified : bool
-        Whether the promise may be relied on: secure bits, and bounds that do not come from the data.
+        Whether the promise may be relied on: secure bits, bounds that are not from the data, and noise that hides.
     """
 
     notion: str
@@ -182,14 +189,9 @@ def compose(
     """
     if not columns:
         return nothing_released()
-    epsilon = sum(column.epsilon + column.missing_epsilon for column in columns)
-    domain_loss = sum(column.domain_loss + column.missing_epsilon for column in columns)
-    common: dict[str, Any] = {
-        "columns": columns,
-        "epsilon": epsilon,
-        "domain_loss": domain_loss,
-        "is_secure": is_secure,
-    }
+    epsilon = sum(one.epsilon + one.missing_epsilon for one in columns)
+    domain_loss = sum(one.domain_loss + one.missing_epsilon for one in columns)
+    told: dict[str, Any] = {"columns": columns, "epsilon": epsilon, "domain_loss": domain_loss, "is_secure": is_secure}
     if math.isinf(epsilon):
         return Guarantee(
             notion="none",
@@ -198,7 +200,7 @@ def compose(
             protected="At least one column was released without noise.",
             not_protected=("every value of the columns released without noise", *not_protected),
             certified=False,
-            **common,
+            **told,
         )
     local = [column for column in columns if column.mechanism == "local"]
     listed = ["the active party's labels and own columns", "which records take part", SEVERAL_RECORDS]
@@ -218,14 +220,22 @@ def compose(
         ),
         neighbours="two records of which every released column differs by one step of its own"
         + (", inside a cell where it is released by a Local-Map" if local else ""),
-        protected=(
-            "The values of the released columns are protected against everyone who sees what was released, in "
-            "proportion to the distance between records."
-        ),
+        protected=_protected(n_open := sum(not column.hides for column in columns), len(columns)),
         not_protected=(*listed, *not_protected),
-        certified=is_secure and bounds_are_public,
-        **common,
+        certified=is_secure and bounds_are_public and not n_open,
+        **told,
     )
+
+
+def _protected(n_open: int, n_columns: int) -> str:
+    """What is protected of so many columns, some of which hide nothing; without names, which are their owner's."""
+    nothing = f"Nothing is protected in {n_open} of {n_columns} released columns: their neighbouring values lose over "
+    nothing += f"{MOST_EPSILON:g}, which no noise hides."
+    kept = (
+        f"The values of the {'other ' * bool(n_open)}released columns are protected against everyone who sees what was "
+        "released, in proportion to the distance between records."
+    )
+    return nothing if n_open == n_columns else f"{nothing} {kept}" if n_open else kept
 
 
 def nothing_released() -> Guarantee:
@@ -287,14 +297,3 @@ def html_table(caption: str, headings: Sequence[str], rows: Sequence[Sequence[ob
 def _check_losses(*losses: float) -> None:
     if not all(loss >= 0 for loss in losses):
         raise ParameterError("the losses and parameters of a guarantee must be numbers of at least 0, or infinite")
-
-
-def plain_values(value: object) -> object:
-    """A value for JSON: infinity as ``"inf"``, tuples as lists."""
-    if value == math.inf:
-        return "inf"
-    if isinstance(value, (tuple, list)):
-        return [plain_values(item) for item in value]
-    if isinstance(value, dict):
-        return {key: plain_values(item) for key, item in value.items()}
-    return value

@@ -32,6 +32,9 @@ ROUND_UP = 1.0 + 1e-12
 # Below this budget outputs are uniform for all practical purposes, and the samplers would settle every draw.
 LEAST_EPSILON = 1e-9
 
+# Where double precision ends: with odds of e^36 to 1, a draw is as certain as one without noise.
+MOST_EPSILON = 36.0
+
 
 class Law(StrEnum):
     """Names of the noise distributions, the parameter `law`."""

@@ -6,13 +6,17 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from opboost.arrays import plain_values
 from opboost.errors import ParameterError, check_choice
-from opboost.privacy.guarantee import SEVERAL_RECORDS, html_table, plain_values, rounded_up
+from opboost.privacy.guarantee import SEVERAL_RECORDS, html_table, rounded_up
+from opboost.privacy.laws import MOST_EPSILON
 
-# Where double precision ends: with odds of e^36 to 1, a draw is as certain as one without noise.
-MOST_EPSILON = 36.0
+# One record in a hundred may then be published as it is.
+MOST_DELTA = 0.01
 
-_NOTHING = f"Nothing is protected: at an epsilon above {MOST_EPSILON:g} noise hides no record."
+_NOTHING = (
+    f"Nothing is protected: at an epsilon above {MOST_EPSILON:g} or a delta above {MOST_DELTA:g} noise hides no record."
+)
 
 # Who is told apart from whom, in words: as a rule, and where noise depends on how many records there are.
 ADDED_OR_REMOVED = "two data sets that differ by one record, added or removed"
@@ -93,17 +97,22 @@ class RecordGuarantee:
         return "(epsilon, delta)-DP" if self.delta else "epsilon-DP"
 
     @property
+    def hides(self) -> bool:
+        """Whether noise hides a record: up to `MOST_EPSILON` and `MOST_DELTA`."""
+        return self.epsilon <= MOST_EPSILON and self.delta <= MOST_DELTA
+
+    @property
     def certified(self) -> bool:
         """Whether the promise may be relied on: certified mode, secure bits, public bounds and noise that hides."""
         is_sound = self.mode == "certified" and self.is_secure and self.bounds_are_public
-        return is_sound and self.epsilon <= MOST_EPSILON
+        return is_sound and self.hides
 
     def __str__(self) -> str:
         if self.notion == "none":
             text = "No privacy guarantee."
         else:
             at_delta = f" at delta {rounded_up(self.delta, 3)}" if self.delta else ""
-            protected = self.protected if self.epsilon <= MOST_EPSILON else _NOTHING
+            protected = self.protected if self.hides else _NOTHING
             text = (
                 f"{protected} The guarantee is {self.notion} with epsilon {rounded_up(self.epsilon)}{at_delta} "
                 f"({self.account}), between {self.neighbours}. {self._weaker_words}It does not protect "

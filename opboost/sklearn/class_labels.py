@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from opboost.arrays import Mask, Values
 from opboost.errors import DataError, ParameterError
+from opboost.sklearn.whole_fits import with_parameters
 
 # A part of the classifiers' docstrings.
 CLASSES = """
@@ -23,7 +24,7 @@ CLASSES = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class ClassLabels:
     """Classifier mixin for `simulated_rows.DividedRows`: labels of two or more `classes`, and their probabilities."""
 

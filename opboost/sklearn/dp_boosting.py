@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -23,7 +23,7 @@ from opboost.horizontal.recommended.training import TrainedBatches, train_classe
 from opboost.privacy.accounting import by_gaussian, by_pure
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
-from opboost.sklearn.whole_fits import whole
+from opboost.sklearn.whole_fits import whole, with_parameters
 from opboost.trees.complete import check_depth
 from opboost.trees.losses import Logistic, Loss, Softmax, SquaredError
 from opboost.trees.tree import Ensemble, Feature
@@ -82,7 +82,7 @@ _PARAMETERS = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class _DPBoosting(DividedRows):
     """Base of the recommended estimators."""
 
@@ -162,7 +162,7 @@ def _remarks(task: PublicTask, done: TrainedBatches, *, is_first: bool) -> Itera
         yield "the budget is small for so few records: noise shrinks predictions to nearly a constant"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: ignore[misc]
     __doc__ = f"""The recommended private boosting for two or more classes: one recipe whose sizes follow the budget.
 {CLASSES}{_PARAMETERS}
@@ -190,7 +190,7 @@ class DPBoostingClassifier(ClassLabels, ClassifierMixin, _DPBoosting):  # type: 
         self._keep_trained(task, train, X, labels, loss=loss, earlier=earlier, are_steps=are_steps)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type: ignore[misc]
     __doc__ = f"""The recommended private boosting for numbers: one recipe whose sizes follow the budget.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -25,6 +25,7 @@ from opboost.privacy.record_guarantee import REPLACED
 from opboost.privacy.releases import PureRelease, Release
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
+from opboost.sklearn.whole_fits import with_parameters
 from opboost.trees.complete import check_depth
 
 # Budgets are split into shares whose sum, rounded up, must not exceed the whole.
@@ -92,7 +93,7 @@ _PARAMETERS = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class _DPBoost(DividedRows):
     """Base of the DPBoost estimators."""
 
@@ -213,13 +214,13 @@ class _DPBoost(DividedRows):
         return tree, initial, spent * n_models
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class DPBoostClassifier(ClassLabels, ClassifierMixin, _DPBoost):  # type: ignore[misc]
     __doc__ = f"""Boosting for two or more classes with private splits and leaves (DPBoost).
 {CLASSES}{_PARAMETERS}"""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class DPBoostRegressor(BoundedNumbers, RegressorMixin, _DPBoost):  # type: ignore[misc]
     __doc__ = f"""Boosting for numbers with private splits and leaves (DPBoost).
 {_PARAMETERS}"""

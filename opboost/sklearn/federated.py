@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from sklearn.base import ClassifierMixin, RegressorMixin
 
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.federated_fitting import FederatedFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
+from opboost.sklearn.whole_fits import with_parameters
 
 _PARAMETERS = """
     Parameters
@@ -80,7 +79,7 @@ _PARAMETERS = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for two or more classes (Maddock et al., CCS 2022).
 {CLASSES}{_PARAMETERS}
@@ -95,7 +94,7 @@ class FederatedGBDTClassifier(ClassLabels, ClassifierMixin, FederatedFitting):  
     """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class FederatedGBDTRegressor(BoundedNumbers, RegressorMixin, FederatedFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting by sums over clients' rows, for numbers (Maddock et al., CCS 2022).
 

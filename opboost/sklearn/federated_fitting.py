@@ -27,6 +27,7 @@ from opboost.sklearn.federated_methods import NamedMethods
 from opboost.sklearn.federated_promise import delta_for, promise
 from opboost.sklearn.shape_functions import Shapes, shapes_of
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask
+from opboost.sklearn.whole_fits import with_parameters
 from opboost.trees.kernels.threads import threads_for
 
 Candidates = Literal["uniform", "log", "quantile", "ih", "ih_equal_mass", "ih_printed"]
@@ -48,7 +49,7 @@ class Communication:
     n_bytes: int
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class FederatedFitting(NamedMethods, DividedRows):
     """Base of the estimators of the federated framework: from parameters to noise, trees and a guarantee."""
 

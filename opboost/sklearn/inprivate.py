@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, Self
 
@@ -27,7 +27,7 @@ from opboost.privacy.releases import PureRelease
 from opboost.rng import BitSource
 from opboost.sklearn.class_labels import CLASSES, ClassLabels, distinct, matched
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows, PublicTask, bits_of_models
-from opboost.sklearn.whole_fits import whole
+from opboost.sklearn.whole_fits import whole, with_parameters
 from opboost.trees.complete import check_depth
 
 _PARAMETERS = """
@@ -97,7 +97,7 @@ _PARAMETERS = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class _InPrivate(DividedRows):
     """Base of the InPrivate estimators."""
 
@@ -247,13 +247,13 @@ def averages_of_three(X: Values, task: PublicTask) -> tuple[Values, ...]:
     return tuple(cuts)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class InPrivateClassifier(ClassLabels, ClassifierMixin, _InPrivate):  # type: ignore[misc]
     __doc__ = f"""Private boosting for two or more classes along a chain of owners (InPrivate Digging).
 {CLASSES}{_PARAMETERS}"""
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class InPrivateRegressor(BoundedNumbers, RegressorMixin, _InPrivate):  # type: ignore[misc]
     __doc__ = f"""Private boosting for numbers along a chain of owners (InPrivate Digging).
 {_PARAMETERS}"""

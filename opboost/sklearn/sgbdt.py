@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 from numpy.typing import ArrayLike
@@ -12,6 +11,7 @@ from opboost.horizontal.sgbdt.defaults import FOR_NUMBERS
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.sgbdt_fitting import SGBDTFitting
 from opboost.sklearn.simulated_rows import BoundedNumbers
+from opboost.sklearn.whole_fits import with_parameters
 
 _PARAMETERS = """
     Parameters
@@ -94,7 +94,7 @@ _PARAMETERS = """
 """
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting of random trees for two or more classes (S-GBDT).
 {CLASSES}{_PARAMETERS}
@@ -116,7 +116,7 @@ class SGBDTClassifier(ClassLabels, ClassifierMixin, SGBDTFitting):  # type: igno
         return self._fit_further(X, y, classes)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class SGBDTRegressor(BoundedNumbers, RegressorMixin, SGBDTFitting):  # type: ignore[misc]
     __doc__ = f"""Private boosting of random trees for numbers (S-GBDT).
 {_PARAMETERS}

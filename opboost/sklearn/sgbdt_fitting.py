@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from opboost.arrays import Values
@@ -27,12 +27,12 @@ from opboost.horizontal.sgbdt.defaults import FOR_CLASSES, LATER_RATE
 from opboost.horizontal.sgbdt.training import SGBDT, SGBDTSettings, printed_mean
 from opboost.horizontal.splits.noisy_cells import counts_sensitivity, placed_cells
 from opboost.sklearn.simulated_rows import DividedRows, PublicTask, bits_of_models
-from opboost.sklearn.whole_fits import whole
+from opboost.sklearn.whole_fits import whole, with_parameters
 from opboost.trees.complete import check_depth
 from opboost.trees.tree import Ensemble
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class SGBDTFitting(DividedRows):
     """Base of the S-GBDT estimators: from parameters to noise, trees and a guarantee."""
 

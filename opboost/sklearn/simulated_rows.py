@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,7 +26,7 @@ from opboost.privacy.record_guarantee import ADDED_OR_REMOVED, RecordGuarantee
 from opboost.sklearn.data_frames import refuse_all_but_numbers
 from opboost.sklearn.random_states import bit_source, seed_of
 from opboost.sklearn.starting_scores import refuse_times
-from opboost.sklearn.whole_fits import whole
+from opboost.sklearn.whole_fits import whole, with_parameters
 from opboost.trees.tree import Ensemble
 
 # Budget per record when the user gives bounds but no epsilon.
@@ -35,7 +35,7 @@ DEFAULT_EPSILON = 1.0
 FROM_DATA = "from_data"
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class DividedRows(BaseEstimator):  # type: ignore[misc]
     """Base of the estimators that train on rows of several owners.
 
@@ -210,7 +210,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         return validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class BoundedNumbers:
     """Regressor mixin: labels and predictions within public bounds, `label_bounds`."""
 

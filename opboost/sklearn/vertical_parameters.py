@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -14,12 +13,13 @@ from opboost.cell_grid import DEFAULT_CELLS
 from opboost.column_positions import Bounds, ColumnKey
 from opboost.errors import ParameterError, shown
 from opboost.metrics import metrics_of
+from opboost.sklearn.whole_fits import with_parameters
 from opboost.trees.boosting import OnRound, RoundReport
 from opboost.trees.losses import Loss
 from opboost.trees.validation import Metric
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@with_parameters
 class VerticalParameters(BaseEstimator):  # type: ignore[misc]
     """The parameters, as dataclass fields; `opboost.sklearn.vertical` says what they mean."""
 

@@ -1,19 +1,44 @@
-"""Fits that are whole or not at all: one that breaks off leaves its estimator as it was."""
+"""Calls of estimators: parameters by name, refused in the estimator's name, and fits that are whole or not at all."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cache, wraps
-from inspect import signature
+from inspect import Signature, signature
 from numbers import Real
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, dataclass_transform
 
 from opboost.arrays import python_numbers
-from opboost.errors import OpBoostError, ParameterError, shown
+from opboost.errors import OpBoostError, ParameterError, nearest, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 E = TypeVar("E", bound=Any)
+K = TypeVar("K", bound=type[Any])
+
+
+# What other systems call a parameter whose name here is not near.
+_NAMES_ELSEWHERE = {"eta": "learning_rate", "iterations": "n_estimators", "num_boost_round": "n_estimators"}
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(field,))
+def with_parameters(kind: K) -> K:
+    """Make a class of estimators, or a base of such, whose dataclass fields are its parameters.
+
+    Calls with parameters that there are not raise `TypeError` in the name of the estimator that was called.
+    """
+    dataclass(kw_only=True, eq=False, repr=False)(kind)
+    initialise = kind.__init__
+    of = signature(initialise)
+
+    @wraps(initialise)
+    def initialised(estimator: Any, /, *arguments: Any, **parameters: Any) -> None:
+        _check_call(type(estimator).__name__, of, estimator, *arguments, **parameters)
+        initialise(estimator, *arguments, **parameters)
+
+    kind.__init__ = initialised
+    return kind
 
 
 def whole(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
@@ -23,9 +48,11 @@ def whole(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]
     beside a model that another fit has made. NumPy's numbers, such as grids of parameters have, are of a type of their
     own: messages do not take them, and small ones overflow.
     """
+    of = signature(fit)
 
     @wraps(fit)
     def done_or_undone(estimator: E, /, *arguments: P.args, **options: P.kwargs) -> R:
+        _check_call(f"{type(estimator).__name__}.{fit.__name__}", of, estimator, *arguments, **options)
         before = vars(estimator).copy()
         given = {name: before[name] for name in estimator.get_params(deep=False)}
         vars(estimator).update(python_numbers(given))
@@ -40,6 +67,18 @@ def whole(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]
         return result
 
     return done_or_undone
+
+
+def _check_call(name: str, of: Signature, /, *arguments: Any, **options: Any) -> None:
+    """Refuse arguments that a function does not take, under the name by which it was called."""
+    try:
+        of.bind(*arguments, **options)
+    except TypeError as error:
+        known = [one for one in of.parameters if one != "self"]
+        unknown = sorted(options.keys() - set(known))
+        near = nearest([_NAMES_ELSEWHERE.get(one, one) for one in unknown], known)
+        told = near or f"; it takes {', '.join(known)}"
+        raise TypeError(f"{name}() {error}, and nothing was trained{told}") from None
 
 
 def _check_numbers(kind: type, given: Mapping[str, object]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -98,6 +98,8 @@ class PartitionedActive:
         if self.ids is not None:
             return KeyedChoice.of(self.run, self.ids.names)
         return KeyedChoice.of(self.run, partial(places_by_partition, self.found, self.schema, client=self.client))
+
+    others: ClassVar[tuple[str, ...]] = ()
 
     @property
     def partition_words(self) -> str:

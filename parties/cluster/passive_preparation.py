@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pandas as pd
 
@@ -74,6 +74,8 @@ class PartitionedPassive:
     aligner: Aligner
     ids: PartyTable | None
     client: Client
+
+    others: ClassVar[tuple[str, ...]] = ()
 
     @property
     def partition_words(self) -> str:

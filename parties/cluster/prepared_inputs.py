@@ -37,6 +37,8 @@ class ActiveInputs(Protocol):
         Records to train on.
     partition_words : str or None
         How its records are divided, if they are.
+    others : tuple of str
+        Sentences for this party's log on cells of one table that are read as `other`; of partitions none are counted.
     """
 
     @property
@@ -49,6 +51,8 @@ class ActiveInputs(Protocol):
     def n_trained(self) -> int: ...
     @property
     def partition_words(self) -> str | None: ...
+    @property
+    def others(self) -> tuple[str, ...]: ...
 
     def job(self) -> ActiveJob:
         """The job, for greetings."""
@@ -78,6 +82,8 @@ class PassiveInputs(Protocol):
     digest : str
     partition_words : str or None
         How its records are divided, if they are.
+    others : tuple of str
+        Sentences for this party's log on cells of one table that are read as `other`; of partitions none are counted.
     """
 
     @property
@@ -90,6 +96,8 @@ class PassiveInputs(Protocol):
     def digest(self) -> str: ...
     @property
     def partition_words(self) -> str | None: ...
+    @property
+    def others(self) -> tuple[str, ...]: ...
 
     def job(self) -> PassiveJob:
         """The job, for greetings."""

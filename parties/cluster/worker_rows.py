@@ -48,6 +48,11 @@ class WorkerRows:
         depended = self.held.digest, earlier.run, earlier.digest, earlier.arrivals
         return hashlib.sha256(repr(depended).encode()).hexdigest()
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Sentences for the worker's log on cells of one table that are read as `other`; of partitions, none."""
+        return self.held.others if isinstance(self.held, OwnerRows) else ()
+
     def answering(self) -> RowHolder:
         """What the recipe lets others ask of the rows; noise comes from this process, whatever holds the rows."""
         match self.held:

@@ -70,7 +70,7 @@ def ledger(
     With the run file of a worker, or of an owner in a chain: what its runs have spent, of which budget.
     """
     from parties.config.party_run import HORIZONTAL_ROLES
-    from parties.config.reading import read_role
+    from parties.config.reading import check_role
     from parties.reports.account_statement import AccountStatement, read_account
     from parties.reports.ledger_statement import Statement, ledger_path, read_statement
 
@@ -83,10 +83,10 @@ def ledger(
         return
     with terminal_of_command():
         found: Statement | AccountStatement
-        if run_file is not None and path is None and read_role(run_file) in HORIZONTAL_ROLES:
-            found = read_account(run_file)
-        else:
-            found = read_statement(run_file, path)
+        has_account = False
+        if run_file is not None and path is None:
+            has_account = check_role(run_file, "passive", "worker", "owner") in HORIZONTAL_ROLES
+        found = read_account(run_file) if run_file is not None and has_account else read_statement(run_file, path)
     if form is Format.JSON:
         typer.echo(json.dumps(found.to_dict()))
     else:

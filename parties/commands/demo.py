@@ -19,7 +19,7 @@ from opboost.split_tests import bind, feature_matrix
 from opboost.vertical import train
 from parties.commands.demo_folder import BANK, DATASET, RETAILER, SEED, TEST_SHARE, clear, run_together, sample_folder
 from parties.config.desensitize_section import DesensitizeSection
-from parties.config.protection import excessive
+from parties.config.protection import excessive, loss_of
 from parties.config.reading import read_run, read_schema, read_section
 from parties.config.vertical import ActiveRun
 from parties.jobs.life_cycle import Terminal
@@ -39,6 +39,9 @@ from protocols.transport.keys import generate
 
 # Points of the mapped domain where the budget is one per point, and of a cell of the mechanisms that divide it.
 POINTS, THETA = 100, 10
+
+# Of a cell that is to hold two of five categories, which are a quarter of the points apart.
+CATEGORY_THETA = 50
 
 # Per point inside a cell, for the mechanism whose cells are published and whose whole range no budget covers.
 LOCAL_EPSILON = 0.08
@@ -80,8 +83,12 @@ def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
     has_default = epsilon is None and mechanism != "local"
     budget: dict[str, Any] = {"whole_range": DEFAULT_WHOLE_RANGE} if has_default else per_point
     desensitize = {"mechanism": mechanism, **budget, **({} if mechanism == "global" else {"theta": THETA})}
+    if mechanism == "local":
+        desensitize["columns"] = {"loyalty": {"theta": CATEGORY_THETA}}
     section = read_section(DesensitizeSection, desensitize)
-    return {"desensitize": desensitize, "no_privacy": bool(excessive(section.budgets()))}
+    schema, _ = read_schema(sample_folder() / f"{RETAILER}.schema.yaml")
+    losses = (loss_of(one, one.schema.name) for one in section.mechanisms(schema))
+    return {"desensitize": desensitize, "no_privacy": bool(excessive([*section.budgets(), *losses]))}
 
 
 def _run_jointly(folders: dict[str, Path], terminal: Terminal) -> None:

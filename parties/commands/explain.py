@@ -34,13 +34,13 @@ def explain(
     statistics: nobody is asked. Passive parties' columns have the names that they were offered under. Beside it lies a
     file for each of them, with its columns alone: own cuts tell own values.
     """
-    from parties.config.reading import kept_schema, read_role, read_run
+    from parties.config.reading import check_role, kept_schema, read_run
     from parties.config.vertical import ActiveRun, PassiveRun
     from parties.runs.run_folder import RunFolder
     from parties.storage.atomic_files import write_json
 
     with terminal_of_command():
-        if (role := read_role(run_file)) == "active":
+        if check_role(run_file, "active", "passive") == "active":
             if of is not None:
                 raise ConfigError("--of is for a passive party's run file. Nothing was written")
             from opboost.explanation.partial_dependence import dependences
@@ -70,7 +70,7 @@ def explain(
             shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
             for_peers = {peer: str(path) for peer, path in theirs.items()}
             print_result(form, share_of_gain=shares, explanation=str(target), for_peers=for_peers)
-        elif role == "passive" and of is not None:
+        elif of is not None:
             run = read_run(run_file, PassiveRun)
             run.check_free(out, run_file)
             # Not under the name that the other party gave its file: the folder has files that answers come from.
@@ -78,7 +78,9 @@ def explain(
             _in_own_words(run, of, target)
             print_result(form, explanation=str(target))
         else:
-            raise ConfigError(f"{run_file} is of role {role}: explanations are an active party's, or --of one")
+            raise ConfigError(
+                f"{run_file} is of role passive: name the active party's explanation with --of. Nothing was written"
+            )
 
 
 def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:

@@ -129,8 +129,8 @@ def public_numbers(own: str, **given: object) -> dict[str, Any]:
 
     from pydantic import Field
 
-    from opboost.privacy.record_guarantee import MOST_EPSILON
-    from parties.config.protection import MOST_DELTA
+    from opboost.privacy.laws import MOST_EPSILON
+    from opboost.privacy.record_guarantee import MOST_DELTA
     from parties.config.section import PositiveCount
     from parties.config.training_section import ClassCount
 

@@ -30,12 +30,11 @@ def scorecard(
 
     Columns of passive parties are told by the ranks that they released: nobody is asked, and no budget is spent.
     """
-    from parties.config.reading import read_role, read_run
+    from parties.config.reading import check_role, read_run
     from parties.config.vertical import ActiveRun
 
     with terminal_of_command():
-        if (role := read_role(run_file)) != "active":
-            raise ConfigError(f"{run_file} is of role {role}: a scorecard needs labels, which the active party has")
+        check_role(run_file, "active")
         from opboost.credit.scorecard import PointScale
         from parties.credit.validation import Asked, validate
         from parties.credit.validation_page import scorecard_document, validation_page

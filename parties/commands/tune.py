@@ -26,14 +26,10 @@ def tune(
     Nobody is asked, and nothing is sent. Train with the printed parameters under another run_id: passive parties
     release what they have stored, at no cost. Where no trial is better, the run's own are printed, to be kept.
     """
-    from parties.config.reading import read_role, read_run
+    from parties.config.reading import check_role, read_run
 
     with terminal_of_command() as terminal:
-        if (role := read_role(run_file)) != "active":
-            raise ConfigError(
-                f"{run_file} is of role {role}, and tuning is the active party's: a passive party has no labels, and "
-                "every look at other owners' rows would be charged, which is not offered. Nothing was trained"
-            )
+        check_role(run_file, "active")
         try:
             from parties.tuning.study import TUNING_FOLDER, Tuning, tune_parameters
         except ImportError as error:

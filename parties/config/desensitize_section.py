@@ -11,9 +11,8 @@ from opboost.desensitize import ColumnMechanism
 from opboost.errors import ParameterError, nearest
 from opboost.mechanism_settings import MechanismSettings, StatedBudget, stated_budget
 from opboost.privacy.laws import Law
-from opboost.privacy.record_guarantee import MOST_EPSILON
 from opboost.schema import ColumnSchema, Kind, TableSchema
-from parties.config.protection import Epsilon, Finite, GivenBudget, budgets_of, given_budgets
+from parties.config.protection import Epsilon, Finite, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.errors import ConfigError
 
@@ -103,7 +102,7 @@ class DesensitizeSection(BudgetKeys):
         return found
 
     def budgets(self) -> Iterator[GivenBudget]:
-        """Budgets of all columns and of single ones, as far as they are known without the schema.
+        """Budgets of all columns and of single ones that are known without the schema: those per point or category.
 
         Raises
         ------
@@ -111,14 +110,9 @@ class DesensitizeSection(BudgetKeys):
             If keys do not go together.
         """
         for name in (None, *self.columns):
-            own, place, settings = self._own(name), _place(name), self._settings(name)
+            own, place = self._own(name), _place(name)
+            self._settings(name)
             yield from given_budgets(place, epsilon=own.epsilon, category_epsilon=own.category_epsilon)
-            if self._stated(name).epsilon is not None:
-                yield from budgets_of(settings, place)
-            # The whole range, which no `per` can exceed.
-            for key in ("cost", "whole_range"):
-                if (value := getattr(own, key)) is not None:
-                    yield GivenBudget.at(f"{place}.{key}", value, MOST_EPSILON * settings.domain_size)
 
     def _own(self, name: str | None) -> DesensitizeSection | ColumnBudget:
         return self if name is None else self.columns.get(name, ColumnBudget())

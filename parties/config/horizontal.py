@@ -9,12 +9,13 @@ from typing import Literal, Self
 from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from opboost import rng
+from opboost.privacy.record_guarantee import MOST_DELTA
 from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from parties.config.addresses import ConnectAddress, ListenAddress
 from parties.config.cluster_section import DaskSection
 from parties.config.party_run import NamedKey, PartyRun, Wiring
-from parties.config.protection import MOST_DELTA, Delta, Epsilon, GivenBudget, given_budgets
+from parties.config.protection import Delta, Epsilon, GivenBudget, given_budgets
 from parties.config.section import Section
 from parties.config.training_section import TrainingSection
 from parties.ledger.run_charge import RunBudget

@@ -1,6 +1,7 @@
 """Bounds on the budgets in run files: beyond them nothing is protected, and the run file must say ``no_privacy: true``.
 
-Far smaller budgets protect little, too; where good ones end is for people to decide.
+A column's is what its guarantee says of neighbouring values. Far smaller budgets protect little, too; where good ones
+end is for people to decide.
 """
 
 from __future__ import annotations
@@ -12,12 +13,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
-from opboost.privacy.adj_map import AdjMap
-from opboost.privacy.record_guarantee import MOST_EPSILON
-
-# One record in a hundred may then be published as it is.
-MOST_DELTA = 0.01
+from opboost.privacy.laws import MOST_EPSILON
+from opboost.privacy.local import RandomisedResponse
 
 
 def _ascending(bounds: tuple[float, float]) -> tuple[float, float]:
@@ -85,17 +84,16 @@ def given_budgets(place: str, **keys: float | None) -> Iterator[GivenBudget]:
             yield GivenBudget.at(f"{place}.{key}", value)
 
 
-def budgets_of(settings: MechanismSettings, place: str) -> Iterator[GivenBudget]:
-    """Effective budgets of a column's settings, which noise distribution or cells may raise above epsilon."""
-    value = settings.build()
-    per_step = value.epsilon_ner if isinstance(value, AdjMap) else value.epsilon
-    yield _together(settings, place, value.law.promise * per_step, "step of the domain")
-    if isinstance(value, AdjMap):
-        yield _together(settings, place, value.law.promise * value.epsilon_prt, "border between cells")
+def loss_of(mechanism: ColumnMechanism, place: str) -> GivenBudget:
+    """The loss of the smallest difference that a column's guarantee is for: one unit of its own, or an empty cell."""
+    promise = mechanism.guarantee()
+    loss = max(promise.epsilon, promise.missing_epsilon)
+    is_unordered = isinstance(mechanism.value, RandomisedResponse)
+    keys = f"epsilon {mechanism.value.epsilon:g}" if is_unordered else _keys(mechanism.settings)
+    return GivenBudget(f"{place} comes to {loss:g} per {promise.unit} ({keys})", loss)
 
 
-def _together(settings: MechanismSettings, place: str, value: float, unit: str) -> GivenBudget:
+def _keys(settings: MechanismSettings) -> str:
     cells = f", theta {settings.theta}" if settings.mechanism != "global" else ""
     share = f", alpha {settings.alpha:g}" if settings.mechanism == "adj" else ""
-    keys = f"epsilon {settings.epsilon:g}, law {settings.law.value}{cells}{share}"
-    return GivenBudget(f"{place} comes to {value:g} per {unit} ({keys})", value)
+    return f"epsilon {settings.epsilon:g}, law {settings.law.value}{cells}{share}"

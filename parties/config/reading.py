@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -35,6 +35,8 @@ def read_run(path: Path, kind: type[S]) -> S:
         Naming the file, the key, what was found and what is allowed.
     """
     document = read_yaml(path)
+    if issubclass(kind, PartyRun):
+        _check_role(path, _known_role(document), get_args(kind.model_fields["role"].annotation))
     with naming(path):
         run = resolved(read_section(kind, document), path.resolve().parent)
         if isinstance(run, PartyRun):
@@ -61,7 +63,8 @@ def read_any_run(path: Path) -> ActiveRun | PassiveRun:
     ------
     ConfigError
     """
-    return read_run(path, ActiveRun) if read_role(path) == "active" else read_run(path, PassiveRun)
+    is_active = check_role(path, "active", "passive") == "active"
+    return read_run(path, ActiveRun) if is_active else read_run(path, PassiveRun)
 
 
 def read_section(kind: type[S], settings: dict[str, Any]) -> S:
@@ -80,14 +83,39 @@ def read_section(kind: type[S], settings: dict[str, Any]) -> S:
 
 def read_role(path: Path) -> str:
     """Read the role that a run file is for."""
-    role = read_yaml(path).get("role")
-    role = ROLE_ALIASES.get(role, role) if isinstance(role, str) else role
-    if role not in ("active", "passive", *HORIZONTAL_ROLES):
+    document = read_yaml(path)
+    if (role := _known_role(document)) is None:
         raise ConfigError(
             f"{path}: role must be active or passive, or {', '.join(HORIZONTAL_ROLES[:-1])} or {HORIZONTAL_ROLES[-1]}; "
-            f"found {shown(role)}"
+            f"found {shown(document.get('role'))}"
         )
-    return str(role)
+    return role
+
+
+def check_role(path: Path, *allowed: str) -> str:
+    """Read the role that a run file is for, and refuse the run file of a role that a command is not for.
+
+    Raises
+    ------
+    ConfigError
+        Naming the roles that the command is for, and the file's.
+    """
+    _check_role(path, role := read_role(path), allowed)
+    return role
+
+
+def _check_role(path: Path, role: str | None, allowed: Sequence[str]) -> None:
+    if role is not None and role not in allowed:
+        *others, last = allowed
+        takes = f"{', '.join(others)} or {last}" if others else last
+        raise ConfigError(f"{path} is of role {role}; this command takes a run file of role {takes}. Nothing was done")
+
+
+def _known_role(document: Mapping[str, Any]) -> str | None:
+    """The role of a run file by its own name; None if it names none that there is."""
+    role = document.get("role")
+    role = ROLE_ALIASES.get(role, role) if isinstance(role, str) else role
+    return str(role) if role in ("active", "passive", *HORIZONTAL_ROLES) else None
 
 
 def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:

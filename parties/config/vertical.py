@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -28,9 +27,9 @@ from parties.config.protection import (
     Finite,
     GivenBudget,
     LabelBounds,
-    budgets_of,
     check_protection,
     given_budgets,
+    loss_of,
 )
 from parties.config.score_policy import RevealSection
 from parties.config.section import MOST_COUNT, Section
@@ -292,9 +291,9 @@ class PassiveRun(_Run):
         ConfigError, ParameterError
         """
         found = self.desensitize.mechanisms(schema)
-        given = (budgets_of(one.settings, f"desensitize.columns.{one.schema.name}") for one in found)
+        given = (loss_of(one, f"desensitize.columns.{one.schema.name}") for one in found)
         try:
-            check_protection(chain.from_iterable(given), no_privacy=self.no_privacy)
+            check_protection(given, no_privacy=self.no_privacy)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +25,7 @@ from parties.config.record_runs import RecordRecipe, charge_of, read_record_run,
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.horizontal_peer import compare_terms
 from parties.doctor.run_files import check_folder, check_keys, check_protection
-from parties.doctor.table import TableUse, check_table
+from parties.doctor.table import TableUse, check_table, other_status
 from parties.errors import OverBudget
 from parties.horizontal.partition_files import check_ids, part_files
 from parties.horizontal.row_table import OwnerRows
@@ -36,6 +37,7 @@ from parties.reports.horizontal_words import unknown_workers
 from parties.runs.run_folder import RunFolder
 from parties.session.lasting_keys import lasting_keys
 from parties.storage.sqlite import check_place
+from parties.tables.column_variety import other_words
 
 
 def examine_rows(path: Path, *, insecure: bool = False, wait_s: float = 5.0) -> list[Finding]:
@@ -97,11 +99,14 @@ def _check_partitions(
 ) -> None:
     """Check every partition, one after the other."""
     files = part_files(run.data, schema, ignore, n_classes=run.training.n_classes)
+    n_other: Counter[str] = Counter()
     for file in files:
-        file.read()
+        n_other.update(file.read().n_other)
     check_ids([file.names() for file in files])
     n_rows = sum(file.n_rows for file in files)
     checks.add("data", Status.OK, f"{n_rows} rows in {len(files)} partitions, each record in one of them")
+    for name, n in n_other.items():
+        checks.add(f"column {name}", other_status(n, n_rows), other_words(n, n_rows))
 
 
 def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Checklist) -> None:

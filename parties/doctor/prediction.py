@@ -7,18 +7,20 @@ from pathlib import Path
 
 from opboost.routing import Router
 from opboost.schema import TableSchema
-from parties.config.reading import check_schema_of_model, check_units_of_times, read_any_run, read_schema
+from parties.config.reading import check_schema_of_model, check_units_of_times, read_any_run, read_run, read_schema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Finding, Status
 from parties.doctor.peer import ask_active, ask_passive
 from parties.doctor.run_files import AskPeers, check_and_ask
-from parties.errors import ConfigError, OverBudget
+from parties.doctor.table import other_status
+from parties.errors import OverBudget
 from parties.ledger.budget import Budget
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.pricing import planned
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.tables.blocks import record_set
+from parties.tables.column_variety import other_words, read_as_other
 from parties.tables.keyed_table import read_keyed
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, own_columns
@@ -47,9 +49,7 @@ def examine_prediction(
     """
     checks = Checklist()
     with checks.checking("run file"):
-        run = read_any_run(path)
-        if serves and isinstance(run, ActiveRun):
-            raise ConfigError(f"{path}: only a passive party serves; found the run file of an active one")
+        run = read_run(path, PassiveRun) if serves else read_any_run(path)
         checks.add("run file", Status.OK, f"run {run.run_id!r} of {run.party}, the {run.role} party")
 
         def job() -> AskPeers | None:
@@ -118,6 +118,8 @@ def _read_records(run: ActiveRun | PassiveRun, data: Path | None, checks: Checkl
     with showing_misfits(source, schema):
         table = read_keyed(source, schema, align.keys, ignore=ignore, duplicates=align.duplicates)
     checks.add("data", Status.OK, f"{source}: {table.n_rows} records")
+    for name, n in read_as_other(table.features, schema).items():
+        checks.add(f"column {name}", other_status(n, table.n_rows), other_words(n, table.n_rows))
     return table, schema
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from opboost.privacy.record_guarantee import MOST_EPSILON
+from opboost.privacy.laws import MOST_EPSILON
+from opboost.privacy.record_guarantee import MOST_DELTA
 from parties.config.party_run import PartyRun
-from parties.config.protection import MOST_DELTA
 from parties.config.reading import check_schema_of_run
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import ConfigError

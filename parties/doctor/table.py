@@ -17,17 +17,21 @@ from parties.config.align_section import AlignSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.doctor.check_result import Checklist, Status
 from parties.errors import TableError
+from parties.tables.column_variety import is_constant, none_listed, other_words, read_as_other
 from parties.tables.keyed_table import read_keyed
 from parties.tables.labels import read_labels
 from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, is_constant, read_frame, read_table
+from parties.tables.party_table import LABEL_OF_PASSIVE, check_columns, read_frame, read_table
 from parties.tables.record_ids import read_ids, rows_to_keep
 
 # A column of whole numbers that differ in nearly all of at least so many records is taken for an id.
 MIN_ROWS_OF_IDS = 100
 SHARE_OF_DISTINCT = 0.99
+
+# Beyond this share of the cells, categories that are read as `other` are taken for misspelt ones.
+MOST_OTHER = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +86,12 @@ def check_table(use: TableUse, schema: TableSchema, ignore: Sequence[str], check
             _check_keys(use, names, frame, schema, of_table)
         with of_table.checking("label"), showing_misfits(path, schema):
             _check_label(use, frame, schema, of_table)
+        n_other = read_as_other(frame, schema)
         for column in schema.columns:
             if column.name in frame.columns:
                 with of_table.checking(f"column {column.name}"), showing_misfits(path, schema):
-                    _check_column(frame, column, use, of_table, schema.format.of(column.name).kind)
+                    kind = schema.format.of(column.name).kind or column.kind.value
+                    _check_column(frame, column, use, kind, n_other.get(column.name, 0), of_table)
     checks.findings.extend(of_table.findings)
     return of_table.is_sound
 
@@ -151,15 +157,18 @@ def _check_label(use: TableUse, frame: pd.DataFrame, schema: TableSchema, checks
 
 
 def _check_column(
-    frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, checks: Checklist, kind_of_cells: str | None
+    frame: pd.DataFrame, schema: ColumnSchema, use: TableUse, kind: str, n_other: int, checks: Checklist
 ) -> None:
     check = f"column {schema.name}"
     check_column(frame, schema, clip=use.is_released)
     values, _ = read_numbers(frame[schema.name], schema, clip=False)
     if is_constant(iter([frame[schema.name]])):
+        is_unlisted = 0 < n_other == len(frame)
         if use.needs_variety:
-            raise TableError(f"column {schema.name!r} is constant; leave it out of the schema")
-        checks.add(check, Status.WARNING, f"column {schema.name!r} is constant here")
+            constant = f"column {schema.name!r} is constant; leave it out of the schema"
+            raise TableError(none_listed(schema.name) if is_unlisted else constant)
+        constant = f"column {schema.name!r} is constant here"
+        checks.add(check, Status.WARNING, none_listed(schema.name) if is_unlisted else constant)
         return
     remarks = []
     if schema.kind is Kind.NUMERIC:
@@ -174,10 +183,16 @@ def _check_column(
         if n_absent:
             remarks.append(f"{n_absent} of its {len(schema.categories)} categories do not occur")
     n_missing = int(np.isnan(values).sum())
-    plain = kind_of_cells or schema.kind.value
     if n_missing:
-        plain += f", {counted(n_missing, 'cell')} {'is' if n_missing == 1 else 'are'} missing"
-    checks.add(check, Status.WARNING if remarks else Status.OK, "; ".join(remarks) or plain)
+        kind += f", {counted(n_missing, 'cell')} {'is' if n_missing == 1 else 'are'} missing"
+    others = [other_words(n_other, len(frame))] if n_other else []
+    status = Status.WARNING if remarks else other_status(n_other, len(frame))
+    checks.add(check, status, "; ".join([*(remarks or [kind]), *others]))
+
+
+def other_status(n_other: int, n_cells: int) -> Status:
+    """Result of a check on a column of which so many cells are read as `other`."""
+    return Status.WARNING if n_other > MOST_OTHER * n_cells else Status.OK
 
 
 def _looks_like_ids(values: np.ndarray) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,7 @@ from parties.errors import ConfigError, TableError
 from parties.runs.row_stream import RowStream
 from parties.runs.run_folder import RunFolder
 from parties.storage.paths import is_folder
+from parties.tables.column_variety import other_sentences, read_as_other
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_frame, read_table
 from parties.tables.record_ids import read_ids
@@ -41,11 +42,14 @@ class OwnerRows:
     values : ndarray of float64, shape (n_rows, n_columns)
         NaN for missing.
     labels : ndarray of float64, shape (n_rows,)
+    n_other : dict of str to int
+        Per column of which there are any, cells of the file that are read as `other`.
     """
 
     schema: TableSchema
     values: Values
     labels: Values
+    n_other: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run: WorkerRun | OwnerRun, schema: TableSchema, ignore: Sequence[str]) -> OwnerRows:
@@ -71,7 +75,12 @@ class OwnerRows:
             table = read_table(data, schema, ignore=ignore, needs_label=True)
             columns = own_features(table.features, schema.columns)
         assert table.labels is not None
-        return cls(schema=schema, values=np.column_stack([columns[name] for name in schema.names]), labels=table.labels)
+        return cls(
+            schema=schema,
+            values=np.column_stack([columns[name] for name in schema.names]),
+            labels=table.labels,
+            n_other=read_as_other(table.features, schema),
+        )
 
     def check_labels(self, n_classes: int, data: Path) -> None:
         """Refuse labels of classes that are not 0, 1, 2, ..., and numbers, of 0 classes, whose squares overflow.
@@ -115,6 +124,11 @@ class OwnerRows:
     def first(self, n_rows: int) -> OwnerRows:
         """The first rows, so many."""
         return replace(self, values=self.values[:n_rows], labels=self.labels[:n_rows])
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Sentences for the owner's log on cells that are read as `other`."""
+        return other_sentences(self.n_other, len(self.labels))
 
     @property
     def digest(self) -> str:

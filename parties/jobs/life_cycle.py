@@ -138,6 +138,12 @@ class TrainingRun:
         return self.folder
 
 
+def note_others(sentences: Sequence[str], log: RunLog) -> None:
+    """Say in this party's own log, by column, how many cells are read as `other`."""
+    for sentence in sentences:
+        log.step("other categories", sentence)
+
+
 @contextmanager
 def logged(
     folder: RunFolder,

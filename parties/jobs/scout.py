@@ -17,13 +17,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from opboost.privacy.guarantee import ColumnGuarantee, Guarantee
 from opboost.uplift import ColumnUse, Uplift
-from parties.config.reading import read_role, read_schema, read_section
+from parties.config.reading import check_role, read_schema, read_section
 from parties.config.section import resolved
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RunFolderError, naming
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.held_out_section import load_uplift
+from parties.reports.sentences import odds
 from parties.runs.joint_model import USES_FILE
 from parties.runs.run_folder import RunFolder
 from parties.session.reconnection import Restarts
@@ -77,7 +78,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal, resta
     ConfigError
         If the run file's role, or what it says, allows none.
     """
-    if read_role(path) == "active":
+    if check_role(path, "active", "passive") == "active":
         run = scouting(path, ActiveRun, records)
         if run.label_epsilon is not None:
             raise ConfigError(
@@ -161,9 +162,15 @@ def passive_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) ->
     """What a peer's run file then leaves out; and as a comment, how it may divide its budget among the others."""
     if len(without := useless(peer, uses)) == len(guarantee.columns):
         return f"# No column of {peer} adds anything: the full run does without this party.\n"
-    columns = {column: {"whole_range": loss} for column, loss in split(peer, guarantee, uses).items()}
-    offered = f"{_OFFERED}\n{_dump({'columns': columns})}" if columns else ""
+    columns = "".join(_budget_line(column, loss) for column, loss in split(peer, guarantee, uses).items())
+    offered = f"{_OFFERED}\ncolumns:\n{indent(columns, '  ')}" if columns else ""
     return "desensitize:\n" + indent(_dump({"leave_out": without}) + indent(offered, "# "), "  ")
+
+
+def _budget_line(column: str, loss: float) -> str:
+    """A column's budget, and beside it what that protects."""
+    line = _dump({column: {"whole_range": loss}}).rstrip()
+    return f"{line}  # over the whole range, records are told apart with odds at most {odds(loss)}\n"
 
 
 def useless(peer: str, uses: Sequence[ColumnUse]) -> list[str]:

@@ -14,7 +14,7 @@ from parties.horizontal.chain.checkpoint import ChainCheckpoint
 from parties.horizontal.chain.job import ChainJob
 from parties.horizontal.chain.turns import run_chain_owner
 from parties.horizontal.row_table import OwnerRows
-from parties.jobs.life_cycle import Terminal, TrainingRun
+from parties.jobs.life_cycle import Terminal, TrainingRun, note_others
 from parties.jobs.shared_model import note_own_fit, save_shared_model, withdraw_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.runs.run_folder import RunFolder
@@ -39,6 +39,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
         open_connections(run, insecure) as open_channels,
         life.logged(schema, resuming=_RESUMING) as log,
     ):
+        note_others(rows.others, log)
         check_charge(ledger, charge, folder)
         if checkpoint.differing:
             # An earlier process may have been stopped, or its folder put back, with a model from before.

@@ -26,7 +26,7 @@ from parties.horizontal.row_table import OwnerRows
 from parties.horizontal.worker import WorkerJob, run_worker
 from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.horizontal.worker_group import WorkerGroup
-from parties.jobs.life_cycle import Terminal, TrainingRun
+from parties.jobs.life_cycle import Terminal, TrainingRun, note_others
 from parties.jobs.shared_model import note_own_fit, save_shared_model
 from parties.ledger.model_ledger import check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
@@ -120,6 +120,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
             bits = checkpoint.bits() if run.seed is None else run.bits
             with worker_rows(run, recipe, schema=schema, ignore=ignore, rng=bits.fork("rows")) as rows:
                 checkpoint.check_rows(rows.digest)
+                note_others(rows.others, log)
                 channels.extend(() if channels else open_channels(log).values())
 
                 def save(trees: list[Tree]) -> None:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from opboost.errors import ParameterError
 from opboost.routing import Router
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import Disagreement, RunFolderError
-from parties.jobs.life_cycle import Terminal, TrainingRun
+from parties.jobs.life_cycle import Terminal, TrainingRun, note_others
 from parties.jobs.warm_up import compiled_before, warm_drawing, warm_training
 from parties.ledger.charged_release import Account
 from parties.runs.joint_model import TRAININGS_FILE, JointModel
@@ -54,6 +55,7 @@ def train_active(
         open_connections(run, insecure) as open_channels,
         life.logged(prepared.schema, resuming=_RESUMING) as log,
     ):
+        note_others(prepared.others, log)
         journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
         # What this party brings is compared with the run's beginning before the parties meet.
         if folder.has_model:
@@ -106,6 +108,7 @@ def train_passive(
                 )
 
         folder.note_inputs(prepared.digest)
+        note_others(prepared.others, log)
         (channel,) = open_channels(log).values()
         warm_drawing(prepared.mechanisms)
         place = AlignmentPlace(folder.path, log, log.progress)
@@ -197,20 +200,19 @@ def _conclude_saved(
     wrong is told once the others have been asked.
     """
     prepared = prepared.take_up(journal)
-    wrong: list[ProtocolError | Disagreement] = []
+    wrong: list[ProtocolError | Disagreement | ParameterError] = []
     for channel in channels:
         if channel.peer in journal.confirmed:
             continue
         try:
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
-        except PeerRestarted:
-            raise
-        except (ProtocolError, Disagreement) as error:
-            if not isinstance(error, PeerLost):
+        except (ProtocolError, Disagreement, ParameterError) as error:
+            if isinstance(error, PeerRestarted) or not isinstance(error, PeerLost):
                 wrong.append(error)
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
     if wrong:
-        raise wrong[0]
+        # After a restart this party begins again with those that are left.
+        raise min(wrong, key=lambda one: not isinstance(one, PeerRestarted))
     return prepared.n_trained

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from opboost.privacy.guarantee import html_table, rounded_up
-from parties.errors import ConfigError, LedgerError
+from parties.config.reading import check_role, read_run
+from parties.errors import LedgerError
 from parties.ledger.chain_head import is_chain_begun
 from parties.ledger.model_ledger import worker_ledger
 from parties.ledger.run_charge import RunCharge
@@ -68,12 +69,11 @@ def read_account(run_file: Path) -> AccountStatement:
         If the account is not there or cannot be trusted.
     """
     # Loaded here: a passive party reads its ledger without the recipes of horizontal training.
-    from parties.config.horizontal import CoordinatorRun
-    from parties.config.record_runs import read_record_run
+    from parties.config.chain import OwnerRun
+    from parties.config.horizontal import WorkerRun
 
-    run = read_record_run(run_file)
-    if isinstance(run, CoordinatorRun):
-        raise ConfigError(f"{run_file} is a coordinator's run file; the workers keep accounts, each its own")
+    is_worker = check_role(run_file, "worker", "owner") == "worker"
+    run = read_run(run_file, WorkerRun) if is_worker else read_run(run_file, OwnerRun)
     budget, path = run.ledger.budget, run.ledger.path
     if not is_chain_begun(path):
         raise LedgerError(f"{path} is not there: no run was charged")

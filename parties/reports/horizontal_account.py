@@ -177,6 +177,8 @@ def uncertified(promise: RecordGuarantee) -> str:
         return ""
     if promise.notion == "none":
         return "no noise"
+    if not promise.hides:
+        return "noise that hides no record"
     if promise.mode == "paper":
         return "paper mode"
     return "seeded bits: not for release" if not promise.is_secure else "bounds from the data"

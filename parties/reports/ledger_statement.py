@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opboost.privacy.guarantee import html_table, rounded_up
-from parties.config.reading import read_role, read_run, read_schema
+from parties.config.reading import read_run, read_schema
 from parties.config.vertical import PassiveRun
 from parties.errors import ConfigError, naming
 from parties.ledger.budget import Budget
@@ -154,7 +154,7 @@ def read_statement(run_file: Path | None, path: Path | None) -> Statement:
     ConfigError
         If the run file is not a passive party's.
     """
-    budget = Budget() if run_file is None else _budget(run_file, _passive(run_file))
+    budget = Budget() if run_file is None else _budget(run_file, read_run(run_file, PassiveRun))
     with Ledger(ledger_path(run_file, path), create=False) as ledger:
         ledger.verify()
         return replace(statement(ledger, budget), knows_limits=run_file is not None)
@@ -183,21 +183,10 @@ def _budget(run_file: Path, run: PassiveRun) -> Budget:
 def ledger_path(run_file: Path | None, path: Path | None) -> Path:
     """The ledger that is meant: one that is named, a run file's, or the usual one."""
     if path is None and run_file is not None:
-        return _passive(run_file).ledger.path
+        return read_run(run_file, PassiveRun).ledger.path
     if path is not None and not path.name:
         raise ConfigError(f"--path {path} is a folder, where a ledger is needed. Nothing was changed")
     return path or DEFAULT_PATH
-
-
-def _passive(run_file: Path) -> PassiveRun:
-    if (role := read_role(run_file)) == "active":
-        raise ConfigError(f"{run_file} is an active party's run file; only a passive party keeps a ledger")
-    if role != "passive":
-        raise ConfigError(
-            f"{run_file} is for the role {role}, and a passive party's ledger is meant; `opboost ledger` without "
-            "--path and --migrate shows the account of a worker, or of an owner in a chain"
-        )
-    return read_run(run_file, PassiveRun)
 
 
 def statement(ledger: Ledger, budget: Budget) -> Statement:

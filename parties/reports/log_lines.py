@@ -43,8 +43,8 @@ _LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepL
 def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str, Any]]:
     """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
 
-    A part that is being compressed lies beside what becomes of it, and counts once. With `passes_over`, parts that
-    cannot be read are left out, or a log that is not there.
+    A part that is being compressed lies beside what becomes of it, whole or not, and counts once. With `passes_over`,
+    parts that cannot be read are left out, or a log that is not there.
 
     Raises
     ------
@@ -52,14 +52,15 @@ def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str,
     """
     found = {*folder.path.glob("log.jsonl*")} or {folder.path / "log.jsonl"}
     found |= {*folder.path.glob("messages.jsonl*")}
-    parts = []
+    parts: dict[Path, list[dict[str, Any]]] = {}
     for part in sorted(found):
-        if part.suffix == ".gz" and part.with_suffix("") in found:
-            continue
-        with suppress(*(RunFolderError,) * passes_over):
-            parts.append(read_lines(part))
-    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
-    return list(chain.from_iterable(parts))
+        whole = part.with_suffix("") if part.suffix == ".gz" else None
+        with suppress(*(RunFolderError,) * (passes_over or whole in parts)):
+            lines = read_lines(part)
+            if whole not in parts or lines != parts[whole]:
+                parts[part] = lines
+    in_time = sorted(parts.values(), key=lambda lines: str(lines[0]["time"]) if lines else "")
+    return list(chain.from_iterable(in_time))
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -205,29 +204,6 @@ def _stored_ids(path: Path, schema: TableSchema, duplicates: Duplicates) -> Sort
         # What is wrong is counted over the whole file.
         ids = read_ids(read_stored(path, names), schema.id_columns, path)
         return ids_to_keep([ids], duplicates, schema.id_columns, path)
-
-
-def check_varied(table: PartyTable, schema: TableSchema, path: Path) -> None:
-    """Refuse columns that hold a single value: they cannot be split on, and a release of them would be wasted."""
-    constant = [name for name in schema.names if is_constant(_cells(table.features, name))]
-    if constant:
-        raise TableError(f"{path}: constant columns {', '.join(constant)}; leave them out of the schema")
-
-
-def _cells(features: Columns, name: str) -> Iterator[pd.Series]:
-    """A column in one or more pieces, in any order; of a stored one no more is read than is asked for."""
-    if isinstance(features, StoredColumns):
-        return (cells for _, cells in features.pieces(name) if len(cells))
-    return iter([features[name]])
-
-
-def is_constant(pieces: Iterator[pd.Series]) -> bool:
-    """Whether all cells of a column, which comes in pieces, are the same, or all missing, or none."""
-    piece = next(pieces)
-    first = piece.iloc[0] if len(piece) else None
-    return all(
-        bool(cells.isna().all() if pd.isna(first) else (cells == first).all()) for cells in chain([piece], pieces)
-    )
 
 
 def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame]:

@@ -198,12 +198,13 @@ def answer_held_out(answerer: Answerer | None, channel: Channel, note: Callable[
     UnexpectedMessage
         If more records are asked for than there are: a peer that asks without end would fill the log.
     """
-    tally, n_records = Tally(), 0 if answerer is None else answerer.n_records
+    tally, n_records, asked = Tally(), 0 if answerer is None else answerer.n_records, set[str]()
     while not isinstance(message := receive_any([channel])[1], Done):
         if answerer is None or not isinstance(message, Ask):
             raise UnexpectedMessage(f"{channel.peer} sent {message.kind!r} where 'done' was due")
         n_asked = tally.n_asked + len(message.ids)
-        if n_asked > n_records or (tally.n_requests and not message.ids):
+        asked.update(message.ids)
+        if len(asked) < n_asked or n_asked > n_records or (tally.n_requests and not message.ids):
             raise UnexpectedMessage(
                 f"{channel.peer} asked for {n_asked} records in {tally.n_requests + 1} requests; each of {n_records} "
                 "may be asked for once. Nothing more was answered"

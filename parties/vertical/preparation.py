@@ -31,11 +31,12 @@ from parties.runs.earlier_model import Earlier
 from parties.runs.journal import Journal, Records, RowPlaces
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import EncodedTable, encode_table, encoded_column, exact_columns
+from parties.tables.column_variety import check_varied, other_sentences, read_as_other
 from parties.tables.keyed_table import common_again, read_keyed
 from parties.tables.listed_ids import rows_of, select
 from parties.tables.misfits import showing_misfits
 from parties.tables.parquet import check_column
-from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, check_varied, own_columns
+from parties.tables.party_table import LABEL_OF_PASSIVE, PartyTable, own_columns
 from parties.tables.record_ids import Ids, each_id
 from parties.vertical.alignment import Aligned, Aligner, AlignmentPlace
 from parties.vertical.held_out import (
@@ -64,6 +65,7 @@ class PreparedActive:
     digest : str
         Of ids, labels and own columns of the whole file.
     aligner : Aligner
+    others : tuple of str
     loss, parameters, label_noise, earlier : Loss, BoostingParameters, LabelNoise, Earlier
     """
 
@@ -72,6 +74,7 @@ class PreparedActive:
     table: PartyTable
     digest: str
     aligner: Aligner
+    others: tuple[str, ...]
     loss: Loss
     parameters: BoostingParameters
     label_noise: LabelNoise | None = None
@@ -164,6 +167,7 @@ class PreparedPassive:
     table: PartyTable
     digest: str
     aligner: Aligner
+    others: tuple[str, ...]
     mechanisms: tuple[ColumnMechanism, ...]
     partition_words: ClassVar[None] = None
 
@@ -241,6 +245,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
         table=table,
         digest=digest_of_own(whole, table, own),
         aligner=Aligner.of(run, schema),
+        others=other_sentences(read_as_other(table.features, schema), table.n_rows),
         loss=loss,
         parameters=parameters,
         label_noise=noise,
@@ -266,6 +271,7 @@ def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> Prep
         table=table,
         digest=digest_of([whole.id_digest, table.id_digest, cells]),
         aligner=Aligner.of(run, schema, table if keeps else None),
+        others=other_sentences(read_as_other(table.features, schema), table.n_rows),
         mechanisms=mechanisms,
     )
 
@@ -286,13 +292,7 @@ def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: Tabl
 
 
 def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str:
-    """Encode every cell of a passive party's file, of which one column at a time is in memory; a digest of the codes.
-
-    Raises
-    ------
-    DataError
-        If a cell does not fit its column's schema.
-    """
+    """Encode every cell of a passive party's file, or raise DataError, a column at a time; a digest of the codes."""
     digest = hashlib.sha256(json.dumps([mechanism.schema.name for mechanism in mechanisms]).encode())
     for exact, _ in exact_columns(whole.features, mechanisms):
         for piece in exact_pieces(encoded_column(exact)):

@@ -54,7 +54,7 @@ def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequenc
     Raises
     ------
     ConfigError, Disagreement, ParameterError, RunFolderError
-        If the model's columns, objective or validation rows are others than this run's.
+        If the model's columns, objective, bins or validation rows are others than this run's.
     """
     if run.continue_from is None:
         return None
@@ -63,15 +63,20 @@ def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequenc
     check_schema_of_model(schema, folder.path, model.ensemble)
     found = Earlier.of(model)
     found.check_own(loss, own, margins=schema.base_margin)
-    _check_validation(run.model, folder)
+    before = read_section(ActiveRun, read_yaml(folder.path / "config.yaml")).model
+    if run.model.max_bin != before.max_bin:
+        raise ConfigError(
+            f"model.max_bin is {run.model.max_bin}, and the run to continue had {before.max_bin}: passive parties' "
+            "columns would have other cuts than its trees ask about. Nothing was trained"
+        )
+    _check_validation(run.model, before, folder)
     return found
 
 
-def _check_validation(model: ModelSection, continued: RunFolder) -> None:
+def _check_validation(model: ModelSection, before: ModelSection, continued: RunFolder) -> None:
     """Refuse validation rows that the trees of a run to continue were grown on."""
     if model.validation_fraction is None:
         return
-    before = read_section(ActiveRun, read_yaml(continued.path / "config.yaml")).model
     is_same = model.seed in (None, continued.read_json("meta.json").get("seed"))
     if not is_same or model.validation_fraction != before.validation_fraction:
         found = f"{before.validation_fraction or 'none'}{'' if is_same else ' and another model.seed'}"

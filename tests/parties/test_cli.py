@@ -37,6 +37,36 @@ def run(*words: str) -> tuple[int, str, str]:
     return result.exit_code, result.stdout, result.stderr
 
 
+@pytest.mark.parametrize("role", ["active", "passive", "coordinator", "worker", "owner"])
+@pytest.mark.parametrize(
+    ("words", "roles"),
+    [
+        (["party-a"], "active"),
+        (["party-b"], "passive"),
+        (["party-b", "--serve"], "passive"),
+        (["coordinator"], "coordinator"),
+        (["worker"], "worker"),
+        (["chain"], "owner"),
+        (["scout"], "active or passive"),
+        (["serve"], "active"),
+        (["explain"], "active or passive"),
+        (["tune"], "active"),
+        (["scorecard"], "active"),
+        (["ledger"], "passive, worker or owner"),
+        (["ledger", "--migrate"], "passive"),
+    ],
+    ids=str,
+)
+def test_a_run_file_of_another_role_is_refused_in_one_sentence(
+    tmp_path: Path, words: list[str], roles: str, role: str
+) -> None:
+    (path := tmp_path / "run.yaml").write_text(f"role: {role}\n")
+    code, out, error = run(*words, str(path))
+    assert (code, out) == (1, "")
+    sentence = f"error: {path} is of role {role}; this command takes a run file of role {roles}. Nothing was done\n"
+    assert (error.replace("\n", " ").strip() == sentence.strip()) == (role not in roles)
+
+
 @pytest.mark.parametrize(
     ("words", "loaded"),
     [

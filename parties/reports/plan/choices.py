@@ -14,12 +14,10 @@ from opboost.map_analysis import Choice
 from opboost.mechanism_settings import MechanismSettings
 from opboost.privacy.adj_map import AdjMap
 from opboost.privacy.baselines import Piecewise
-from opboost.privacy.laws import Law
+from opboost.privacy.laws import MOST_EPSILON, Law
 from opboost.privacy.local import RandomisedResponse
 from opboost.privacy.order_preserving import GlobalMap, LocalMap
-from opboost.privacy.record_guarantee import MOST_EPSILON
 from opboost.schema import Kind
-from parties.config.protection import budgets_of, excessive
 
 MECHANISMS = ("global", "local", "adj")
 
@@ -102,12 +100,11 @@ def _what_ifs(mechanism: ColumnMechanism) -> Iterator[Alternative]:
             theta = chosen.theta
         settings = replace(chosen, mechanism=name, epsilon=epsilon, domain_size=n, theta=theta)
         try:
-            is_refused = bool(excessive(budgets_of(settings, "")))
             one = ColumnMechanism(schema, settings)
-            one.guarantee()
+            is_allowed = epsilon <= MOST_EPSILON and one.guarantee().hides
         except ParameterError:
             continue
-        if not is_refused:
+        if is_allowed:
             yield Alternative(one.value, n, budget)
 
 

@@ -21,6 +21,7 @@ from opboost.privacy.guarantee import (
     rounded_up,
     with_tests,
 )
+from opboost.privacy.laws import MOST_EPSILON
 from opboost.privacy.record_guarantee import RecordGuarantee
 
 AGE = ColumnGuarantee(
@@ -209,3 +210,20 @@ def test_guarantees_are_shown_in_sentences_and_in_notebooks_escaped():
     assert "<script>" not in shown
     assert "&lt;script&gt;" in shown
     assert shown.count("<tr>") == 3
+
+
+def test_what_no_noise_hides_is_not_said_to_be_protected():
+    """At `MOST_EPSILON` between neighbouring values a column still hides them, and beyond it not, whatever the rest."""
+    at_most, beyond = replace(AGE, epsilon=MOST_EPSILON, domain_loss=4e3), replace(AGE, epsilon=36.1, domain_loss=4e3)
+    empty = replace(AGE, missing_epsilon=36.1)
+    assert [one.hides for one in (AGE, CITY, at_most, beyond, empty)] == [True, True, True, False, False]
+    nothing = "Nothing is protected in 1 of {} released columns: their neighbouring values lose over 36"
+    alone, among = compose((beyond,), is_secure=True), compose((AGE, beyond), is_secure=True)
+    assert alone.protected == f"{nothing.format(1)}, which no noise hides."
+    assert among.protected.startswith(nothing.format(2))
+    assert "The values of the other released columns are protected" in among.protected
+    assert not alone.certified
+    assert not among.certified
+    kept = compose((AGE, at_most), is_secure=True)
+    assert kept.protected.startswith("The values of the released columns are protected")
+    assert kept.certified

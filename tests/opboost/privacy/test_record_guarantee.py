@@ -31,7 +31,8 @@ def test_a_records_guarantee_from_secure_bits_and_public_bounds_is_certified_and
         ({"is_secure": False}, "NOT FOR RELEASE"),
         ({"bounds_are_public": False}, "bounds were taken from the data"),
         ({"epsilon": math.inf}, "No privacy guarantee"),
-        ({"epsilon": 36.1}, "Nothing is protected: at an epsilon above 36"),
+        ({"epsilon": 36.1}, "Nothing is protected: at an epsilon above 36 or a delta above 0.01"),
+        ({"delta": 0.02}, "Nothing is protected: at an epsilon above 36 or a delta above 0.01"),
     ],
 )
 def test_anything_less_is_not_certified_and_said_in_words(change, words):

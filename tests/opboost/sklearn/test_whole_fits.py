@@ -1,4 +1,7 @@
-"""A fit that breaks off leaves the model, and the guarantee, of the one before: neither is read beside another's."""
+"""Unknown parameters are refused in the name of the estimator, and a fit that breaks off leaves the model before it.
+
+Neither of model and guarantee is read beside another's.
+"""
 
 from __future__ import annotations
 
@@ -114,3 +117,36 @@ def test_what_is_no_number_is_told_with_what_is_allowed() -> None:
         DPBoostClassifier(epsilon=1.0, learning_rate="x", bounds=(0, 10)).fit(ROWS, LABELS)
     with pytest.raises(ParameterError, match=r"^learning_rate must be a number; got None$"):
         DPBoostClassifier(epsilon=1.0, learning_rate=None, bounds=(0, 10)).fit(ROWS, LABELS)
+
+
+@pytest.mark.parametrize(("other", "own"), [("eta", "learning_rate"), ("num_boost_round", "n_estimators")])
+def test_what_other_systems_call_a_parameter_leads_to_it(other: str, own: str) -> None:
+    with pytest.raises(TypeError, match=rf"'{other}', and nothing was trained; did you mean '{own}'\?$"):
+        OpBoostClassifier(**{other: 1})
+
+
+@pytest.mark.parametrize("kind", [OpBoostClassifier, SGBDTClassifier, *OF_ROWS])
+def test_an_unknown_parameter_is_refused_in_the_name_of_the_estimator(kind: Any) -> None:
+    name = kind.__name__
+    near = "reg_lambd" if "reg_lambda" in kind().get_params() else "random_stat"
+    with pytest.raises(
+        TypeError, match=rf"^{name}\(\) .*argument '{near}', and nothing was trained; did you mean '{near}.'"
+    ):
+        kind(**{near: 1})
+    with pytest.raises(TypeError, match=rf"^{name}\(\) .*'verbosity', and .*; it takes .*epsilon, .*random_state"):
+        kind(verbosity=1)
+    with pytest.raises(TypeError, match=rf"^{name}\(\) too many positional arguments"):
+        kind(1.0)
+    with pytest.raises(TypeError, match=rf"^{name}\.fit\(\) .*keyword argument 'sample_weights'"):
+        kind().fit(ROWS, LABELS, sample_weights=LABELS)
+
+
+def test_what_a_fit_takes_is_listed() -> None:
+    with pytest.raises(
+        TypeError, match=r"^DPBoostingClassifier\.fit\(\) .*'sample_weight', and nothing was trained; it takes X, y$"
+    ):
+        DPBoostingClassifier().fit(ROWS, LABELS, sample_weight=LABELS)  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"^OpBoostClassifier\.fit\(\) .*'sample_weigth', .*; did you mean 'sample_weight'"
+    ):
+        OpBoostClassifier().fit(ROWS, LABELS, sample_weigth=LABELS)  # type: ignore[call-arg]

@@ -504,11 +504,11 @@ def test_cells_are_checked_before_a_prediction_whether_they_are_asked_about_or_n
     before = [events(site) for site in (bank, shop)]
     for column in ("spend", "visits"):
         spoil(shop, column, np.inf)
-    with pytest.raises(DataError, match="infinite cells"):
+    with pytest.raises(DataError, match="1 infinite cell;"):
         serve_passive(shop.write(), data=None, insecure=False, terminal=SILENT)
     spoil(bank, "age", np.inf)
     ask = {"data": None, "ids": None, "mode": "desensitized", "out": None}
-    with pytest.raises(DataError, match="infinite cells"):
+    with pytest.raises(DataError, match="1 infinite cell;"):
         predict_active(bank.write(), insecure=False, terminal=SILENT, **ask)
     with pytest.raises(RunFolderError, match="cannot be written"):
         predict_active(bank.write(), insecure=False, terminal=SILENT, **ask | {"out": bank.path / ("n" * 300)})

@@ -16,7 +16,7 @@ def test_it_is_the_active_partys_alone(tmp_path: Path, role: str) -> None:
     (tmp_path / "run.yaml").write_text(f"role: {role}\n")
     done = CliRunner().invoke(app, ["scorecard", str(tmp_path / "run.yaml")])
     assert done.exit_code == 1
-    assert f"is of role {role}: a scorecard needs labels" in " ".join(done.stderr.split())
+    assert f"is of role {role}; this command takes a run file of role active" in " ".join(done.stderr.split())
 
 
 @pytest.mark.parametrize("share", ["0", "1", "-0.2", "some"])

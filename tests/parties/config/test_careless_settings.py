@@ -404,31 +404,6 @@ def test_label_bounds_are_two_numbers_in_their_order(tmp_path: Path, role: str, 
     assert read(tmp_path, role, {**RUNS[role], "training": {**training, "label_bounds": [-2, 5.5]}}).role == role
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"law": "bounded_laplace", "epsilon": 20}, "comes to 40 per step of the domain"),
-        ({"mechanism": "adj", "theta": 100, "epsilon": 1}, "comes to 90.9091 per border between cells"),
-        ({"mechanism": "adj", "theta": 2, "alpha": 1e-6, "epsilon": 0.2}, "comes to 99.95 per step of the domain"),
-        (
-            {"mechanism": "adj", "theta": 1000, "alpha": 1e6, "epsilon": 0.1},
-            "comes to 99.9999 per border between cells",
-        ),
-        ({"mechanism": "local", "theta": 10, "epsilon": 40}, "desensitize.epsilon is 40"),
-    ],
-)
-@pytest.mark.parametrize("place", ["desensitize", "desensitize.columns.age"])
-def test_what_several_keys_come_to_together_is_bounded(
-    tmp_path: Path, place: str, settings: dict[str, object], words: str
-) -> None:
-    document = changed(RUNS["passive"], place, settings)
-    sentence = refusal(tmp_path, "passive", document)
-    assert f"{place}" in sentence
-    assert words.removeprefix("desensitize.") in sentence
-    assert "at most 36 is allowed" in sentence
-    assert read(tmp_path, "passive", {**document, "no_privacy": True}).no_privacy
-
-
 SCHEMA = {
     "id": "id",
     "columns": {"age": {"lower": 0, "upper": 100}, "town": {"kind": "unordered", "categories": ["a", "b"]}},
@@ -440,6 +415,36 @@ def prepared(folder: Path, desensitize: dict[str, Any], **others: object) -> Any
     (folder / "d.csv").write_text("id,age,town\na,1,a\nb,2,b\n")
     run = read(folder, "passive", {**RUNS["passive"], "desensitize": desensitize, **others})
     return prepare_passive(run, folder / "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"law": "bounded_laplace", "epsilon": 20}, "law bounded_laplace"),
+        ({"mechanism": "adj", "theta": 100, "epsilon": 1}, "law clamped, theta 100, alpha 1"),
+        ({"mechanism": "adj", "theta": 2, "alpha": 1e-6, "epsilon": 0.2}, "theta 2, alpha 1e-06"),
+        ({"mechanism": "adj", "theta": 500, "alpha": 1e6, "epsilon": 0.1}, "theta 500, alpha 1e+06"),
+        ({"epsilon": 3.7}, "comes to 37 per 1 original unit, 10 points of the mapped domain (epsilon 3.7, law"),
+    ],
+)
+@pytest.mark.parametrize("is_own", [False, True])
+def test_what_several_keys_come_to_together_is_bounded(
+    tmp_path: Path, is_own: bool, settings: dict[str, object], words: str
+) -> None:
+    desensitize = {"columns": {"age": settings}} if is_own else settings
+    with pytest.raises(ConfigError) as refused:
+        prepared(tmp_path, desensitize)
+    (sentence,) = (one for one in str(refused.value).split(" | ") if words in one)
+    assert "desensitize.columns.age comes to " in sentence
+    assert "at most 36 is allowed" in sentence
+    assert prepared(tmp_path, desensitize, no_privacy=True).mechanisms
+
+
+@pytest.mark.parametrize("place", ["desensitize", "desensitize.columns.age"])
+def test_a_budget_per_point_is_bounded_without_the_schema(tmp_path: Path, place: str) -> None:
+    document = changed(RUNS["passive"], place, {"epsilon": 40})
+    assert f"{place}.epsilon is 40, which protects nothing: at most 36" in refusal(tmp_path, "passive", document)
+    assert read(tmp_path, "passive", {**document, "no_privacy": True}).no_privacy
 
 
 @pytest.mark.parametrize("own", [{"cost": 1e300, "per": 10}, {"cost": 40, "per": 1e-9}, {"cost": math.inf, "per": 5}])

@@ -98,12 +98,10 @@ def test_a_number_out_of_its_range_is_refused(given: dict[str, Any]) -> None:
 
 def test_budgets_that_protect_nothing_are_found_in_common_and_own_settings() -> None:
     assert excessive(DesensitizeSection().budgets()) == []
-    assert {found.words.split(" ")[0] for found in excessive(of_column(epsilon=37.0).budgets())} == {
-        "desensitize.columns.age.epsilon",
-        "desensitize.columns.age",
-    }
+    assert [found.words for found in excessive(of_column(epsilon=37.0).budgets())] == [
+        "desensitize.columns.age.epsilon is 37"
+    ]
     assert excessive(DesensitizeSection(category_epsilon=40).budgets())[0].words == "desensitize.category_epsilon is 40"
-    assert excessive(of_column(cost=36_001.0, per=100).budgets())[0].words.startswith("desensitize.columns.age.cost")
 
 
 TWO = TableSchema(columns=(*SCHEMA.columns, ColumnSchema(name="spend", lower=0, upper=9)))

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from opboost.desensitize import ColumnMechanism
 from opboost.mechanism_settings import MechanismSettings
+from opboost.schema import ColumnSchema, Kind, Missing
 from parties.config.protection import (
     MOST_EPSILON,
     Delta,
@@ -17,10 +19,10 @@ from parties.config.protection import (
     Finite,
     GivenBudget,
     LabelBounds,
-    budgets_of,
     check_protection,
     excessive,
     given_budgets,
+    loss_of,
 )
 
 
@@ -38,13 +40,27 @@ def test_every_excessive_budget_is_named_unless_no_privacy_is_asked_for() -> Non
     check_protection(budgets[1:2], no_privacy=False)
 
 
-@pytest.mark.parametrize("mechanism", ["global", "local", "adj"])
-def test_the_budget_of_settings_is_the_loss_between_neighbouring_codes(mechanism: str) -> None:
-    settings = MechanismSettings(mechanism=mechanism, epsilon=0.5, domain_size=20, theta=5)  # type: ignore[arg-type]
-    found = list(budgets_of(settings, "here"))
-    assert len(found) == (2 if mechanism == "adj" else 1)
-    assert all(one.words.startswith("here comes to ") for one in found)
-    assert max(one.value for one in found) >= 0.5
+@pytest.mark.parametrize("name", ["global", "local", "adj"])
+def test_a_columns_loss_is_that_of_neighbouring_values_in_its_own_unit(name: str) -> None:
+    """Of 16 whole numbers on 100 points, neighbours are 7 points apart at most."""
+    settings = MechanismSettings(mechanism=name, epsilon=35.0, domain_size=100, theta=10)
+    mechanism = ColumnMechanism(ColumnSchema(name="years", lower=1, upper=16), settings)
+    found = loss_of(mechanism, "here")
+    assert found.value == mechanism.guarantee().epsilon == mechanism.loss(7) > 200
+    assert found.words.startswith(f"here comes to {found.value:g} per 1 original unit, 7 points of the mapped domain")
+    assert excessive([found]) == [found]
+    fine = ColumnMechanism(ColumnSchema(name="fine", lower=1, upper=16, step=0.1), settings)
+    assert loss_of(fine, "here").value == fine.loss(1)
+
+
+@pytest.mark.parametrize("missing", [Missing.REFUSE, Missing.CATEGORY])
+def test_a_columns_loss_has_that_of_categories_and_of_empty_cells(missing: Missing) -> None:
+    town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("Bern", "Genf"), missing=missing)
+    settings = MechanismSettings(epsilon=0.1, category_epsilon=40.0)
+    found = loss_of(ColumnMechanism(town, settings), "t")
+    assert found.words == "t comes to 40 per any change of category (epsilon 40)"
+    spend = ColumnSchema(name="spend", lower=0, upper=100, missing=missing)
+    assert (loss_of(ColumnMechanism(spend, settings), "s").value == 40.0) is (missing is Missing.CATEGORY)
 
 
 @pytest.mark.parametrize(

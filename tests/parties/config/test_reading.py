@@ -32,7 +32,7 @@ def test_either_role_is_read_with_its_paths_resolved(sites: Sites) -> None:
     assert isinstance(shop, PassiveRun)
     assert bank.data == sites.bank.path / "data.csv"
     assert shop.active.public_key == sites.shop.path / "keys" / "bank.public"
-    with pytest.raises(ConfigError, match=r"run\.yaml: "):
+    with pytest.raises(ConfigError, match=r"run\.yaml is of role active; "):
         read_run(sites.bank.path / "run.yaml", PassiveRun)
 
 

@@ -131,7 +131,7 @@ def test_a_role_is_one_of_five(tmp_path: Path) -> None:
 
 
 def test_the_other_roles_run_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"run\.yaml: role: must be 'passive'; found 'active'"):
+    with pytest.raises(ConfigError, match=r"run\.yaml is of role active; .* of role passive"):
         read(tmp_path, ACTIVE, PassiveRun)
 
 
@@ -367,6 +367,20 @@ def test_rows_held_out_are_scored_by_the_objectives_own_metric_unless_told_other
     plan = ModelSection(objective=objective, n_classes=3, validation_fraction=0.5).validation(10)
     assert plan is not None
     assert [found.name for found in plan.metrics] == [metric]
+
+
+@pytest.mark.parametrize("budget", [{"whole_range": 3500}, {"cost": 250, "per": 1}, {"epsilon": 35}])
+def test_a_budget_under_which_neighbouring_values_are_certain_needs_no_privacy(
+    tmp_path: Path, budget: dict[str, float]
+) -> None:
+    """A column's own step has several points of the mapped domain."""
+    schema = TableSchema(columns=(ColumnSchema(name="years", lower=1, upper=16),))
+    document = {**PASSIVE, "desensitize": budget}
+    with pytest.raises(ConfigError, match=r"columns\.years comes to .* per 1 original unit, .* protects nothing"):
+        read(tmp_path, document, PassiveRun).mechanisms(schema)
+    assert read(tmp_path, {**document, "no_privacy": True}, PassiveRun).mechanisms(schema)
+    few = {name: value / 100 for name, value in budget.items() if name != "per"}
+    assert read(tmp_path, {**document, "desensitize": {**budget, **few}}, PassiveRun).mechanisms(schema)
 
 
 def test_a_local_map_that_would_publish_every_value_is_refused_when_the_run_file_is_read(tmp_path: Path) -> None:

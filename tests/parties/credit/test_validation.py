@@ -211,4 +211,4 @@ def test_the_command_writes_points_and_a_page_for_their_owner_alone(
 def test_whoever_has_no_labels_has_no_scorecard(tuned_bank: Any) -> None:
     done = CliRunner().invoke(app, ["scorecard", str(tuned_bank.path.parent / "shop" / "run.yaml")])
     assert done.exit_code != 0
-    assert "a scorecard needs labels" in done.stderr
+    assert "takes a run file of role active" in done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from parties.config.horizontal import WorkerRun
@@ -131,3 +132,18 @@ def test_a_taken_address_is_a_problem(clinics: Clinics) -> None:
 def test_a_vertical_run_file_is_refused(sites: Sites) -> None:
     with pytest.raises(ConfigError):
         examine_rows(sites.bank.write())
+
+
+@pytest.mark.parametrize("is_parted", [False, True])
+def test_how_many_cells_are_read_as_other_is_told(clinics: Clinics, is_parted: bool) -> None:
+    clinics.with_categories()
+    clinics.schema["columns"]["size"] = {"kind": "unordered", "categories": ["0", "1"], "other": True}
+    frame = pd.read_csv(clinics.root / "w0" / "data.csv")
+    if is_parted:
+        (parts := clinics.root / "w0" / "parts").mkdir()
+        for number in range(2):
+            frame.iloc[number::2].to_parquet(parts / f"{number}.parquet")
+        clinics.runs["w0"]["data"] = "parts"
+    found = examined(clinics, "w0")["column size"]
+    assert found.status is Status.WARNING
+    assert f"{int((frame['size'] == 2).sum())} of 80 cells are read as `other`" in found.sentence

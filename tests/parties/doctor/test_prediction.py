@@ -251,3 +251,10 @@ def test_new_records_that_cannot_be_read_are_found_by_doctor_and_party(
         serve_passive(shop, data=data, insecure=False, terminal=SILENT)
     with pytest.raises(TableError, match=words):
         predict_active(bank, data=data, ids=None, mode="routed", out=None, insecure=False, terminal=SILENT)
+
+
+def test_how_many_cells_are_read_as_other_is_told_before_a_prediction_too(finished: Any) -> None:
+    finished.bank.schema["columns"]["town"] = {"kind": "unordered", "categories": ["x", "y"], "other": True}
+    finished.bank.table["town"] = ["x", "v"] * 200
+    found = told(examine_prediction(finished.bank.write(), wait_s=HASTE), Status.WARNING)
+    assert found["column town"].startswith("200 of 400 cells are read as `other`")

@@ -149,3 +149,14 @@ def test_rows_that_come_or_go_between_two_readings_end_in_a_sentence(clinics: Cl
     pd.concat([frame, more])[:n_after].to_csv(data, index=False)
     with pytest.raises(TableError, match="was changed while it was in use"):
         rows.behind(stream, data, ())
+
+
+def test_cells_that_are_read_as_other_are_counted_for_the_owners_log(clinics: Clinics) -> None:
+    clinics.with_categories()
+    assert read(clinics).others == ()
+    clinics.schema["columns"]["size"] = {"kind": "unordered", "categories": ["0", "1"], "other": True}
+    n_other = int((pd.read_csv(clinics.root / "w0" / "data.csv")["size"] == 2).sum())
+    rows = read(clinics)
+    assert rows.n_other == {"size": n_other}
+    (sentence,) = rows.others
+    assert sentence.startswith(f"column size: {n_other} of 80 cells are read as `other`")

@@ -170,9 +170,10 @@ def test_labels_that_mean_the_opposite_are_neither_trained_on_nor_scored(
             {"validation_fraction": 0.3, "seed": 2},
             r"had 0\.3 and another model\.seed: its trees have seen rows",
         ),
+        ({}, {"max_bin": 16}, "max_bin is 16, and the run to continue had 256: passive parties' columns would have"),
     ],
 )
-def test_rows_that_the_earlier_trees_have_seen_validate_nothing(
+def test_rows_and_bins_that_do_not_fit_the_earlier_trees_are_refused_before_a_run_begins(
     sites: Any, outcomes: Outcomes, before: dict[str, Any], after: dict[str, Any], words: str
 ) -> None:
     train_both(sites, outcomes, "begun", is_corrected=False, n_estimators=1, **before)

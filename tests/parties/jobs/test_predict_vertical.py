@@ -379,7 +379,7 @@ def test_a_bank_that_holds_the_shops_columns_reads_them_as_the_shop_does(
     times = {"kind": "date", "format": "%d.%m.%Y", "lower": "2000-01-01", "upper": "2030-01-01"}
     shop.schema["columns"] |= {"since": times, "spend": {"lower": 0, "upper": 10_000}}
     shop.schema["reader"] = {"decimal": ",", "thousands": ".", "na_values": ["-9"]}
-    shop.run |= {"share_thresholds": True, "desensitize": {"epsilon": 5.0}}
+    shop.run |= {"share_thresholds": True, "desensitize": {"epsilon": 1.0}}
     bank.schema["reader"] = {"na_values": ["17"]}
     # Keys need not stand in the schema, and what is left out is no business of the bank's.
     for site in (bank, shop):

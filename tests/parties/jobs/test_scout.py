@@ -19,6 +19,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import ConfigError, RunFolderError
 from parties.jobs.life_cycle import Terminal
 from parties.jobs.scout import active_lines, load_uses, passive_lines, scout, scouting, split
+from parties.reports.sentences import odds
 from parties.runs.run_folder import RunFolder
 from parties.storage.atomic_files import make_folder
 
@@ -47,13 +48,22 @@ USES = (use("spend", 0.08, 0.07), use("visits", 0.01, 0.005), use("grade", 0.001
 def test_the_lines_for_a_passive_party_can_be_copied_and_spend_no_more_than_before() -> None:
     text = passive_lines("shop", guarantee(), USES)
     assert yaml.safe_load(text) == {"desensitize": {"leave_out": ["grade", "region"]}}
-    taken = [line.replace("# ", "") for line in text.splitlines() if "pay again" not in line]
+    taken = [line.replace("# ", "", 1) for line in text.splitlines() if "pay again" not in line]
     found = DesensitizeSection(**yaml.safe_load("\n".join(taken))["desensitize"]).mechanisms(SCHEMA)
     losses = {one.schema.name: one.guarantee().domain_loss for one in found}
     before = sum(one.domain_loss for one in guarantee().columns if one.column != "region")
     assert set(losses) == {"spend", "visits"}
     assert 0.98 * before < sum(losses.values()) <= before
     assert losses["spend"] / losses["visits"] == pytest.approx(8 ** (1 / 3), rel=0.01)
+
+
+def test_a_divided_budget_says_beside_it_what_it_protects() -> None:
+    lines = passive_lines("shop", guarantee(), USES).splitlines()
+    told = "over the whole range, records are told apart with odds at most"
+    (spend,) = (line for line in lines if "spend:" in line)
+    assert spend.endswith(f"  # {told} e^13.7 to 1, which is no protection")
+    (visits,) = (line for line in lines if "visits:" in line)
+    assert visits.endswith(f"  # {told} {odds(6.83)}")
 
 
 def test_the_active_party_agrees_on_the_columns_of_ranks_that_are_left() -> None:

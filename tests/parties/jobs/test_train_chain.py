@@ -37,7 +37,7 @@ from protocols.messages.horizontal import TakeTurns
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
 from tests.support.addresses import free_addresses
-from tests.support.chained_clinics import NAMES, Clinics, leaves
+from tests.support.chained_clinics import NAMES, SCHEMA, Clinics, leaves
 from tests.support.chains import Meddling, splitting
 from tests.support.processes import finish
 
@@ -430,3 +430,19 @@ def test_a_run_file_that_cannot_work_is_refused_with_its_fault_in_words(
     clinics.runs["w0"] |= run
     with pytest.raises(ConfigError, match="run.yaml: .*" + words):
         read_run(clinics.write("w0"), OwnerRun)
+
+
+def test_an_owner_notes_in_its_own_log_how_many_cells_are_read_as_other(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    columns = {**SCHEMA["columns"], "size": {"kind": "unordered", "categories": ["0", "1"], "other": True}}
+    clinics.own_keys = {name: {"columns": columns} for name in NAMES}
+    for name in NAMES:
+        frame = pd.read_csv(tmp_path / name / "data.csv")
+        frame.assign(size=(3 * frame["size"]).astype(int)).to_csv(tmp_path / name / "data.csv", index=False)
+    ends = clinics.together(*NAMES)
+    assert not [end for end in ends.values() if isinstance(end, BaseException)], ends
+    for name in NAMES:
+        n_other = int((pd.read_csv(tmp_path / name / "data.csv")["size"] == 2).sum())
+        log = (clinics.folder(name) / "log.txt").read_text()
+        assert log.count("read as `other`") == 1
+        assert f"column size: {n_other} of 80 cells are read as `other`" in log

@@ -463,3 +463,17 @@ def test_processes_with_one_worker_on_dask_and_one_on_partitions_train_the_model
         assert [tree.values.tolist() for tree in model.trees] == clinics.simulated()
     assert clinics.read("w0", "metrics.json")["own_rows"]["auc"] > 0.5
     assert clinics.read("w0", "answers.json")["answered"]["n_trees"] == 6
+
+
+def test_a_worker_notes_in_its_own_log_how_many_cells_are_read_as_other(tmp_path: Path) -> None:
+    clinics = Clinics(tmp_path)
+    clinics.with_categories()
+    clinics.schema["columns"]["size"] = {"kind": "unordered", "categories": ["0", "1"], "other": True}
+    for queue in [clinics.in_thread(name) for name in ("hub", *NAMES)]:
+        assert not isinstance(found := queue.get(timeout=60), BaseException), found
+    for name in NAMES:
+        n_other = int((pd.read_csv(tmp_path / name / "data.csv")["size"] == 2).sum())
+        assert (
+            f"column size: {n_other} of 80 cells are read as `other`" in (clinics.folder(name) / "log.txt").read_text()
+        )
+    assert "read as `other`" not in (clinics.folder("hub") / "log.txt").read_text()

@@ -21,7 +21,7 @@ from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
 from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
-from protocols.errors import KeyFileError, PeerAborted, PeerLost, PeerRefused, ProtocolError, UnexpectedMessage
+from protocols.errors import KeyFileError, PeerAborted, PeerLost, PeerRefused, PeerRestarted, UnexpectedMessage
 from protocols.transport.keys import generate
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -455,10 +455,17 @@ def test_predicting_needs_a_trained_run(sites: Any, party: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [PeerAborted("shop ended the run"), UnexpectedMessage("shop sent OFFER"), PeerLost("-")]
+    "error",
+    [
+        PeerAborted("shop ended the run"),
+        UnexpectedMessage("shop sent OFFER"),
+        PeerRestarted("shop begins again"),
+        ParameterError("one record is common"),
+        PeerLost("-"),
+    ],
 )
 def test_what_one_peer_does_wrong_keeps_no_other_from_its_share(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: ProtocolError
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
 ) -> None:
     asked: list[str] = []
 
@@ -470,9 +477,21 @@ def test_what_one_peer_does_wrong_keeps_no_other_from_its_share(
     monkeypatch.setattr(train_vertical, "conclude_saved", conclude)
     prepared, channels = MagicMock(), [MagicMock(peer=name) for name in ("shop", "post")]
     arguments = (prepared, Journal(tmp_path), channels, MagicMock(), MagicMock())
-    if isinstance(error, PeerLost):
+    if type(error) is PeerLost:
         train_vertical._conclude_saved(*arguments)
     else:
-        with pytest.raises(ProtocolError, match=str(error)):
+        with pytest.raises(type(error), match=str(error)):
             train_vertical._conclude_saved(*arguments)
     assert asked == ["shop", "post"]
+
+
+def test_each_side_notes_in_its_own_log_how_many_cells_are_read_as_other(sites: Any, outcomes: Outcomes) -> None:
+    described = {"kind": "unordered", "categories": ["x", "y"], "other": True}
+    for site, name, n_other in ((sites.bank, "town", 100), (sites.shop, "brand", 300)):
+        site.schema["columns"][name] = described
+        site.table[name] = ["v"] * n_other + ["x", "y"] * ((N_CUSTOMERS - n_other) // 2)
+    train_both(sites, outcomes)
+    for site, name, n_other in ((sites.bank, "town", 100), (sites.shop, "brand", 300)):
+        lines = [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
+        (told,) = (line["message"] for line in lines if line["event"] == "other categories")
+        assert told.startswith(f"column {name}: {n_other} of {N_CUSTOMERS} cells are read as `other`")

@@ -83,6 +83,12 @@ def test_a_page_tells_what_a_publication_claims() -> None:
     assert found["certified or paper"] == "not certified (paper mode)"
 
 
+@pytest.mark.parametrize("change", [{"epsilon": 36.1}, {"delta": 0.02}])
+def test_a_promise_that_hides_no_record_is_not_certified_for_that_reason(change: dict[str, float]) -> None:
+    found = cells(account_section(account_facts(replace(PROMISE, **change))).blocks)
+    assert found["certified or paper"] == "not certified (noise that hides no record)"
+
+
 def test_odds_beyond_epsilon_come_up_more_often_than_delta_and_nobody_is_told_otherwise() -> None:
     """Of one Gaussian release, whose loss is normal: what holds for sure is that nobody guesses better than told."""
     mu, delta = 0.25, 1e-6

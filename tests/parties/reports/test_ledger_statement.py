@@ -116,10 +116,10 @@ def test_limits_are_those_of_the_run_file(sites: Sites) -> None:
 
 
 def test_another_role_has_no_such_ledger(sites: Sites, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="only a passive party keeps a ledger"):
+    with pytest.raises(ConfigError, match=r"is of role active; .* of role passive"):
         ledger_path(sites.bank.write(), None)
     (tmp_path / "clinics").mkdir()
-    with pytest.raises(ConfigError, match="for the role worker, and a passive party's ledger is meant"):
+    with pytest.raises(ConfigError, match=r"is of role worker; .* of role passive"):
         ledger_path(Clinics(tmp_path / "clinics").write("w0"), None)
 
 

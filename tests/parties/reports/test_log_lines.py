@@ -31,6 +31,11 @@ def test_a_part_that_is_being_compressed_counts_once(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl.1").write_text(text(1, "a"))
     (tmp_path / "log.jsonl.1.gz").write_bytes(gzip.compress(text(1, "a").encode())[:10])
     assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == ["a"]
+    (tmp_path / "log.jsonl.1.gz").write_bytes(gzip.compress(text(1, "a").encode()))
+    assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == ["a"]
+    # Twin: an earlier part of this name that was compressed before.
+    (tmp_path / "log.jsonl.1.gz").write_bytes(gzip.compress(text(0, "b").encode()))
+    assert [line["event"] for line in log_lines(RunFolder(tmp_path))] == ["b", "a"]
 
 
 def test_parts_that_cannot_be_read_are_told_or_passed_over(tmp_path: Path) -> None:

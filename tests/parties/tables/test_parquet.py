@@ -19,10 +19,11 @@ from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
 from parties.tables import parquet_files
 from parties.tables.blocks import exact_codes, exact_columns
+from parties.tables.column_variety import check_varied
 from parties.tables.data_files import stamp_of
 from parties.tables.listed_ids import select
 from parties.tables.parquet import StoredColumns, encode_column
-from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table
+from parties.tables.party_table import PartyTable, own_columns, read_table
 from tests.support.parquet_folders import in_a_folder
 
 SCHEMA = TableSchema(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from opboost.schema import ColumnSchema, Kind, Missing, TableSchema
 from parties.errors import TableError
-from parties.tables.party_table import PartyTable, check_varied, own_columns, read_table
+from parties.tables.party_table import PartyTable, own_columns, read_table
 
 SCHEMA = TableSchema(
     columns=(
@@ -189,18 +189,6 @@ def test_more_cells_than_columns_are_refused(tmp_path: Path, rows: str) -> None:
 def test_an_absent_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"none\.csv cannot be read: No such file or directory"):
         read(tmp_path / "none.csv")
-
-
-def test_columns_that_hold_a_single_value_are_refused_by_name(tmp_path: Path) -> None:
-    path = write(tmp_path, FRAME.assign(age=30))
-    with pytest.raises(TableError, match="constant columns age; leave them out of the schema"):
-        check_varied(read(path), SCHEMA, path)
-    check_varied(read(write(tmp_path, FRAME)), SCHEMA, path)
-
-
-def test_a_value_beside_empty_cells_is_not_constant(tmp_path: Path) -> None:
-    path = write(tmp_path, FRAME.assign(town=["1", "1", None]))
-    check_varied(read(path), SCHEMA, path)
 
 
 def test_the_active_partys_columns_are_numbers_and_unordered_categories_one_column_each(tmp_path: Path) -> None:

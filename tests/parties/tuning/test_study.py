@@ -340,6 +340,6 @@ def test_whoever_has_no_labels_cannot_tune(tuned_bank: Any, run_file: Path) -> N
     shop = tuned_bank.path.parent / "shop" / "run.yaml"
     done = CliRunner().invoke(app, ["tune", str(shop)])
     assert done.exit_code != 0
-    assert "is of role passive, and tuning is the active party's" in done.stderr
+    assert "is of role passive; this command takes a run file of role active" in done.stderr
     with pytest.raises(ParameterError, match="auk"):
         tune_parameters(Tuning(run_file=run_file, metric="auk"))

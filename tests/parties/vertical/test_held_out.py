@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -483,6 +484,14 @@ def test_only_held_out_records_are_answered_within_a_training_run(trial: Any, ca
     found = run(Ask(ids=tuple(trial.ids[240:250]), desensitized=False), held_out=None)
     assert isinstance(found["shop"], UnexpectedMessage)
     assert isinstance(found["bank"], PeerAborted | ProtocolError)
+
+
+def test_no_held_out_record_is_answered_twice() -> None:
+    bank, shop = memory_pair("bank", "shop")
+    answerer: Any = SimpleNamespace(n_records=3, n_bits=1)
+    bank.send(Ask(ids=("k1", "k1"), desensitized=False))
+    with pytest.raises(UnexpectedMessage, match=r"asked for 2 records in 1 requests; each of 3 may be asked for once"):
+        held_out.answer_held_out(answerer, shop, lambda tally: None)
 
 
 @pytest.mark.parametrize("more", [0, 1, 60])
