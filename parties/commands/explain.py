@@ -58,7 +58,7 @@ def explain(
             ]
             target = out or active.run_folder / EXPLANATION_FILE
             theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
-            for path in (out, *theirs.values()):
+            for path in () if out is None else (out, *theirs.values()):
                 active.check_free(path, run_file)
             of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id}
             write_json(target, {**of_run, "trainings": model.trainings, "columns": columns})

@@ -76,7 +76,8 @@ def _check_active(run: ActiveRun, data: Path | None, checks: Checklist, *, wait_
         with checks.checking("data"):
             table, schema = _read_records(run, data, checks)
             check_schema_of_model(schema, folder.path, model.ensemble)
-            own_columns(table, schema)
+            with showing_misfits(data or run.data, schema):
+                own_columns(table, schema)
             target = folder.path / "predictions.csv"
             if target.exists():
                 checks.add("predictions", Status.WARNING, f"{target} exists; give another file with --out")

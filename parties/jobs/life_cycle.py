@@ -15,7 +15,7 @@ from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder, RunState
-from parties.runs.run_log import RunLog
+from parties.runs.run_log import CELL_COUNTS, RunLog
 from parties.storage.atomic_files import copy
 from parties.storage.paths import writing
 from protocols.errors import PeerLost, TooFewWorkers
@@ -141,7 +141,7 @@ class TrainingRun:
 def note_others(sentences: Sequence[str], log: RunLog) -> None:
     """Say in this party's own log, by column, how many cells are read as `other`."""
     for sentence in sentences:
-        log.step("other categories", sentence)
+        log.step(CELL_COUNTS, sentence)
 
 
 @contextmanager

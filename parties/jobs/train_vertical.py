@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from opboost.errors import ParameterError
+from opboost.errors import OpBoostError
 from opboost.routing import Router
 from parties.cluster.prepared_inputs import ActiveInputs, PassiveInputs, prepared_active, prepared_passive
 from parties.config.reading import read_run
@@ -200,13 +200,13 @@ def _conclude_saved(
     wrong is told once the others have been asked.
     """
     prepared = prepared.take_up(journal)
-    wrong: list[ProtocolError | Disagreement | ParameterError] = []
+    wrong: list[ProtocolError | Disagreement | OpBoostError] = []
     for channel in channels:
         if channel.peer in journal.confirmed:
             continue
         try:
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
-        except (ProtocolError, Disagreement, ParameterError) as error:
+        except (ProtocolError, Disagreement, OpBoostError) as error:
             if isinstance(error, PeerRestarted) or not isinstance(error, PeerLost):
                 wrong.append(error)
             place.log.step(

@@ -188,7 +188,7 @@ def why_text(present: pd.Series, form: TableFormat, why: str) -> str:
         if _is_few(counts[~is_read], len(present)) and (
             described := {"kind": "numeric"} if read == "numbers" else times_of(texts[is_read])
         ):
-            return _but_for(counts[~is_read], len(present), read, described)
+            return _but_for(counts.index[~is_read], read, described)
     is_odd = ~(is_number | is_time)
     if is_odd.any() and texts.str.fullmatch(r"[\W\d_]*\d[\W\d_]*").mean() > 0.5:
         return f"neither numbers nor dates throughout: cells such as {masked(texts[is_odd].iloc[0])}"
@@ -200,11 +200,11 @@ def _is_few(counts: pd.Series, n_cells: int) -> bool:
     return 1 <= len(counts) <= MOST_ODD and counts.min() >= LEAST_RECORDS and counts.sum() <= SHARE_ODD * n_cells
 
 
-def _but_for(counts: pd.Series, n_cells: int, read: str, described: Mapping[str, Any]) -> str:
-    """What a column is but for a few texts, by their shape alone, and how a schema reads it."""
-    shapes = ", ".join(dict.fromkeys(map(masked, counts.index)))
+def _but_for(texts: Iterable[str], read: str, described: Mapping[str, Any]) -> str:
+    """What a column is but for a few texts, by their shape alone, and how a schema reads it; without exact counts."""
+    shapes = ", ".join(dict.fromkeys(map(masked, texts)))
     return (
-        f"{read} but for {counts.sum():,} of {n_cells:,} cells, written {shapes}: list such texts under `na_values` of "
+        f"{read} but for at most a tenth of the cells, written {shapes}: list such texts under `na_values` of "
         f"`reader`, which reads these cells as empty, and describe the column as {flow(dict(described))} with bounds "
         "and `missing`"
     )

@@ -44,18 +44,20 @@ def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str,
     """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
 
     A part that is being compressed lies beside what becomes of it, whole or not, and counts once. With `passes_over`,
-    parts that cannot be read are left out, or a log that is not there.
+    parts that were renamed and cannot be read are left out, and the log need not be there.
 
     Raises
     ------
     RunFolderError
     """
-    found = {*folder.path.glob("log.jsonl*")} or {folder.path / "log.jsonl"}
-    found |= {*folder.path.glob("messages.jsonl*")}
+    found = {*folder.path.glob("log.jsonl*"), *folder.path.glob("messages.jsonl*")}
+    if not (passes_over or any(part.name.startswith("log.") for part in found)):
+        found.add(folder.path / "log.jsonl")
     parts: dict[Path, list[dict[str, Any]]] = {}
     for part in sorted(found):
         whole = part.with_suffix("") if part.suffix == ".gz" else None
-        with suppress(*(RunFolderError,) * (passes_over or whole in parts)):
+        is_renamed = not part.name.endswith(".jsonl")
+        with suppress(*(RunFolderError,) * (whole in parts or (passes_over and is_renamed))):
             lines = read_lines(part)
             if whole not in parts or lines != parts[whole]:
                 parts[part] = lines

@@ -15,6 +15,7 @@ from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.reports.log_lines import log_lines, read_lines
 from parties.runs.run_folder import RunFolder
+from parties.runs.run_log import CELL_COUNTS
 
 # The folders before a file's name, where they hold no spaces; an address such as tcp://host:port is none.
 _FOLDERS = re.compile(r"(?<![\w:/.])/(?:[^/\s]+/)+")
@@ -187,7 +188,7 @@ def run_history(
         received_bytes=max(meta.received_bytes, _bytes(received)),
         versions={"protocol": str(meta.protocol_version), "python": meta.python, **meta.packages},
         randomness=randomness,
-        steps=tuple(_step(line, run) for line in lines if "message" in line),
+        steps=tuple(_step(line, run) for line in lines if "message" in line and line["event"] != CELL_COUNTS),
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         n_trained=len(sent),
         is_cut=_is_cut(lines, meta),

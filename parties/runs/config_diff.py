@@ -38,7 +38,6 @@ _ABSENT = "absent"
 def changes(before: Path, after: Path) -> list[str]:
     """Settings that changed, as "key was x, is y"."""
     old, new = _settings(before), _settings(after)
-    old, new = _without_empty_sections(old, new), _without_empty_sections(new, old)
     return [
         f"{key} was {_shown(old, key)}, is {_shown(new, key)}"
         for key in [*old, *(key for key in new if key not in old)]
@@ -54,14 +53,11 @@ def _settings(path: Path) -> dict[str, str]:
         return {"the run file": "unreadable"}
 
 
-def _without_empty_sections(settings: dict[str, str], other: dict[str, str]) -> dict[str, str]:
-    """Settings without sections that have no keys, which count as left out, where the other file gives some keys."""
-    sections = {key[:place] for key in other for place, mark in enumerate(key) if mark == "."}
-    return {key: text for key, text in settings.items() if not (text == "None" and key in sections)}
-
-
 def _flat(place: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Settings by their places; a section without keys is as good as none."""
     match value:
+        case None:
+            return
         case dict() if value:
             for key, item in value.items():
                 yield from _flat(f"{place}.{key}" if place else str(key), item)

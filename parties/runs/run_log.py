@@ -20,6 +20,9 @@ from parties.storage.paths import writing
 from protocols.private_files import private_opener
 from protocols.transport.codec import Frame, size_bytes
 
+# Event of steps that count cells by their content: reports, which may be passed on, leave them out.
+CELL_COUNTS = "other categories"
+
 # Between two notes of progress on disk.
 PROGRESS_S = 1.0
 

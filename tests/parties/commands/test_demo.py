@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -111,7 +112,14 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def holders(haystacks: dict[str, bytes], needles: Iterable[bytes]) -> set[str]:
     """Names of those that hold one of the needles."""
-    return {name for needle in needles for name, data in haystacks.items() if needle in data}
+    return {name for needle in needles for name, data in haystacks.items() if holds(data, needle)}
+
+
+def holds(data: bytes, needle: bytes) -> bool:
+    """Whether a needle is there; of a number as text, as a whole: a model's many digits hold any nine by chance."""
+    is_number = re.fullmatch(rb"\d+\.\d+", needle) is not None
+    whole = rb"(?<!\d)" + re.escape(needle) + rb"(?!\d)"
+    return needle in data and (not is_number or re.search(whole, data) is not None)
 
 
 def marked_values(out: Path, party: str) -> Values:

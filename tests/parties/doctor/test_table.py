@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -110,20 +109,19 @@ def test_a_first_line_of_numbers_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("use", [{}, {"is_released": True, "needs_label": False}, {"needs_variety": False}], ids=str)
 def test_how_many_cells_are_read_as_other_is_told_and_too_many_are_a_warning(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: dict[str, Any]
+    tmp_path: Path, use: dict[str, Any]
 ) -> None:
     """Up to a fifth may be the rare categories that nobody lists; all of them are misspelt, not constant."""
     town = ColumnSchema(name="town", kind=Kind.UNORDERED, categories=("x", "y", "z", "other"))
     form = TableFormat(columns={"town": ColumnFormat(has_other=True)})
     label = None if use.get("needs_label") is False else "y"
     schema = TableSchema(columns=(SCHEMA.columns[0], town), label=label, format=form)
-    monkeypatch.setattr(sys.modules[__name__], "SCHEMA", schema)
     data = DATA if label else DATA.drop(columns="y")
     for n_other, status in ((20, Status.OK), (21, Status.WARNING)):
-        found = checked(tmp_path, data.assign(town=(["v"] * n_other + ["x", "y", "z"] * N)[:N]), **use)
+        found = checked(tmp_path, data.assign(town=(["v"] * n_other + ["x", "y", "z"] * N)[:N]), schema=schema, **use)
         assert found["column town"].status is status
         assert f"{n_other} of {N} cells are read as `other`" in found["column town"].sentence
-    found = checked(tmp_path, data.assign(town=["v", "w"] * (N // 2)), **use)
+    found = checked(tmp_path, data.assign(town=["v", "w"] * (N // 2)), schema=schema, **use)
     assert found["column town"].status is (Status.WARNING if "needs_variety" in use else Status.PROBLEM)
     assert "all cells of column 'town' are read as `other`" in found["column town"].sentence
     assert "constant" not in found["column town"].sentence

@@ -490,8 +490,11 @@ def test_each_side_notes_in_its_own_log_how_many_cells_are_read_as_other(sites: 
     for site, name, n_other in ((sites.bank, "town", 100), (sites.shop, "brand", 300)):
         site.schema["columns"][name] = described
         site.table[name] = ["v"] * n_other + ["x", "y"] * ((N_CUSTOMERS - n_other) // 2)
+        site.run["report"] = True
     train_both(sites, outcomes)
     for site, name, n_other in ((sites.bank, "town", 100), (sites.shop, "brand", 300)):
+        # A report may be passed on, and says what it holds.
+        assert "cells are read as" not in (site.run_folder / "report.json").read_text()
         lines = [json.loads(line) for line in (site.run_folder / "log.jsonl").read_text().splitlines()]
         (told,) = (line["message"] for line in lines if line["event"] == "other categories")
         assert told.startswith(f"column {name}: {n_other} of {N_CUSTOMERS} cells are read as `other`")

@@ -383,11 +383,14 @@ DAYS = [f"{1 + row % 28:02}.{1 + row % 12:02}.{2000 + row % 20}" for row in rang
     [
         (
             ["k.A."] * 11 + DAYS[11:],
-            "dates but for 11 of 120 cells, written a.A.: list such texts under `na_values` of `reader`, which reads "
-            "these cells as empty, and describe the column as {kind: date, format: '%d.%m.%Y'} with bounds and "
-            "`missing`",
+            "dates but for at most a tenth of the cells, written a.A.: list such texts under `na_values` of `reader`, "
+            "which reads these cells as empty, and describe the column as {kind: date, format: '%d.%m.%Y'} with bounds "
+            "and `missing`",
         ),
-        (["offen"] * 12 + [f"{row}.5" for row in range(12, N_ROWS)], "numbers but for 12 of 120 cells, written aaaaa:"),
+        (
+            ["offen"] * 12 + [f"{row}.5" for row in range(12, N_ROWS)],
+            "numbers but for at most a tenth of the cells, written aaaaa:",
+        ),
         (["offen"] * 12 + [f"{day} 10:30" for day in DAYS[12:]], "{kind: datetime, format: '%d.%m.%Y %H:%M'}"),
         # Of texts that are rare, or too many, nothing is told.
         (["k.A."] * 9 + DAYS[9:], "cells such as a.A."),
