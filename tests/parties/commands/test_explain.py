@@ -45,6 +45,8 @@ def test_a_passive_party_reads_an_explanation_of_a_run_in_its_own_words(
     shares = json.loads(out)["share_of_gain"]
     assert set(shares) == {"age", "shop: c0", "shop: c1"}
     told = sites.bank.run_folder / "explanation.json"
+    # Once more, in place of what it has written itself.
+    assert _explain(bank)[:2] == (0, out)
     assert json.loads(out)["explanation"] == str(told)
     # Cuts of own columns lie midway between own values: they are not for others.
     theirs = told.with_name("explanation-shop.json")
