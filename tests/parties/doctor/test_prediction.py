@@ -258,3 +258,15 @@ def test_how_many_cells_are_read_as_other_is_told_before_a_prediction_too(finish
     finished.bank.table["town"] = ["x", "v"] * 200
     found = told(examine_prediction(finished.bank.write(), wait_s=HASTE), Status.WARNING)
     assert found["column town"].startswith("200 of 400 cells are read as `other`")
+
+
+def test_a_cell_that_is_no_date_is_told_as_such_before_a_prediction_too(finished: Any) -> None:
+    bank = finished.bank
+    born = {"kind": "date", "format": "%d.%m.%Y", "lower": "1920-01-01", "upper": "2024-01-01"}
+    bank.schema["columns"] = {**bank.schema["columns"], "age": born}
+    (bank.run_folder / "schema.yaml").write_text(yaml.safe_dump(bank.schema))
+    # As if trained by it.
+    RunFolder(bank.run_folder).finish()
+    bank.table["age"] = ["31.12.1990"] * (len(bank.table) - 1) + ["1990-12-31"]
+    found = told(examine_prediction(bank.write(), wait_s=HASTE))["data"]
+    assert "column 'age' is a date by the schema but 1 cell is not a date written as '%d.%m.%Y'" in found
