@@ -41,7 +41,14 @@ _LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepL
 
 
 def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str, Any]]:
-    """Read the lines of a run folder's log, of a service's messages, and of parts that were renamed, compressed or not.
+    """Read the lines of a run folder's log, in their order; see `read_parts`."""
+    parts = list(read_parts(folder, passes_over=passes_over).values())
+    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
+    return list(chain.from_iterable(parts))
+
+
+def read_parts(folder: RunFolder, *, passes_over: bool = False) -> dict[Path, list[dict[str, Any]]]:
+    """Read a run folder's log, a service's messages, and parts that were renamed, compressed or not, by their files.
 
     A part that is being compressed lies beside what becomes of it, whole or not, and counts once. With `passes_over`,
     parts that were renamed and cannot be read are left out, and the log need not be there.
@@ -61,8 +68,7 @@ def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str,
             lines = read_lines(part)
             if whole not in parts or lines != parts[whole]:
                 parts[part] = lines
-    in_time = sorted(parts.values(), key=lambda lines: str(lines[0]["time"]) if lines else "")
-    return list(chain.from_iterable(in_time))
+    return parts
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from parties.config.horizontal import HorizontalRun
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.reports.log_lines import log_lines, read_lines
+from parties.reports.log_lines import log_lines, read_parts
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import CELL_COUNTS
 
@@ -202,7 +202,8 @@ def run_history(
 def _dropped(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> int:
     """Number of a service's messages in parts of their log that are gone: the last one alone is kept."""
     noted = sum(line.get("messages", 0) for line in lines if line["event"] == "messages")
-    return max(0, noted - sum(len(read_lines(part)) for part in folder.path.glob("messages.jsonl.*")))
+    kept = (len(own) for part, own in read_parts(folder).items() if part.name.startswith("messages.jsonl."))
+    return max(0, noted - sum(kept))
 
 
 def _step(line: Mapping[str, Any], run: ActiveRun | PassiveRun | HorizontalRun) -> Step:

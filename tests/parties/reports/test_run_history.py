@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,11 @@ def test_messages_of_a_service_whose_lines_are_gone_are_counted(run: ActiveRun) 
     assert history(run, SENT, done, parts[1]).n_dropped == 0
     found = history(run, SENT, done, *parts)
     assert (len(found.outgoing), found.n_trained, found.n_dropped) == (6, 1, 5)
+    # While a part is compressed, it counts once.
+    compressed = gzip.compress((run.run_folder / "messages.jsonl.1").read_bytes())
+    for content in (compressed[:9], compressed):
+        (run.run_folder / "messages.jsonl.1.gz").write_bytes(content)
+        assert history(run, SENT, done, *parts).n_dropped == 5
     text = " ".join(str(section) for section in history_sections(found))
     assert "5 more messages of services, sent and received, are not listed any more" in text
     assert "at least 5 messages" in text
