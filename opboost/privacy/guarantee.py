@@ -220,15 +220,16 @@ def compose(
         ),
         neighbours="two records of which every released column differs by one step of its own"
         + (", inside a cell where it is released by a Local-Map" if local else ""),
-        protected=_protected(n_open := sum(not column.hides for column in columns), len(columns)),
+        protected=_protected([column.hides for column in columns]),
         not_protected=(*listed, *not_protected),
-        certified=is_secure and bounds_are_public and not n_open,
+        certified=is_secure and bounds_are_public and all(column.hides for column in columns),
         **told,
     )
 
 
-def _protected(n_open: int, n_columns: int) -> str:
-    """What is protected of so many columns, some of which hide nothing; without names, which are their owner's."""
+def _protected(hides: Sequence[bool]) -> str:
+    """What is protected of columns, some of which hide nothing; without names, which are their owner's."""
+    n_open, n_columns = hides.count(False), len(hides)
     nothing = f"Nothing is protected in {n_open} of {n_columns} released columns: their neighbouring values lose over "
     nothing += f"{MOST_EPSILON:g}, which no noise hides."
     kept = (

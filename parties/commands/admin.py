@@ -83,10 +83,11 @@ def ledger(
         return
     with terminal_of_command():
         found: Statement | AccountStatement
-        has_account = False
-        if run_file is not None and path is None:
-            has_account = check_role(run_file, "passive", "worker", "owner") in HORIZONTAL_ROLES
-        found = read_account(run_file) if run_file is not None and has_account else read_statement(run_file, path)
+        keepers = "passive", "worker", "owner"
+        if run_file is not None and path is None and check_role(run_file, *keepers) in HORIZONTAL_ROLES:
+            found = read_account(run_file)
+        else:
+            found = read_statement(run_file, path)
     if form is Format.JSON:
         typer.echo(json.dumps(found.to_dict()))
     else:

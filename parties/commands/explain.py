@@ -13,7 +13,7 @@ from parties.commands.console import Format, FormatOption, RunFile, print_result
 from parties.errors import ConfigError
 
 if TYPE_CHECKING:
-    from parties.config.vertical import PassiveRun
+    from parties.config.vertical import ActiveRun, PassiveRun
     from parties.runs.run_folder import RunFolder
 
 EXPLANATION_FILE, EXPLANATION_FORMAT = "explanation.json", "opboost-explanation"
@@ -34,42 +34,14 @@ def explain(
     statistics: nobody is asked. Passive parties' columns have the names that they were offered under. Beside it lies a
     file for each of them, with its columns alone: own cuts tell own values.
     """
-    from parties.config.reading import check_role, kept_schema, read_run
+    from parties.config.reading import check_role, read_run
     from parties.config.vertical import ActiveRun, PassiveRun
-    from parties.runs.run_folder import RunFolder
-    from parties.storage.atomic_files import write_json
 
     with terminal_of_command():
         if check_role(run_file, "active", "passive") == "active":
             if of is not None:
                 raise ConfigError("--of is for a passive party's run file. Nothing was written")
-            from opboost.explanation.partial_dependence import dependences
-            from parties.vertical.reasons import with_times
-
-            active = read_run(run_file, ActiveRun)
-            model = RunFolder(active.run_folder).load_joint_model()
-            found = dependences(model.ensemble)
-            kept = kept_schema(active.run_folder)
-            units = {} if kept is None else {name: kept.format.of(name).unit_s for name in kept.names}
-            columns = [
-                # Thresholds on columns of others are ranks or cells.
-                with_times(one.to_dict(), units.get(one.column.name) if one.column.owner is None else None)
-                for one in found
-            ]
-            target = out or active.run_folder / EXPLANATION_FILE
-            theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
-            for path in () if out is None else (out, *theirs.values()):
-                active.check_free(path, run_file)
-            of_run = {"format": EXPLANATION_FORMAT, "run_id": active.run_id}
-            write_json(target, {**of_run, "trainings": model.trainings, "columns": columns})
-            for peer, path in theirs.items():
-                own = [one for one in columns if one["owner"] == peer]
-                trainings = {name: digest for name, digest in model.trainings.items() if name == peer}
-                write_json(path, {**of_run, "trainings": trainings, "columns": own})
-            names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
-            shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
-            for_peers = {peer: str(path) for peer, path in theirs.items()}
-            print_result(form, share_of_gain=shares, explanation=str(target), for_peers=for_peers)
+            print_result(form, **_explained(read_run(run_file, ActiveRun), run_file, out))
         elif of is not None:
             run = read_run(run_file, PassiveRun)
             run.check_free(out, run_file)
@@ -81,6 +53,39 @@ def explain(
             raise ConfigError(
                 f"{run_file} is of role passive: name the active party's explanation with --of. Nothing was written"
             )
+
+
+def _explained(run: ActiveRun, run_file: Path, out: Path | None) -> dict[str, object]:
+    """Write an active party's explanation, and a part of it for each passive party; returns what to print."""
+    from opboost.explanation.partial_dependence import dependences
+    from parties.config.reading import kept_schema
+    from parties.runs.run_folder import RunFolder
+    from parties.storage.atomic_files import write_json
+    from parties.vertical.reasons import with_times
+
+    model = RunFolder(run.run_folder).load_joint_model()
+    found = dependences(model.ensemble)
+    kept = kept_schema(run.run_folder)
+    units = {} if kept is None else {name: kept.format.of(name).unit_s for name in kept.names}
+    columns = [
+        # Thresholds on columns of others are ranks or cells.
+        with_times(one.to_dict(), units.get(one.column.name) if one.column.owner is None else None)
+        for one in found
+    ]
+    target = out or run.run_folder / EXPLANATION_FILE
+    theirs = {peer: target.with_name(f"{target.stem}-{peer}{target.suffix}") for peer in model.ensemble.owners}
+    for path in () if out is None else (out, *theirs.values()):
+        run.check_free(path, run_file)
+    of_run = {"format": EXPLANATION_FORMAT, "run_id": run.run_id}
+    write_json(target, {**of_run, "trainings": model.trainings, "columns": columns})
+    for peer, path in theirs.items():
+        own = [one for one in columns if one["owner"] == peer]
+        trainings = {name: digest for name, digest in model.trainings.items() if name == peer}
+        write_json(path, {**of_run, "trainings": trainings, "columns": own})
+    names = ((one.column.owner, one.column.name, one.share_of_gain) for one in found)
+    shares = {name if owner is None else f"{owner}: {name}": round(share, 4) for owner, name, share in names}
+    for_peers = {peer: str(path) for peer, path in theirs.items()}
+    return {"share_of_gain": shares, "explanation": str(target), "for_peers": for_peers}
 
 
 def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:

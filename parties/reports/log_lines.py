@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -42,9 +43,13 @@ _LINE: TypeAdapter[_MessageLine | _StepLine] = TypeAdapter(_MessageLine | _StepL
 
 def log_lines(folder: RunFolder, *, passes_over: bool = False) -> list[dict[str, Any]]:
     """Read the lines of a run folder's log, in their order; see `read_parts`."""
-    parts = list(read_parts(folder, passes_over=passes_over).values())
-    parts.sort(key=lambda lines: str(lines[0]["time"]) if lines else "")
-    return list(chain.from_iterable(parts))
+    return in_time(read_parts(folder, passes_over=passes_over))
+
+
+def in_time(parts: Mapping[Path, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """The lines of all parts of a log, in their order."""
+    ordered = sorted(parts.values(), key=lambda lines: str(lines[0]["time"]) if lines else "")
+    return list(chain.from_iterable(ordered))
 
 
 def read_parts(folder: RunFolder, *, passes_over: bool = False) -> dict[Path, list[dict[str, Any]]]:
@@ -64,7 +69,8 @@ def read_parts(folder: RunFolder, *, passes_over: bool = False) -> dict[Path, li
     for part in sorted(found):
         whole = part.with_suffix("") if part.suffix == ".gz" else None
         is_renamed = not part.name.endswith(".jsonl")
-        with suppress(*(RunFolderError,) * (whole in parts or (passes_over and is_renamed))):
+        may_fail = whole in parts or (passes_over and is_renamed)
+        with suppress(RunFolderError) if may_fail else nullcontext():
             lines = read_lines(part)
             if whole not in parts or lines != parts[whole]:
                 parts[part] = lines

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from parties.config.horizontal import HorizontalRun
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
-from parties.reports.log_lines import log_lines, read_parts
+from parties.reports.log_lines import in_time, read_parts
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import CELL_COUNTS
 
@@ -173,7 +174,8 @@ def run_history(
     RunFolderError
         If the run is not finished, or its folder is damaged.
     """
-    meta, lines = meta_of(folder), log_lines(folder)
+    meta, parts = meta_of(folder), read_parts(folder)
+    lines = in_time(parts)
     of_training = lines[: _end_of_training(lines)]
     sent, received = ([line for line in of_training if line["event"] == event] for event in ("sent", "received"))
     return RunHistory(
@@ -192,17 +194,17 @@ def run_history(
         outgoing=tuple(_outgoing(line) for line in lines if line["event"] == "sent"),
         n_trained=len(sent),
         is_cut=_is_cut(lines, meta),
-        n_dropped=_dropped(folder, lines),
+        n_dropped=_dropped(parts, lines),
         predictions=tuple(_prediction(line, run) for line in lines if line["event"] in _PREDICTIONS),
         lacks_answers=isinstance(run, PassiveRun) and _lacks_answers(lines),
         held_out=_together([_prediction(line, run) for line in lines if line["event"] == _HELD_OUT]),
     )
 
 
-def _dropped(folder: RunFolder, lines: Sequence[Mapping[str, Any]]) -> int:
+def _dropped(parts: Mapping[Path, Sequence[object]], lines: Sequence[Mapping[str, Any]]) -> int:
     """Number of a service's messages in parts of their log that are gone: the last one alone is kept."""
     noted = sum(line.get("messages", 0) for line in lines if line["event"] == "messages")
-    kept = (len(own) for part, own in read_parts(folder).items() if part.name.startswith("messages.jsonl."))
+    kept = (len(own) for part, own in parts.items() if part.name.startswith("messages.jsonl."))
     return max(0, noted - sum(kept))
 
 

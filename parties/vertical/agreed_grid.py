@@ -74,20 +74,20 @@ def agree_grid(
     described = [_described(mechanism, is_secure=is_secure) for mechanism in mechanisms]
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
-            mechanism = mechanisms[column.number]
-            key = mechanism.schema.name, described[column.number], column.ranking.category, n_cells
+            mechanism, ranking = mechanisms[column.number], column.ranking
+            key = mechanism.schema.name, described[column.number], ranking.category, n_cells
             kept = ledger.sums.grids.get(key) if ledger is not None else None
             if kept is None:
                 counts = _counts(column)
                 is_learnt = share_codes and counts.sum() >= LEAST_ROWS
                 release = _release(column, mechanism) if is_learnt else None
-                domain = mechanism.settings.domain if column.ranking.category is None else IntegerDomain(0, 1)
-                cuts = grid_cuts(counts, column.ranking.table, domain, n_cells=n_cells, release=release)
-                kept = [column.ranking.table.threshold(rank) for rank in cuts.tolist()]
+                domain = mechanism.settings.domain if ranking.category is None else IntegerDomain(0, 1)
+                cuts = grid_cuts(counts, ranking.table, domain, n_cells=n_cells, release=release)
+                kept = [ranking.table.threshold(rank) for rank in cuts.tolist()]
                 # Without a cut it tells nothing, and must not take a later, larger release's cells away.
                 if add is not None and kept:
                     add(grid_fields(key, kept, book.occasion))
-            found.append(within(column.ranking.table, np.array(kept, np.float64)))
+            found.append(within(ranking.table, np.array(kept, np.float64)))
     thresholds: list[Values] = [own for _, own in found]
     return [cuts.tolist() for cuts, _ in found], cell_tests([column.ranking for column in columns], thresholds)
 

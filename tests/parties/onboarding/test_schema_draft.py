@@ -18,7 +18,7 @@ from parties.errors import ConfigError
 from parties.onboarding.dialect import read_raw
 from parties.onboarding.project import write_schema
 from parties.onboarding.schema_draft import PROPOSALS, Hints, draft_schema
-from parties.onboarding.schema_text import flow
+from parties.onboarding.schema_text import Draft, flow
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import read_table
 
@@ -358,6 +358,15 @@ def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hin
         drafted(tmp_path, frame, hints)
 
 
+def left_out(folder: Path, cells: list[str], why: str) -> Draft:
+    """The draft of a table that leaves out a column of these cells, for this reason."""
+    table(x=cells, town=cycle("a", "b")).to_csv(folder / "data.csv", index=False)
+    draft = draft_schema(read_raw(folder / "data.csv"), folder / "data.csv", Hints())
+    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
+    assert why in draft.notes["x"]
+    return draft
+
+
 @pytest.mark.parametrize(
     ("cells", "why"),
     [
@@ -369,10 +378,7 @@ def test_what_cannot_be_drafted_is_said(tmp_path: Path, frame: pd.DataFrame, hin
 def test_the_reason_why_a_column_is_left_out_shows_the_shape_of_a_cell(
     tmp_path: Path, cells: list[str], why: str
 ) -> None:
-    table(x=cells, town=cycle("a", "b")).to_csv(tmp_path / "data.csv", index=False)
-    draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
-    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
-    assert why in draft.notes["x"]
+    left_out(tmp_path, cells, why)
 
 
 DAYS = [f"{1 + row % 28:02}.{1 + row % 12:02}.{2000 + row % 20}" for row in range(N_ROWS)]
@@ -401,10 +407,7 @@ DAYS = [f"{1 + row % 28:02}.{1 + row % 12:02}.{2000 + row % 20}" for row in rang
 def test_a_column_of_dates_but_for_a_few_texts_is_left_out_with_the_cure(
     tmp_path: Path, cells: list[str], why: str
 ) -> None:
-    table(x=cells, town=cycle("a", "b")).to_csv(tmp_path / "data.csv", index=False)
-    draft = draft_schema(read_raw(tmp_path / "data.csv"), tmp_path / "data.csv", Hints())
-    assert (list(draft.columns), draft.ignore) == (["town"], ["x"])
-    assert why in draft.notes["x"]
+    draft = left_out(tmp_path, cells, why)
     assert yaml.safe_load(draft.text())["ignore"] == ["x"]
 
 
