@@ -62,8 +62,6 @@ class Partitions:
     paths : tuple of Path
     rows : tuple of int
         Of each.
-    firsts : tuple of str
-        The first id of each.
     id_digest : str
         As `parties.tables.party_table.PartyTable.id_digest`: it does not depend on how the table is divided.
     stamps : tuple of Stamp
@@ -72,7 +70,6 @@ class Partitions:
 
     paths: tuple[Path, ...]
     rows: tuple[int, ...]
-    firsts: tuple[str, ...]
     id_digest: str
     stamps: tuple[Stamp, ...]
 
@@ -184,8 +181,7 @@ def validate_partitions(
     for pieces in client.map(partial(_id_bytes, id_columns=schema.id_columns), list(paths), pure=False):
         digest.update(pieces.result())
         pieces.release()
-    rows, firsts = tuple(part.n_rows for part in found), tuple(part.first for part in found)
-    return Partitions(tuple(paths), rows, firsts, digest.hexdigest(), stamps)
+    return Partitions(tuple(paths), tuple(part.n_rows for part in found), digest.hexdigest(), stamps)
 
 
 def all_ids(found: Partitions, id_columns: Sequence[str], *, client: Client) -> PartyTable:

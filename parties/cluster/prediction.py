@@ -1,8 +1,8 @@
-"""Prediction on Dask, partition by partition: B answers split tests or cells in packed bits, A scores.
+"""Prediction on Dask, partition by partition: A scores with the passive parties' answers, in packed bits.
 
 ::
 
-    B's workers   raw columns ──► exact codes ──► packed bits ──► Parquet
+    A's driver    answers ──► packed bits ──► Parquet
     A's workers   bits, own columns ──► trees ──► predictions ──► Parquet
 """
 
@@ -11,22 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.desensitize import exact
 from opboost.errors import DataError
 from opboost.preprocess import own_features
-from opboost.routing import PackedAnswers, Router
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.split_tests import feature_matrix, n_answer_bits, unpacked
 from opboost.trees.tree import Ensemble
-from parties.storage.atomic_files import make_folder, replacing
-from parties.storage.serialization import router_from_dict, router_to_dict
+from parties.storage.atomic_files import replacing
 from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import read_ids
 
@@ -39,41 +36,6 @@ SCORED_ROWS = 1 << 14
 _BITS = "bits"
 
 
-def answer_partitions(router: Router, parts: Sequence[Path], folder: Path, *, client: Client) -> list[Path]:
-    """B: write the answers to all split tests about the records of Parquet partitions.
-
-    Parameters
-    ----------
-    router : Router
-    parts : sequence of Path
-        Raw columns.
-    folder : Path
-        Takes ``000000.parquet``, ...: a column of ``ceil(n_bits / 8)`` bytes for each record.
-    client : distributed.Client
-        Of this party's own cluster.
-
-    Notes
-    -----
-    Privacy: the bits are exact and carry no differential privacy. Nothing is counted or limited here: the caller
-    decides whether they may leave.
-    """
-    make_folder(folder)
-    targets = [folder / f"{number:06d}.parquet" for number in range(len(parts))]
-    answer = partial(_answer, router_to_dict(router))
-    client.gather(client.map(answer, [part.resolve() for part in parts], targets, pure=False))
-    return targets
-
-
-def check_answerable(router: Router, parts: Sequence[Path], *, client: Client) -> None:
-    """B: read every cell that split tests are about, so that no request can ask whether one of them fits the schema.
-
-    Raises
-    ------
-    DataError
-    """
-    client.gather(client.map(partial(_encode, router_to_dict(router)), [part.resolve() for part in parts], pure=False))
-
-
 def check_scorable(schema: TableSchema, parts: Sequence[Path], *, client: Client) -> None:
     """A: read every id and own cell before anything is asked.
 
@@ -83,18 +45,6 @@ def check_scorable(schema: TableSchema, parts: Sequence[Path], *, client: Client
     """
     read = partial(_read_own, schema=schema)
     client.gather(client.map(read, [part.resolve() for part in parts], pure=False))
-
-
-def _answer(document: Mapping[str, Any], part: Path, target: Path) -> None:
-    router = router_from_dict(document)
-    raw = read_stored(part, sorted({source for source, _ in router.tests.sources}))
-    coded = {mechanism.schema.name: exact(mechanism, encoded) for mechanism, encoded in router.encode(raw)}
-    write_bits(target, PackedAnswers(router).of(coded, len(raw)))
-
-
-def _encode(document: Mapping[str, Any], part: Path) -> None:
-    router = router_from_dict(document)
-    router.encode(read_stored(part, sorted({source for source, _ in router.tests.sources})))
 
 
 def _read_own(part: Path, schema: TableSchema) -> None:

@@ -2,13 +2,10 @@
 
 ::
 
-    B's workers   raw columns ──► exact bits ──► Parquet      (routed mode; removed at the end)
-    B's driver    ids asked for ──► their partition's bits ──► answers
+    B's workers   raw columns ──► exact codes, in the order of a key      (removed at the end)
+    B's driver    ids asked for ──► their codes ──► answers
     A's driver    ids ──► answers ──► Parquet
     A's workers   answers, own columns ──► predictions ──► Parquet
-
-B reads the partitions that a request is about, so A should ask in the order of the ids, as it does where its own
-partitions ascend too.
 """
 
 from __future__ import annotations
@@ -23,97 +20,35 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from opboost.preprocess import EncodedColumn
 from opboost.routing import Router
 from opboost.schema import TableSchema
 from opboost.trees.tree import Ensemble
 from parties.cluster.dask_cluster import cluster, reporting_lost_workers
+from parties.cluster.keyed_records import KeyedRecords, keyed_records
 from parties.cluster.partitions import Partitions, ids_of, partitions_of
-from parties.cluster.prediction import (
-    answer_partitions,
-    check_answerable,
-    check_scorable,
-    read_bits,
-    score_part,
-    write_bits,
-)
+from parties.cluster.prediction import check_scorable, score_part, write_bits
 from parties.cluster.working_folder import working_folder
 from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.progress import Progress
 from parties.storage.atomic_files import make_folder, replacing
-from parties.tables.parquet_files import read_stored
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import Session, Statuses
 from parties.vertical.prediction_output import prediction_table
-from parties.vertical.prediction_server import AnswerableRecords
 from protocols.messages.prediction import RecordStatus
 
 if TYPE_CHECKING:
     from distributed import Client
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionedRecords:
-    """A passive party's records in partitions, of which only those that are asked for are read.
-
-    Attributes
-    ----------
-    router : Router
-    found : Partitions
-    id_columns : tuple of str
-    bits : tuple of Path
-        Per partition, the exact answers; empty if they may not leave.
-    """
-
-    router: Router
-    found: Partitions
-    id_columns: tuple[str, ...]
-    bits: tuple[Path, ...]
-
-    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
-        """The records with these ids.
-
-        Raises
-        ------
-        TableError
-            If a file was changed since it was looked through.
-        """
-        wanted = pd.Index(tuple(ids), dtype=object)
-        firsts = np.array(self.found.firsts, dtype=object)
-        homes = np.searchsorted(firsts, wanted.to_numpy(dtype=object), side="right") - 1
-        pieces = [
-            self._of_part(int(part), wanted[homes == part], desensitized=desensitized)
-            for part in np.unique(homes[homes >= 0])
-        ]
-        return _joined([piece for piece in pieces if len(piece.ids)], self.router, has_bits=not desensitized)
-
-    def _of_part(self, part: int, wanted: pd.Index, *, desensitized: bool) -> AnswerableRecords:
-        path = self.found.paths[part]
-        ids = ids_of(path, self.id_columns)
-        self.found.check_unchanged(part)
-        rows = np.unique(ids.get_indexer(wanted))
-        rows = rows[rows >= 0]
-        if not desensitized:
-            bits = read_bits(self.bits[part], self.found.rows[part], self.router.tests.n_bits)
-            return AnswerableRecords(ids[rows], (), bits[rows])
-        if not len(rows):
-            return AnswerableRecords(ids[rows], ())
-        names = sorted({source for source, _ in self.router.tests.sources})
-        frame = read_stored(path, names)
-        self.found.check_unchanged(part)
-        return AnswerableRecords.of(self.router, ids[rows], frame.iloc[rows].reset_index(drop=True))
-
-
 @contextmanager
 def answerable_partitions(
     run: PassiveRun, data: Path, schema: TableSchema, ignore: Sequence[str], router: Router
-) -> Iterator[PartitionedRecords]:
-    """A folder's records; the run's cluster checks every cell first and, if exact bits may leave, works these out.
+) -> Iterator[KeyedRecords]:
+    """A folder's records, of which the run's cluster reads and checks every cell first.
 
     Raises
     ------
@@ -121,7 +56,7 @@ def answerable_partitions(
 
     Notes
     -----
-    Privacy: the bits lie in the run's folder of partitions, readable by their owner alone, until the block ends.
+    Privacy: the exact codes lie in the run's folder of partitions, readable by their owner alone, until the block ends.
     """
     assert run.dask.folder is not None
     of_data = run.model_copy(update={"source": data, "ids": None})
@@ -130,12 +65,7 @@ def answerable_partitions(
         partitions_of(of_data, schema, ignore, needs_label=False, client=client) as found,
         working_folder(run.dask.folder) as folder,
     ):
-        bits = []
-        if run.allow_routed:
-            bits = answer_partitions(router, found.paths, folder / "bits", client=client)
-        else:
-            check_answerable(router, found.paths, client=client)
-        yield PartitionedRecords(router, found, schema.id_columns, tuple(bits))
+        yield keyed_records(router, found, schema.id_columns, folder, client=client)
 
 
 @contextmanager
@@ -217,22 +147,6 @@ class PartitionScorer:
         except OSError as error:
             raise RunFolderError(f"{target} cannot be written: {error.strerror}") from None
         return np.concatenate(statuses)
-
-
-def _joined(pieces: Sequence[AnswerableRecords], router: Router, *, has_bits: bool) -> AnswerableRecords:
-    """Records of several partitions as those of one table."""
-    ids = pd.Index([one for piece in pieces for one in piece.ids], dtype=object)
-    if has_bits:
-        none = np.empty((0, -(-router.tests.n_bits // 8)), np.uint8)
-        return AnswerableRecords(ids, (), np.concatenate([none, *(p.bits for p in pieces if p.bits is not None)]))
-    columns = zip(*(piece.columns for piece in pieces), strict=True)
-    return AnswerableRecords(ids, tuple((same[0][0], _stacked([column for _, column in same])) for same in columns))
-
-
-def _stacked(columns: Sequence[EncodedColumn]) -> EncodedColumn:
-    codes = np.concatenate([column.codes for column in columns])
-    is_missing = np.concatenate([column.is_missing for column in columns])
-    return EncodedColumn(codes, is_missing, sum(column.n_clipped for column in columns))
 
 
 def _score(

@@ -196,10 +196,12 @@ def _conclude_saved(
 ) -> int:
     """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
 
-    Each is asked by itself, so the records are those that were common to all of them before. What one of them does
-    wrong is told once the others have been asked.
+    Each is asked by itself, so the records are those that were common to all of them before, and what becomes of one
+    of them ends no work with another. What one of them does wrong is told once the others have been asked.
     """
     prepared = prepared.take_up(journal)
+    for channel in channels:
+        channel.set_apart()
     wrong: list[ProtocolError | Disagreement | OpBoostError] = []
     for channel in channels:
         if channel.peer in journal.confirmed:

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from Crypto.Cipher import AES
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
@@ -176,6 +177,11 @@ def record_names(ids: Ids) -> Names:
     """The names of records, in the order of their ids."""
     digest = hashlib.sha256
     return np.frombuffer(b"".join([digest(one.encode()).digest()[:NAME_BYTES] for one in each_id(ids)]), NAME)
+
+
+def keyed_names(key: bytes, ids: Ids) -> Names:
+    """The names of records under AES with a key: who does not have it cannot tell them from random bytes."""
+    return np.frombuffer(AES.new(key, AES.MODE_ECB).encrypt(record_names(ids).tobytes()), NAME)
 
 
 def record_set(ids: Ids) -> KeySet:

@@ -17,7 +17,6 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-from Crypto.Cipher import AES
 from numpy.typing import NDArray
 
 from opboost.routing import Router
@@ -27,7 +26,7 @@ from parties.errors import Disagreement
 from parties.session.drawn_key import KEY, draw_active, draw_passive, keep, kept_before
 from parties.session.handshake import conversation, greet, greet_all
 from parties.session.session_log import Tally
-from parties.tables.blocks import record_names
+from parties.tables.blocks import keyed_names
 from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.record_ids import Ids
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
@@ -76,8 +75,7 @@ def n_trained(share: float, n_rows: int, most: int | None) -> int:
 
 def places_of(key: bytes, ids: Ids) -> Places:
     """The pseudorandom numbers of records, whatever other records there are: their names under AES with the key."""
-    cipher = AES.new(key, AES.MODE_ECB).encrypt(record_names(ids).tobytes())
-    return np.frombuffer(cipher, "<u8")[::2] / 2.0**64
+    return keyed_names(key, ids).view("<u8")[::2] / 2.0**64
 
 
 @dataclass(frozen=True, slots=True)

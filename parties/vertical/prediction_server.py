@@ -80,7 +80,7 @@ class AnswerableRecords:
             bits = PackedAnswers(router).of(codes, len(ids))
         return cls(ids, columns, bits, keys)
 
-    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
+    def about(self, ids: Sequence[str]) -> AnswerableRecords:
         """All of them; a table that does not fit into memory has those of these ids alone."""
         return self
 
@@ -88,8 +88,8 @@ class AnswerableRecords:
 class RecordSource(Protocol):
     """Where records are found; `AnswerableRecords` is one."""
 
-    def about(self, ids: Sequence[str], *, desensitized: bool) -> AnswerableRecords:
-        """Those with these ids, and perhaps others, with columns if desensitized, else with columns or bits."""
+    def about(self, ids: Sequence[str]) -> AnswerableRecords:
+        """Those with these ids, and perhaps others; how long that takes must tell no more than which are known."""
         ...
 
 
@@ -158,7 +158,7 @@ class Answerer:
     @property
     def n_records(self) -> int:
         """Records of the table, where it is in memory."""
-        return len(self.records.about((), desensitized=False).ids)
+        return len(self.records.about(()).ids)
 
     def answer(self, ask: Ask) -> Answers:
         """The answers to a request; what the owner refuses has a status that says so, and no bits.
@@ -188,13 +188,16 @@ class Answerer:
     def _answer(self, ask: Ask, n_rows: int) -> Answers:
         if not ask.desensitized and not self._may_route:
             return self._answers(np.full(n_rows, RecordStatus.REFUSED_ROUTED, np.uint8))
-        records = self.records.about(ask.ids, desensitized=ask.desensitized)
-        rows = np.fromiter((records.places.get(one, -1) for one in ask.ids), np.intp, n_rows)
+        n_taken = n_rows if self._allowance is None else self._allowance.take_records(n_rows)
+        records = self.records.about(ask.ids[:n_taken])
+        rows = np.full(n_rows, -1, np.intp)
+        rows[:n_taken] = [records.places.get(one, -1) for one in ask.ids[:n_taken]]
         is_trained = np.zeros(n_rows, np.bool_)
         if self._trained is not None and not ask.desensitized and len(records.ids):
             is_trained = self._trained(records.ids)[rows] & (rows >= 0)
         status = self._status((rows >= 0) & ~is_trained, is_routed=not ask.desensitized)
-        status[is_trained & (status == RecordStatus.UNKNOWN)] = RecordStatus.REFUSED_TRAINING
+        status[is_trained] = RecordStatus.REFUSED_TRAINING
+        status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
         answered = np.flatnonzero(status == RecordStatus.ANSWERED)
         answers = self._answers(status)
         if len(answered):
@@ -222,13 +225,12 @@ class Answerer:
         return Answers(status=status, bits=np.zeros((len(status), -(-self.n_bits // 8)), np.uint8))
 
     def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
-        """What may be done with each record, after the limits were charged for it."""
+        """What may be done with each record that was looked up, after the daily limit was charged for it."""
         status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
         if self._allowance is not None:
-            n_taken, n_paid = self._allowance.take(is_known, bits_each=self.n_bits if is_routed else 0)
-            known = np.flatnonzero(is_known[:n_taken])
+            known = np.flatnonzero(is_known)
+            n_paid = self._allowance.take_bits(len(known), bits_each=self.n_bits if is_routed else 0)
             status[known[n_paid:]] = RecordStatus.REFUSED_DAILY_LIMIT
-            status[n_taken:] = RecordStatus.REFUSED_RATE_LIMIT
         return status
 
 

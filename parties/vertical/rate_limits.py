@@ -20,10 +20,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from Crypto.Random import get_random_bytes
 
-from opboost.arrays import Mask
 from parties.config.serve_section import ServeSection
 from parties.ledger import counts_name
 from parties.storage.sqlite import beside, check_place, connect, first_row, reporting, transaction
@@ -86,28 +84,44 @@ class Allowance:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def take(self, is_known: Mask, *, bits_each: int) -> tuple[int, int]:
-        """Charge for a request, for as many of its first records as the limits allow.
+    def take_records(self, n_rows: int) -> int:
+        """Charge for as many of a request's records as the rate allows, known or not; returns how many.
 
-        Parameters
-        ----------
-        is_known : ndarray of bool, shape (n_rows,)
-            Which of the records that are asked for this party knows; only those cost bits.
-        bits_each : int
-            Exact bits per known record.
-
-        Returns
-        -------
-        n_taken : int
-            How many records the rate allows.
-        n_paid : int
-            How many of the known ones among these may be answered.
+        It is charged before any of them is looked up: then the time of the answer tells nothing of the others. Whole
+        seconds are counted, those that began less than a minute ago and the one before, so never too few.
         """
         with reporting(self.path), transaction(self._database):
             now = self._now()
-            n_taken = self._take_records(now, len(is_known))
-            n_known = int(np.count_nonzero(is_known[:n_taken]))
-            return n_taken, self._take_bits(now // DAY_S, n_known, bits_each)
+            if self._limits.records_per_minute is None:
+                return n_rows
+            self._database.execute("DELETE FROM asked WHERE peer = ? AND second < ?", (self._peer, now - MINUTE_S))
+            spent = self._number("SELECT SUM(records) FROM asked WHERE peer = ?", self._peer)
+            n_taken = max(0, min(n_rows, self._limits.records_per_minute - spent))
+            self._add(
+                "INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + ?", now, n_taken
+            )
+            return n_taken
+
+    def take_bits(self, n_known: int, *, bits_each: int) -> int:
+        """Charge for exact bits of as many of the known records as the day's limit allows; returns how many.
+
+        Parameters
+        ----------
+        n_known : int
+            Of the records that `take_records` allowed; only known ones cost bits.
+        bits_each : int
+            Exact bits per known record.
+        """
+        if self._limits.routed_bits_per_day is None or bits_each == 0:
+            return n_known
+        with reporting(self.path), transaction(self._database):
+            day = self._now() // DAY_S
+            spent = self._number("SELECT bits FROM routed WHERE peer = ? AND day = ?", self._peer, day)
+            n_paid = max(0, min(n_known, (self._limits.routed_bits_per_day - spent) // bits_each))
+            self._add(
+                "INSERT INTO routed VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET bits = bits + ?", day, n_paid * bits_each
+            )
+            return n_paid
 
     def seconds_behind(self) -> int:
         """By how much the clock is behind the last request; until it has caught up, no limit is renewed."""
@@ -139,26 +153,6 @@ class Allowance:
 
     def _latest(self) -> int:
         return self._number(_LATEST, self._peer)
-
-    def _take_records(self, now: int, n_rows: int) -> int:
-        """Whole seconds are counted, those that began less than a minute ago and the one before, so never too few."""
-        if self._limits.records_per_minute is None:
-            return n_rows
-        self._database.execute("DELETE FROM asked WHERE peer = ? AND second < ?", (self._peer, now - MINUTE_S))
-        spent = self._number("SELECT SUM(records) FROM asked WHERE peer = ?", self._peer)
-        n_taken = max(0, min(n_rows, self._limits.records_per_minute - spent))
-        self._add("INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET records = records + ?", now, n_taken)
-        return n_taken
-
-    def _take_bits(self, day: int, n_known: int, bits_each: int) -> int:
-        if self._limits.routed_bits_per_day is None or bits_each == 0:
-            return n_known
-        spent = self._number("SELECT bits FROM routed WHERE peer = ? AND day = ?", self._peer, day)
-        n_paid = max(0, min(n_known, (self._limits.routed_bits_per_day - spent) // bits_each))
-        self._add(
-            "INSERT INTO routed VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET bits = bits + ?", day, n_paid * bits_each
-        )
-        return n_paid
 
     def _add(self, statement: str, when: int, amount: int) -> None:
         if amount:

@@ -163,6 +163,9 @@ class Channel(Protocol):
             If its last message ends the run, or says that it begins again.
         """
 
+    def set_apart(self) -> None:
+        """Until it begins again, let the peer's end or fault end no work with another peer of the same listener."""
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         """Reset the channel after a peer that only checked, or was started again, and wait for the peer to connect.
 

@@ -66,6 +66,9 @@ class MemoryChannel:
     def has_come(self) -> bool:
         return True
 
+    def set_apart(self) -> None:
+        """Nothing to do: there is no other peer here."""
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         """Nothing to do: whoever comes next speaks through the same pipe."""
 

@@ -70,6 +70,7 @@ class PeerState:
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
+    is_apart: bool = False
     n_dropped: int = 0
     cut: str = ""
     flood: str = ""

@@ -167,10 +167,8 @@ class Peers:
 
     def are_told(self) -> bool:
         """Whether all peers that can tell have received everything, or have left."""
-        return not any(
-            peer.token and not (peer.conversation.is_confirmed or peer.has_left or peer.cut)
-            for peer in self._peers.values()
-        )
+        known = (peer for peer in self._peers.values() if peer.token)
+        return all(peer.conversation.is_confirmed or peer.has_left or peer.cut for peer in known)
 
     def descriptors(self) -> Iterator[int]:
         """The connections over which peers speak."""
@@ -267,6 +265,10 @@ class Peers:
         self._peers[name].is_released = True
         self._peers[name].clear()
 
+    def set_apart(self, name: str) -> None:
+        """What becomes of the peer is told only where it is asked about itself, until it is forgotten."""
+        self._peers[name].is_apart = True
+
     def ending(self, name: str) -> str:
         """Words for the end of a peer's connection."""
         silent = f"was silent for {self._timing.timeout_s:g} s, and did not come back within"
@@ -281,15 +283,14 @@ class Peers:
         return farewell(name, peer.inbox, peer.cut or otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read, or any peer ended the run or begins again.
+        """Raise if this peer is gone and left nothing to read, or any that is not apart ended the run or begins again.
 
         Raises
         ------
         PeerLost, PeerAborted, UnexpectedMessage
         """
-        for other in sorted(self._peers, key=lambda one: one != name):
-            peer = self._peers[other]
-            if peer.is_released:
+        for other, peer in sorted(self._peers.items(), key=lambda one: one[0] != name):
+            if peer.is_released or (peer.is_apart and other != name):
                 continue
             if peer.flood:
                 raise UnexpectedMessage(f"{other} {peer.flood}")

@@ -107,6 +107,9 @@ class ConnectedChannel:
             raise self._lost()
         self._presence.refuse_to_wait()
 
+    def set_apart(self) -> None:
+        """Nothing to do: there is no other peer here."""
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         if not self._attempt.socket.closed:
             self._leave()

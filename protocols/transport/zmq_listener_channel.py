@@ -48,6 +48,9 @@ class ListenerChannel:
     def check(self) -> None:
         self._listener.check(self.peer)
 
+    def set_apart(self) -> None:
+        self._peers.set_apart(self.peer)
+
     def begin_again(self, *, waits_anew: bool = False) -> None:
         # Whoever comes again and again for another job must not make this party wait for ever.
         if waits_anew:

@@ -24,9 +24,9 @@ import pandas as pd
 from measuring import peak_bytes, say
 
 from opboost import rng
-from opboost.desensitize import ColumnMechanism
+from opboost.desensitize import ColumnMechanism, exact
 from opboost.mechanism_settings import MechanismSettings
-from opboost.routing import Router, resolve
+from opboost.routing import PackedAnswers, Router, resolve
 from opboost.schema import ColumnSchema, TableSchema
 from opboost.split_tests import bind, list_tests
 from opboost.trees.boosting import BoostingParameters
@@ -34,7 +34,7 @@ from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import encode_partitions, on_cluster
 from parties.cluster.partitions import validate_partitions
-from parties.cluster.prediction import answer_partitions, score_part
+from parties.cluster.prediction import score_part, write_bits
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
@@ -119,7 +119,8 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         tuple(mechanisms),
         resolve([column.ranking for column in columns], wanted.columns, wanted.ranks, wanted.missing_left),
     )
-    bits, answer_s = timed(client, lambda: answer_partitions(router, parts, folder / "bits", client=client))
+    bits = [folder / f"bits{part}.parquet" for part in range(N_PARTS)]
+    _, answer_s = timed(client, lambda: client.gather(client.map(partial(answer, router), paths, bits, pure=False)))
     model = bind(trained, tests)
     answers = [{"b": one} for one in bits]
     score = partial(score_part, model, OWN)
@@ -136,6 +137,13 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
         "raw_bytes_per_value": size(parts) / n_rows / n_columns,
         "ledger_bytes_per_row": size([folder / "ledger.sqlite"]) / n_rows,
     }
+
+
+def answer(router: Router, part: Path, target: Path) -> None:
+    """Write the exact answers about a partition."""
+    raw = pd.read_parquet(part)
+    coded = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(raw)}
+    write_bits(target, PackedAnswers(router).of(coded, len(raw)))
 
 
 def write_ranks(columns: list[OfferedRanks], n_rows_each: int, folder: Path) -> RankPartitions:

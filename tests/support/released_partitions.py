@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from opboost.desensitize import ColumnMechanism
+from opboost.desensitize import ColumnMechanism, exact
 from opboost.rng import secure
+from opboost.routing import PackedAnswers, Router
 from parties.cluster.file_blocks import encode_partitions, on_cluster
+from parties.cluster.prediction import write_bits
 from parties.cluster.training_partitions import RankPartitions
 from parties.ledger.budget import Budget
 from parties.ledger.charged_release import Account
@@ -44,6 +46,16 @@ def release(
         terms = {"budget": Budget(), "occasion": OCCASION, "rng": secure(), **changed}
         Account(ledger=opened, **terms).release(mechanisms, table.blocks, run=on_cluster(client))
     return ReleasedTable(tuple(mechanisms), table.blocks)
+
+
+def answered(router: Router, parts: Sequence[Path], folder: Path) -> list[Path]:
+    """The exact answers about partitions, in files as the active party has them."""
+    folder.mkdir()
+    for part in parts:
+        raw = pd.read_parquet(part)
+        coded = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in router.encode(raw)}
+        write_bits(folder / part.name, PackedAnswers(router).of(coded, len(raw)))
+    return [folder / part.name for part in parts]
 
 
 def ranks_of(columns: Sequence[OfferedRanks]) -> pd.DataFrame:

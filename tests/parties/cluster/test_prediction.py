@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from opboost.errors import DataError
-from opboost.routing import PackedAnswers, Router, SplitTests
-from parties.cluster.prediction import answer_partitions, check_answerable, read_bits, write_bits
+from opboost.routing import Router, SplitTests
+from parties.cluster.prediction import read_bits, write_bits
 from tests.support.inline_client import InlineClient
-from tests.support.released_cells import mechanisms, table
+from tests.support.released_cells import mechanisms
 
 CLIENT: Any = InlineClient()
 ROUTER = Router(
@@ -34,26 +34,3 @@ def test_answers_to_something_else_are_refused(tmp_path: Path, n_rows: int, n_te
         DataError, match=rf"does not answer {n_rows} records with {n_tests} bits each\. No score was computed"
     ):
         read_bits(tmp_path / "bits.parquet", n_rows, n_tests)
-
-
-def test_every_partitions_bits_are_those_of_the_table(tmp_path: Path) -> None:
-    from opboost.desensitize import exact
-
-    data = table()
-    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    for path, rows in zip(paths, (slice(0, 90), slice(90, None)), strict=True):
-        data.iloc[rows].to_parquet(path, index=False)
-    found = answer_partitions(ROUTER, paths, tmp_path / "bits", client=CLIENT)
-    bits = np.concatenate([read_bits(path, n, 2) for path, n in zip(found, (90, 110), strict=True)])
-    coded = {m.schema.name: exact(m, encoded) for m, encoded in ROUTER.encode(data)}
-    np.testing.assert_array_equal(bits, PackedAnswers(ROUTER).of(coded, len(data)))
-
-
-def test_a_cell_that_does_not_fit_is_found_before_anything_is_asked(tmp_path: Path) -> None:
-    data = table()
-    data.to_parquet(tmp_path / "a.parquet", index=False)
-    check_answerable(ROUTER, [tmp_path / "a.parquet"], client=CLIENT)
-    data["spend"] = np.inf
-    data.to_parquet(tmp_path / "a.parquet", index=False)
-    with pytest.raises(DataError):
-        check_answerable(ROUTER, [tmp_path / "a.parquet"], client=CLIENT)

@@ -1,4 +1,4 @@
-"""Records in partitions: those that are asked for are answered as from one table, others are not known."""
+"""The active party asks for partitions as they were looked through, and writes whole predictions."""
 
 from __future__ import annotations
 
@@ -11,78 +11,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opboost.routing import Router, SplitTests
 from opboost.schema import TableSchema
 from opboost.trees.losses import SquaredError
 from opboost.trees.tree import Ensemble
 from parties.cluster import prediction_batches
 from parties.cluster.partitions import validate_partitions
-from parties.cluster.prediction import answer_partitions
-from parties.cluster.prediction_batches import PartitionedRecords, PartitionScorer
+from parties.cluster.prediction_batches import PartitionScorer
 from parties.config.score_policy import RevealSection
 from parties.errors import TableError
 from parties.progress import no_progress
-from parties.vertical.prediction_server import AnswerableRecords
 from protocols.messages.prediction import RecordStatus
 from tests.support.inline_client import InlineClient
-from tests.support.released_cells import IDS, mechanisms, table
+from tests.support.released_cells import IDS, table
 from tests.support.running_twice import run_twice_at_once
 
 CLIENT: Any = InlineClient()
-ROUTER = Router(
-    mechanisms()[:1], SplitTests((("spend", None), ("spend", None)), np.array([30.5, 60.5]), np.array([True, False]))
-)
 SCHEMA = TableSchema(columns=(), id="id", label=None)
 MODEL = Ensemble((), np.zeros(1), SquaredError(), ())
-
-
-@pytest.fixture(scope="module")
-def records(tmp_path_factory: pytest.TempPathFactory) -> PartitionedRecords:
-    folder: Path = tmp_path_factory.mktemp("parts")
-    data, paths = table().assign(id=IDS), []
-    for start, end in ((0, 70), (70, 71), (71, 200)):
-        paths.append(folder / f"{start:03}.parquet")
-        data.iloc[start:end].to_parquet(paths[-1], index=False)
-    found = validate_partitions(paths, SCHEMA, (), folder, client=CLIENT)
-    bits = answer_partitions(ROUTER, paths, folder / "bits", client=CLIENT)
-    return PartitionedRecords(ROUTER, found, ("id",), tuple(bits))
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(asked=st.lists(st.sampled_from([*IDS[::9], IDS[69], IDS[70], "a", "k0705", "z"]), unique=True))
-def test_answers_are_those_of_one_table(records: PartitionedRecords, asked: list[str]) -> None:
-    known = [one for one in asked if one in IDS]
-    rows = IDS.get_indexer(known)
-    whole = AnswerableRecords.of(ROUTER, IDS[np.sort(rows)], table().iloc[np.sort(rows)])
-    found = records.about(asked, desensitized=True)
-    assert sorted(found.ids) == sorted(known)
-    for (mechanism, column), (_, expected) in zip(found.columns, whole.columns, strict=False):
-        assert mechanism.schema.name == "spend"
-        np.testing.assert_array_equal(column.codes, expected.codes)
-    routed = records.about(asked, desensitized=False)
-    assert sorted(routed.ids) == sorted(known)
-    assert routed.bits is not None
-    assert len(routed.bits) == len(known)
-
-
-@pytest.mark.parametrize("desensitized", [False, True])
-def test_a_partition_that_changed_since_it_was_looked_through_is_not_answered_from(
-    tmp_path: Path, desensitized: bool
-) -> None:
-    """Other ids in its rows would be given the answers of those that were there."""
-    path, data = tmp_path / "0.parquet", table().assign(id=IDS)
-    data.iloc[:20].to_parquet(path, index=False)
-    found = validate_partitions([path], SCHEMA, (), tmp_path, client=CLIENT)
-    bits = answer_partitions(ROUTER, [path], tmp_path / "bits", client=CLIENT)
-    held = PartitionedRecords(ROUTER, found, ("id",), tuple(bits))
-    assert len(held.about(IDS[:2], desensitized=desensitized).ids) == 2
-    data.iloc[1:21].to_parquet(path, index=False)
-    with pytest.raises(TableError, match=r"0\.parquet was changed while it was in use\. Nothing more was sent"):
-        held.about(IDS[:2], desensitized=desensitized)
 
 
 class Asked:

@@ -35,14 +35,14 @@ from opboost.vertical import TrainedTrees, train
 from parties.cluster import training as dask_training
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.kept_trees import KeptTrees
-from parties.cluster.prediction import answer_partitions, score_part
+from parties.cluster.prediction import score_part
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions, RankPartitions
 from parties.config.cluster_section import DaskSection
 from parties.errors import WorkersLost
 from parties.vertical.release_offer import OfferedRanks, rank_columns
 from tests.support.outcomes import LIMIT_S
-from tests.support.released_partitions import rank_partitions, ranks_of, release
+from tests.support.released_partitions import answered, rank_partitions, ranks_of, release
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -162,7 +162,7 @@ def test_the_model_is_as_good_as_one_machines_and_its_partitions_are_scored_alik
     _, theirs = routed(case, on_one_machine(case))
     assert roc_auc_score(case.labels, scores) == pytest.approx(roc_auc_score(case.labels, theirs), abs=0.01)
     assert roc_auc_score(case.labels, scores) > 0.75
-    bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
+    bits = answered(router, case.shop, tmp_path / "bits")
     ensemble = bind(mine, list_tests(mine))
     found = [score_part(ensemble, OWN, part, {"shop": one}) for part, one in zip(case.bank.paths, bits, strict=True)]
     np.testing.assert_array_equal(np.concatenate(found), scores)
@@ -304,7 +304,7 @@ def test_trees_on_an_agreed_grid_ask_for_cells_alone(tmp_path: Path, case: Case,
     router = Router(
         MECHANISMS, cell_tests([one.ranking for one in case.columns], [np.array(own) for own in thresholds])
     )
-    bits = answer_partitions(router, case.shop, tmp_path / "bits", client=client)
+    bits = answered(router, case.shop, tmp_path / "bits")
     scores = [score_part(ensemble, OWN, part, {"shop": one}) for part, one in zip(case.bank.paths, bits, strict=True)]
     found = np.concatenate(scores)
     assert roc_auc_score(case.labels, found) > 0.75

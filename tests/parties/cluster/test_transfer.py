@@ -22,7 +22,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.losses import Logistic
 from parties.cluster.dask_cluster import cluster
 from parties.cluster.file_blocks import on_cluster
-from parties.cluster.prediction import answer_partitions, score_part
+from parties.cluster.prediction import score_part
 from parties.cluster.training import train_on_partitions
 from parties.cluster.training_partitions import OwnPartitions
 from parties.cluster.transfer import cut_into_partitions
@@ -38,7 +38,7 @@ from parties.vertical.party_b import PassiveShare, train
 from parties.vertical.release_job import PassiveJob
 from parties.vertical.release_offer import OfferedRanks, ReleasedTable, rank_columns
 from parties.vertical.training_job import ActiveJob
-from tests.support.released_partitions import OCCASION, encoded, ranks_of
+from tests.support.released_partitions import OCCASION, answered, encoded, ranks_of
 
 pytest.importorskip("distributed", reason="Dask is not installed: pip install 'opboost[dask]'")
 pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[dask]'")
@@ -137,7 +137,7 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     )
     assert ((whole > 0.5) == labels).mean() > 0.8
     raw[:600].to_parquet(tmp_path / "new.parquet")
-    (bits,) = answer_partitions(share.router, [tmp_path / "new.parquet"], tmp_path / "bits", client=client)
+    (bits,) = answered(share.router, [tmp_path / "new.parquet"], tmp_path / "bits")
     np.testing.assert_array_equal(score_part(model.ensemble, OWN, bank.paths[0], {"shop": bits}), whole[:600])
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import pandas as pd
@@ -15,14 +16,15 @@ import pytest
 from opboost.errors import DataError, ParameterError
 from opboost.trees.model_file import load_model
 from parties.errors import ConfigError, Disagreement, RunFolderError
-from parties.jobs import train_vertical
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
-from parties.runs.journal import Journal
 from parties.runs.run_folder import RunFolder
+from parties.vertical import party_b
 from protocols.errors import KeyFileError, PeerAborted, PeerLost, PeerRefused, PeerRestarted, UnexpectedMessage
+from protocols.messages.vertical import Thresholds
 from protocols.transport.keys import generate
+from tests.support.sites import Site
 
 Outcomes = Callable[..., dict[str, Any]]
 
@@ -454,35 +456,131 @@ def test_predicting_needs_a_trained_run(sites: Any, party: str) -> None:
         calls[party]()
 
 
+@pytest.fixture
+def unconfirmed(sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A bank that has saved its model, and a shop and a post that do not know of it."""
+    run, columns = {**sites.shop.run, "party": "post", "secret_key": "keys/post.secret"}, {"lower": 0, "upper": 20}
+    post = Site(sites.bank.path.parent, "post", "bank", run, {"id": "id", "columns": {"parcels": columns}})
+    post.table = sites.bank.table[["id"]].assign(parcels=np.arange(N_CUSTOMERS) % 21)
+    for mine, theirs in ((sites.bank, post), (post, sites.bank)):
+        key = f"keys/{mine.party}.public"
+        (theirs.path / key).write_text((mine.path / key).read_text())
+    sites.bank.run["passive"] = [{"name": name, "public_key": f"keys/{name}.public"} for name in ("shop", "post")]
+    sites.post = post
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parties.vertical.party_a._conclude", stop)
+        train_three(sites, outcomes)
+    return sites
+
+
+def train_three(sites: Any, outcomes: Outcomes) -> dict[str, Any]:
+    """What the training jobs of a bank, a shop and a post return or raise."""
+    bank, shop, post = (site.write() for site in (sites.bank, sites.shop, sites.post))
+    return outcomes(
+        {
+            "bank": lambda: train_active(bank, insecure=False, terminal=SILENT),
+            "shop": lambda: train_passive(shop, insecure=False, terminal=SILENT),
+            "post": lambda: train_passive(post, insecure=False, terminal=SILENT),
+        }
+    )
+
+
+def other_ids(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.rmtree(sites.shop.run_folder)
+    sites.shop.table = sites.shop.table.iloc[1:]
+
+
+def wrong_message(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_ranks(monkeypatch, lambda channel: channel.send(Thresholds(router=None)))
+
+
+def end(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(channel: Any) -> None:
+        raise ParameterError("-")
+
+    in_place_of_ranks(monkeypatch, stop)
+
+
+def departure(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves without a word."""
+
+    def leave(channel: Any) -> None:
+        monkeypatch.setattr("parties.session.handshake.abort", lambda *_: None)
+        raise ParameterError("-")
+
+    in_place_of_ranks(monkeypatch, leave)
+
+
+def restart(sites: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It begins again, once; so does the bank then."""
+    left = [PeerRestarted("-")]
+
+    def begin_again(channel: Any) -> None:
+        if left:
+            raise left.pop()
+
+    in_place_of_ranks(monkeypatch, begin_again)
+
+
+def in_place_of_ranks(monkeypatch: pytest.MonkeyPatch, do: Callable[[Any], None]) -> None:
+    """What the shop does once it has greeted."""
+
+    def send(job: Any, columns: Any, channel: Any, *others: Any) -> Any:
+        if job.party == "shop":
+            do(channel)
+        return honest(job, columns, channel, *others)
+
+    honest = party_b._send
+    monkeypatch.setattr(party_b, "_send", send)
+
+
 @pytest.mark.parametrize(
-    "error",
+    ("fault", "error"),
     [
-        PeerAborted("shop ended the run"),
-        UnexpectedMessage("shop sent OFFER"),
-        PeerRestarted("shop begins again"),
-        ParameterError("one record is common"),
-        PeerLost("-"),
+        (other_ids, Disagreement),
+        (wrong_message, UnexpectedMessage),
+        (end, PeerAborted),
+        (departure, RunFolder),
+        (restart, RunFolder),
     ],
 )
 def test_what_one_peer_does_wrong_keeps_no_other_from_its_share(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: Exception
+    unconfirmed: Any,
+    outcomes: Outcomes,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: Callable[[Any, pytest.MonkeyPatch], None],
+    error: type,
 ) -> None:
-    asked: list[str] = []
+    """Nor does its end, which the bank hears of while it concludes with the other one."""
+    fault(unconfirmed, monkeypatch)
+    found = train_three(unconfirmed, outcomes)
+    assert type(found["bank"]) is error, found
+    assert type(found["post"]) is RunFolder, found
+    (told,) = (line["message"] for line in log_lines(unconfirmed.bank) if line["event"] == "unconfirmed")
+    assert told.startswith("the model is saved, but shop has not confirmed its share: ")
 
-    def conclude(job: Any, channel: Any, *, progress: Any) -> None:
-        asked.append(channel.peer)
-        if channel.peer == "shop":
-            raise error
 
-    monkeypatch.setattr(train_vertical, "conclude_saved", conclude)
-    prepared, channels = MagicMock(), [MagicMock(peer=name) for name in ("shop", "post")]
-    arguments = (prepared, Journal(tmp_path), channels, MagicMock(), MagicMock())
-    if type(error) is PeerLost:
-        train_vertical._conclude_saved(*arguments)
-    else:
-        with pytest.raises(type(error), match=str(error)):
-            train_vertical._conclude_saved(*arguments)
-    assert asked == ["shop", "post"]
+def test_a_peer_that_ends_before_its_turn_keeps_no_other_from_its_share(
+    unconfirmed: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def greet(channel: Any, mine: Any, **more: Any) -> Any:
+        if mine.party == "post":
+            channel.send(mine)
+            raise ParameterError("-")
+        return honest(channel, mine, **more)
+
+    honest = party_b.greet
+    monkeypatch.setattr(party_b, "greet", greet)
+    # By then the post has ended.
+    in_place_of_ranks(monkeypatch, lambda channel: time.sleep(0.5))
+    found = train_three(unconfirmed, outcomes)
+    assert type(found["shop"]) is RunFolder, found
+    (told,) = (line["message"] for line in log_lines(unconfirmed.bank) if line["event"] == "unconfirmed")
+    assert told.startswith("the model is saved, but post has not confirmed its share: ")
 
 
 def test_each_side_notes_in_its_own_log_how_many_cells_are_read_as_other(sites: Any, outcomes: Outcomes) -> None:

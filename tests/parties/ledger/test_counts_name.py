@@ -9,7 +9,6 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from parties.config.serve_section import ServeSection
@@ -25,7 +24,7 @@ LIMITS = ServeSection(records_per_minute=9, routed_bits_per_day=20)
 def take(path: Path, peer: str, *, later_s: float = 0) -> tuple[bool, int]:
     """Whether counts are lost, and how many of two records are answered."""
     with Allowance(path, LIMITS, peer, clock=lambda: time.time() + later_s) as allowance:
-        return allowance.is_lost, allowance.take(np.ones(2, np.bool_), bits_each=10)[1]
+        return allowance.is_lost, allowance.take_bits(allowance.take_records(2), bits_each=10)
 
 
 def test_pages_of_a_copy_that_was_put_back_when_its_process_was_killed_are_none_of_the_next_ones(

@@ -31,9 +31,12 @@ class Limits:
 
     n_asked = 0
 
-    def take(self, is_known: Any, *, bits_each: int) -> tuple[int, int]:
-        self.n_asked += len(is_known)
-        return 3, 2
+    def take_records(self, n_rows: int) -> int:
+        self.n_asked += n_rows
+        return 3
+
+    def take_bits(self, n_known: int, *, bits_each: int) -> int:
+        return min(n_known, 2)
 
 
 def answerer(**changes: Any) -> Answerer:
@@ -72,6 +75,30 @@ def test_records_beyond_a_limit_get_a_status_and_no_bits() -> None:
         RecordStatus.REFUSED_RATE_LIMIT,
     ]
     assert not found.bits[2:].any()
+
+
+class LookedUp:
+    """The same records, and which were looked up."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    def about(self, ids: Any) -> AnswerableRecords:
+        self.ids.extend(ids)
+        return RECORDS
+
+
+@pytest.mark.parametrize("desensitized", [False, True])
+def test_records_beyond_the_rate_limit_are_not_looked_up(desensitized: bool) -> None:
+    """The time of the answer would tell of them. Those in a table in memory are not found in it either."""
+    held, asked = LookedUp(), (IDS[2], "unknown", IDS[0], "other", IDS[4])
+    limited = answerer(allowance=Limits(), trained=lambda ids: np.ones(len(ids), np.bool_))
+    limited.records = held
+    found = limited.answer(Ask(ids=asked, desensitized=desensitized))
+    assert held.ids == list(asked[:3])
+    known = RecordStatus.ANSWERED if desensitized else RecordStatus.REFUSED_TRAINING
+    limit = RecordStatus.REFUSED_RATE_LIMIT
+    assert found.status.tolist() == [known, RecordStatus.UNKNOWN, known, limit, limit]
 
 
 def test_records_over_budget_are_refused_with_their_whole_request_where_that_is_noted() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
 from protocols.errors import PeerAborted, PeerRestarted, UnexpectedMessage
@@ -22,6 +24,26 @@ def peers() -> Peers:
     for descriptor in (5, 6):
         found.note_event(descriptor, is_accepted=True)
     return found
+
+
+@pytest.mark.parametrize("way", ["end", "flood"])
+def test_what_becomes_of_a_peer_that_is_apart_is_told_where_it_is_asked_about_itself(peers: Peers, way: str) -> None:
+    """Until it is forgotten, and another conversation with it begins."""
+    last = [bytes(frame) for frame in encode(Abort(phase="greeting", reason="no rows"))]
+    error = PeerAborted if way == "end" else UnexpectedMessage
+    for is_apart in (True, False):
+        peers.note_event(5, is_accepted=True)
+        peers.take("shop", b"r%d" % is_apart, 5, last)
+        if is_apart:
+            peers.set_apart("shop")
+        if way == "flood":
+            peers.note_flood(5, "9 MiB")
+        peers.note_event(5, is_accepted=False)
+        with nullcontext() if is_apart else pytest.raises(error, match="shop"):
+            peers.check("post")
+        with pytest.raises(error, match="shop"):
+            peers.check("shop")
+        peers.forget("shop")
 
 
 def test_messages_are_kept_in_order_until_they_are_asked_for(peers: Peers) -> None:
