@@ -29,7 +29,7 @@ from opboost.preprocess import read_numbers
 from opboost.schema import TableSchema
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import TableError
-from parties.storage.atomic_files import make_folder, replacing
+from parties.storage.atomic_files import make_folder, replacing, write_array
 from parties.tables.cells import check_one_other, naming_times, read_cells
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.labels import are_labelled, others_of, read_labels
@@ -114,8 +114,7 @@ def arranged(
     scatter = partial(_scatter, schema=schema, n_each=n_each, varied=tuple(varied), check=check)
     sources = [(folder / f"{number}.places.npy", folder / f"{number}.rows") for number in range(len(paths))]
     for (file, _), own in zip(sources, np.split(places, np.cumsum(lengths)[:-1]), strict=True):
-        with replacing(file) as unfinished, unfinished.open("wb") as opened:
-            np.save(opened, own)
+        write_array(file, own)
     scattered: list[tuple[list[int], HeldValues]] = client.gather(
         client.map(scatter, list(paths), versions, *zip(*sources, strict=True), pure=False)
     )

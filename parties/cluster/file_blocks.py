@@ -29,7 +29,7 @@ from parties.errors import TableError
 from parties.ledger.due_cells import Run
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.pricing import exact_bytes
-from parties.storage.atomic_files import make_folder, replacing
+from parties.storage.atomic_files import make_folder, write_array
 from parties.tables.blocks import Block, EncodedTable, exact_codes, named_records
 from parties.tables.data_files import Stamp, stamp_of
 from parties.tables.parquet_files import read_stored
@@ -59,8 +59,7 @@ class FileBlock(MutableMapping[str, NDArray[Any]]):
 
     def __setitem__(self, name: str, array: NDArray[Any]) -> None:
         make_folder(self.folder)
-        with replacing(self._path(name), writer=f".{uuid4().hex}") as unfinished, unfinished.open("wb") as file:
-            np.save(file, array)
+        write_array(self._path(name), array, writer=f".{uuid4().hex}")
 
     def __delitem__(self, name: str) -> None:
         self._path(name).unlink()

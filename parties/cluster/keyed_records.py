@@ -18,6 +18,7 @@ peer comes, one cluster process and the driver take 15 s for all records, of whi
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,13 +36,14 @@ from opboost.routing import Router
 from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.cluster.file_blocks import FileBlock
 from parties.cluster.partitions import Partitions, ids_of
-from parties.storage.paths import writing
+from parties.errors import RunFolderError
+from parties.storage.paths import reading, writing
 from parties.storage.serialization import router_from_dict, router_to_dict
 from parties.tables.blocks import encoded_column, exact_codes, keyed_names
 from parties.tables.key_sets import HALF_NAME, NAME, Names
 from parties.tables.parquet_files import read_stored
 from parties.vertical.prediction_server import AnswerableRecords
-from protocols.private_files import private_opener
+from protocols.private_files import flush, private_opener
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -97,7 +99,7 @@ def keyed_records(
         If a file was changed since it was looked through, or a cell does not fit the schema. No request can then ask
         whether one does.
     RunFolderError
-        If the folder cannot be written.
+        If the folder cannot be written, or a file of it lacks bytes that were written.
 
     Notes
     -----
@@ -133,19 +135,31 @@ def _merged(pieces: Sequence[FileBlock], rows: Sequence[int], folder: Path) -> t
     ends = np.array([[*np.searchsorted(piece["names"], bounds), n] for piece, n in zip(pieces, rows, strict=True)])
     starts = np.zeros(len(pieces), np.intp)
     files = folder / "names", folder / "codes"
-    with (
-        writing(folder),
-        open(files[0], "xb", opener=private_opener) as of_names,
-        open(files[1], "xb", opener=private_opener) as of_codes,
-    ):
-        for i in range(n_parts):
-            cuts = [slice(*cut) for cut in zip(starts.tolist(), ends[:, i].tolist(), strict=True)]
-            # Copies: a piece that stays mapped takes a descriptor, of which there are few.
-            names = np.concatenate([piece["names"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
-            found = np.concatenate([piece["codes"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
-            order = np.argsort(names, kind="stable")
-            names[order].tofile(of_names)
-            found[order].astype(kind).tofile(of_codes)
-            starts = ends[:, i]
-    shape = sum(rows), width
-    return np.memmap(files[0], NAME, mode="r"), np.memmap(files[1], kind, mode="r", shape=shape)
+    with writing(folder):
+        with (
+            open(files[0], "xb", opener=private_opener) as of_names,
+            open(files[1], "xb", opener=private_opener) as of_codes,
+        ):
+            for i in range(n_parts):
+                cuts = [slice(*cut) for cut in zip(starts.tolist(), ends[:, i].tolist(), strict=True)]
+                # Copies: a piece that stays mapped takes a descriptor, of which there are few.
+                names = np.concatenate([piece["names"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
+                found = np.concatenate([piece["codes"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
+                order = np.argsort(names, kind="stable")
+                # Not `tofile`, which does not raise if the last bytes find no room.
+                of_names.write(names[order].data)
+                of_codes.write(found[order].astype(kind).data)
+                starts = ends[:, i]
+        for file in files:
+            flush(file)
+    return _mapped(files[0], NAME, (sum(rows),)), _mapped(files[1], kind, (sum(rows), width))
+
+
+def _mapped(path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Map a file that was written, of which no byte may be missing."""
+    n_bytes = math.prod(shape) * kind.itemsize
+    with reading(path):
+        n_there = path.stat().st_size
+    if n_there != n_bytes:
+        raise RunFolderError(f"{path} has {n_there} bytes, where {n_bytes} were written. Nothing was sent")
+    return np.memmap(path, kind, mode="r", shape=shape)

@@ -38,7 +38,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from opboost.split_tests import ListedTests
 from parties.errors import Disagreement, RunFolderError
-from parties.storage.atomic_files import make_folder, replacing, write_json
+from parties.storage.atomic_files import make_folder, write_array, write_json
 from parties.storage.paths import is_there
 from parties.storage.twice_kept import is_kept, read_either, with_digest, write_twice
 
@@ -212,8 +212,7 @@ class Journal:
         return rows
 
     def _save(self, name: str, numbers: RowPlaces) -> None:
-        with replacing(self.path / f"{name}.npy") as partial, partial.open("wb") as file:
-            np.save(file, numbers)
+        write_array(self.path / f"{name}.npy", numbers)
 
     def _compare_orders(self, digests: Mapping[str, str]) -> None:
         for peer, digest in digests.items():

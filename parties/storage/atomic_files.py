@@ -9,6 +9,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from parties.errors import RunFolderError
 from parties.storage.paths import check_replaceable, writing
 from protocols.private_files import flush, private_folder, private_opener, sync_folder
@@ -88,6 +91,15 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write a JSON file atomically."""
     write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+
+def write_array(path: Path, array: NDArray[Any], *, writer: str = "") -> None:
+    """Write an array of numbers or bytes atomically, as `numpy.load` reads it; `writer` as of `replacing`."""
+    rows = np.ascontiguousarray(array)
+    with replacing(path, writer=writer) as partial, partial.open("wb") as file:
+        # `numpy.save` writes past the file object: where the last 4 KiB find no room, it returns as if they were there.
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
+        file.write(rows.data)
 
 
 def copy(source: Path, target: Path) -> None:

@@ -218,7 +218,7 @@ class Receipt:
             return in_order
         place = self._folder / f"{index}.ordered"
         with replacing(place) as unfinished:
-            in_order.tofile(unfinished)
+            unfinished.write_bytes(in_order.data)
         return MappedRanks(place, in_order.dtype, self._n_rows)
 
     def _start_column(self) -> None:

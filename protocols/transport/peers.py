@@ -85,9 +85,9 @@ class Peers:
         elif peer.is_released:
             peer.n_dropped += 1
             if peer.n_dropped >= MAX_WAITING:
-                self.cut(name, "went on after the end")
+                self._give_up(name, connection, "went on after the end")
         elif not peer.flood and not peer.keep(frames):
-            self.cut(name, "sent too much ahead of its turn")
+            self._give_up(name, connection, "sent too much ahead of its turn")
         peer.drop_unheard()
         return True
 

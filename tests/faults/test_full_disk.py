@@ -128,6 +128,7 @@ WRITERS = {
         kept_for("shop"),
         "offer",
         "1.ranks",
+        "1.ordered",
         "tests.json",
         "guarantee.json",
         "partners.json",

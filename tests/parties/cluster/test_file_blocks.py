@@ -12,9 +12,10 @@ import pandas as pd
 import pytest
 
 from parties.cluster.file_blocks import FileBlock, encode_partitions, on_cluster
-from parties.errors import TableError
+from parties.errors import RunFolderError, TableError
 from parties.tables.blocks import encoded_column, record_names
 from parties.tables.data_files import Stamp, stamp_of
+from tests.support.bounded_files import bounded_files
 from tests.support.inline_client import InlineClient
 from tests.support.modes import exposed
 from tests.support.released_cells import encoded, mechanisms, table
@@ -34,6 +35,13 @@ def test_a_block_is_a_mapping_of_files(tmp_path: Path) -> None:
     del block["a"]
     assert "a" not in block
     assert exposed(tmp_path / "block") == set()
+
+
+def test_an_array_that_finds_no_room_for_its_last_bytes_is_no_part_of_a_block(tmp_path: Path) -> None:
+    block = FileBlock(tmp_path / "block")
+    with bounded_files(3000), pytest.raises(RunFolderError, match=r"names\.npy cannot be written: File too large"):
+        block["names"] = np.zeros(3200, np.int8)
+    assert list(tmp_path.glob("block/*")) == []
 
 
 def parts(folder: Path) -> list[Path]:

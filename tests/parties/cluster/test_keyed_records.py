@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from parties.errors import RunFolderError, TableError
 from parties.tables.key_sets import NAME, NAME_BYTES
 from parties.vertical.prediction_server import AnswerableRecords, Answerer
 from protocols.messages.prediction import Ask
+from tests.support.bounded_files import bounded_files
 from tests.support.inline_client import InlineClient
 from tests.support.released_cells import IDS, mechanisms, table
 
@@ -176,4 +178,22 @@ def test_a_cell_that_does_not_fit_is_found_before_anything_is_asked(tmp_path: Pa
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "codes").write_text("")
     with pytest.raises(RunFolderError, match="cannot be written: File exists"):
+        kept(tmp_path)
+
+
+def test_records_whose_last_bytes_find_no_room_are_not_answered_from(tmp_path: Path) -> None:
+    """The names of the last ones were missing, whose ids then were unknown."""
+    paths = [tmp_path / "0.parquet", tmp_path / "1.parquet"]
+    for path, rows in zip(paths, (slice(100), slice(100, None)), strict=True):
+        table().assign(id=IDS).iloc[rows].to_parquet(path, index=False)
+    found = validate_partitions(paths, SCHEMA, (), tmp_path, client=CLIENT)
+    with bounded_files((len(IDS) - 1) * NAME_BYTES), pytest.raises(RunFolderError, match="written: File too large"):
+        keyed_records(ROUTER, found, ("id",), tmp_path, client=CLIENT)
+
+
+def test_records_of_which_a_file_system_loses_bytes_are_not_answered_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "flush", lambda path: os.truncate(path, path.stat().st_size - NAME_BYTES))
+    with pytest.raises(RunFolderError, match=r"names has 3184 bytes, where 3200 were written\. Nothing was sent"):
         kept(tmp_path)

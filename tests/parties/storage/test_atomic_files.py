@@ -8,14 +8,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import chain_head
-from parties.storage.atomic_files import copy, make_folder, replacing, write_text
+from parties.storage.atomic_files import copy, make_folder, replacing, write_array, write_text
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
+from tests.support.bounded_files import bounded_files
 from tests.support.modes import exposed, open_umask
 
 ROOT = Path(__file__).parents[3]
@@ -60,12 +63,44 @@ def test_a_name_is_on_disk_before_its_writer_goes_on(tmp_path: Path, monkeypatch
         lambda: write_text(target, "{}"),
         lambda: chain_head.write_private(target, b"{}"),
         lambda: copy(tmp_path / "source", target),
+        lambda: write_array(target, np.arange(3)),
         write_otherwise,
     ):
         target.unlink(missing_ok=True)
         synced.clear()
         write()
         assert synced == [(False, False), (True, True)]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.empty((0, 3), np.int8),
+        np.asfortranarray(np.arange(12).reshape(3, 4)),
+        np.arange(9, dtype=">u2")[::2],
+        np.array([b"abc", b"d"]),
+    ],
+    ids=["empty", "columns", "steps", "bytes"],
+)
+def test_an_array_is_read_as_it_was_written(tmp_path: Path, array: np.ndarray[Any, Any]) -> None:
+    write_array(tmp_path / "array.npy", array)
+    found = np.load(tmp_path / "array.npy")
+    assert found.dtype == array.dtype
+    np.testing.assert_array_equal(found, array)
+
+
+@pytest.mark.parametrize("n_missing", [1, 4000, 1 << 20])
+def test_an_array_whose_last_bytes_find_no_room_does_not_take_its_place(tmp_path: Path, n_missing: int) -> None:
+    """Of up to 4 KiB nothing was said, and of more no reason was told."""
+    target, array = tmp_path / "array.npy", np.zeros((1 << 20) + 10000, np.uint8)
+    write_array(target, array[:10])
+    with (
+        bounded_files(len(array) + 128 - n_missing),
+        pytest.raises(RunFolderError, match=r"array\.npy cannot be written: File too large"),
+    ):
+        write_array(target, array)
+    assert [path.name for path in tmp_path.iterdir()] == ["array.npy"]
+    assert len(np.load(target)) == 10
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "link"])

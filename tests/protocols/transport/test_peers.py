@@ -115,6 +115,22 @@ def test_a_peer_that_says_too_much_ahead_of_its_turn_is_cut_off(peers: Peers) ->
             peers.check(name)
 
 
+def test_a_flood_of_a_peer_that_was_started_again_shuts_the_connection_over_which_it_comes(peers: Peers) -> None:
+    """Of a peer that is apart, none but its own check ends the run; what it sent was dropped without end."""
+    peers.take("shop", b"r5", 5, frames())
+    peers.pop("shop")
+    peers.set_apart("shop")
+    peers.note_event(5, is_accepted=False)
+    for _ in range(MAX_WAITING):
+        assert peers.take("shop", b"r6", 6, frames())
+    assert peers.listen() == []
+    peers.take("shop", b"r6", 6, frames())
+    assert peers.listen() == [6]
+    peers.check("post")
+    with pytest.raises(PeerRestarted):
+        peers.check("shop")
+
+
 def test_a_flood_that_another_count_finds_ends_the_run_if_it_is_a_peers(peers: Peers) -> None:
     peers.take("shop", b"r5", 5, frames())
     peers.note_flood(6, "9 MiB")
