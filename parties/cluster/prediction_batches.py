@@ -10,10 +10,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,14 +33,14 @@ from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.errors import RunFolderError
 from parties.progress import Progress
-from parties.storage.atomic_files import make_folder, replacing
+from parties.storage.atomic_files import make_folder, move_folder, replacing
 from parties.tables.record_ids import with_parts
-from parties.vertical.prediction_client import Session, Statuses
+from parties.vertical.prediction_client import AnswerBits, FinishedBatches, Session, Statuses
 from parties.vertical.prediction_output import prediction_table
 from protocols.messages.prediction import RecordStatus
 
 if TYPE_CHECKING:
-    from distributed import Client
+    from distributed import Client, Future
 
 
 @contextmanager
@@ -89,6 +88,25 @@ def scorable_partitions(
         yield PartitionScorer(found, schema, ensemble, run.reveal, folder, client)
 
 
+@dataclass(slots=True)
+class FinishedPartitions:
+    """What is known of partitions while they are scored; outlives a peer's restart, so that nothing is asked twice.
+
+    Attributes
+    ----------
+    statuses : list of ndarray of uint8
+        Of the records of each partition that was asked about as a whole.
+    scores : list of distributed.Future
+        The tasks that score them.
+    batches : FinishedBatches
+        Of the partition that comes next.
+    """
+
+    statuses: list[Statuses] = field(default_factory=list)
+    scores: list[Future[None]] = field(default_factory=list)
+    batches: FinishedBatches[AnswerBits] = field(default_factory=FinishedBatches)
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionScorer:
     """Scores a folder of partitions.
@@ -102,6 +120,7 @@ class PartitionScorer:
     folder : Path
         Takes answers and scores meanwhile.
     client : distributed.Client
+    finished : FinishedPartitions
     """
 
     found: Partitions
@@ -110,43 +129,59 @@ class PartitionScorer:
     reveal: RevealSection
     folder: Path
     client: Client
+    finished: FinishedPartitions = field(default_factory=FinishedPartitions)
 
-    def score(self, asking: Session, target: Path, *, desensitized: bool, progress: Progress) -> Statuses:
-        """Ask about every partition while workers score those before; `target` becomes a folder of predictions.
+    def score(self, asking: Session, *, desensitized: bool, progress: Progress) -> Statuses:
+        """Ask about every partition that was not asked about in an earlier session, while workers score those before.
 
         Raises
         ------
-        RunFolderError
-            If it cannot be written.
         TableError
             If a file was changed since it was looked through: no prediction is kept.
         """
         score = partial(_score, self.ensemble, self.schema, self.reveal)
-        answers, scores = self.folder / "answers", self.folder / "scores"
+        answers, known = self.folder / "answers", self.finished
         make_folder(answers)
-        make_folder(scores)
-        statuses, pending = [], []
-        for number, path in enumerate(self.found.paths):
+        make_folder(self._scores)
+        for number, path in list(enumerate(self.found.paths))[len(known.scores) :]:
             ids = ids_of(path, self.schema.id_columns)
             self.found.check_unchanged(number)
-            bits, status = asking.ask(ids, desensitized=desensitized)
+            bits, status = asking.ask(ids, desensitized=desensitized, finished=known.batches)
             files = {owner: answers / f"{number:06d}.{owner}.parquet" for owner in self.ensemble.owners}
             for owner, file in files.items():
                 write_bits(file, bits[owner])
-            place = scores / f"{number:06d}.parquet"
+            place = self._scores / f"{number:06d}.parquet"
             with reporting_lost_workers(self.client):
-                pending.append(self.client.submit(score, path, files, status, place, pure=False))
-            statuses.append(status)
+                known.scores.append(self.client.submit(score, path, files, status, place, pure=False))
+            known.statuses.append(status)
+            known.batches = FinishedBatches()
             progress("predicting", number + 1, len(self.found.paths))
         with asking.heartbeats(), reporting_lost_workers(self.client):
-            self.client.gather(pending)
+            self.client.gather(known.scores)
         self.found.check_unchanged()
-        make_folder(target.parent)
+        return np.concatenate(known.statuses)
+
+    def write(self, target: Path, *, spare: Path) -> None:
+        """Move what was scored to a place where nothing is, or else beside `spare`: the answers were counted.
+
+        Raises
+        ------
+        RunFolderError
+            That says where the predictions are instead, if they are.
+        """
         try:
-            shutil.move(scores, target)
-        except OSError as error:
-            raise RunFolderError(f"{target} cannot be written: {error.strerror}") from None
-        return np.concatenate(statuses)
+            move_folder(self._scores, target)
+        except RunFolderError as error:
+            kept = spare.with_name(f"{spare.name}.{uuid4().hex[:8]}")
+            try:
+                move_folder(self._scores, kept)
+            except RunFolderError:
+                raise error from None
+            raise RunFolderError(f"{error}. The predictions are in {kept}") from None
+
+    @property
+    def _scores(self) -> Path:
+        return self.folder / "scores"
 
 
 def _score(

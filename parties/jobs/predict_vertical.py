@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
-import pandas as pd
 
 from opboost.arrays import Values
 from opboost.schema import TableSchema
@@ -32,18 +32,13 @@ from parties.tables.listed_ids import select
 from parties.tables.misfits import showing_misfits
 from parties.tables.party_table import PartyTable, model_inputs
 from parties.tables.passive_columns import names_of_passive, with_passive
-from parties.vertical.prediction_client import (
-    Evaluation,
-    FinishedBatches,
-    Statuses,
-    predict_jointly,
-    predict_locally,
-    session,
-)
+from parties.vertical.prediction_client import FinishedBatches, Session, predict_locally, session
 from parties.vertical.prediction_output import PredictionFormat, count_statuses, note_unanswered, score
 from parties.vertical.reasons import check_reasons
 from protocols.messages.prediction import RecordStatus
 from protocols.transport.channel import Channel
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +180,9 @@ def _predict_table(
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
-            predictions, status = _ask(request, names_to_ask(table), own, channels, log, evaluate=form.evaluate)
+            ids, known = names_to_ask(table), FinishedBatches[Values]()
+            ask = partial(Session.predict, ids=ids, own=own, evaluate=form.evaluate, finished=known)
+            predictions, status = _ask(request, channels, log, ask)
         written = form.table(table.index, predictions, status)
         counts = count_statuses(status)
         target.write(written, before=lambda digest: note.add(digest, counts))
@@ -228,31 +225,18 @@ def _end_written(
     return target.place
 
 
-def _ask(
-    request: _Request,
-    ids: pd.Index,
-    own: Mapping[str, Values],
-    channels: Sequence[Channel],
-    log: RunLog,
-    *,
-    evaluate: Evaluation,
-) -> tuple[Values, Statuses]:
-    """Score records with the passive parties' answers, in batches that outlast a lost connection."""
-    ask = partial(
-        predict_jointly,
-        request.model,
-        ids,
-        own,
-        channels,
-        party=request.run.party,
-        run_id=request.run.run_id,
-        desensitized=request.is_desensitized,
-        reveal=request.run.reveal.words(),
-        progress=log.progress,
-        evaluate=evaluate,
-        finished=FinishedBatches(),
-    )
-    return with_restarts(channels, ask, log)
+def _ask(request: _Request, channels: Sequence[Channel], log: RunLog, ask: Callable[..., T]) -> T:
+    """Ask the passive parties in a session, and in another one whenever one of them was started again.
+
+    `ask` takes the session and how to ask, and knows what was answered in the sessions before.
+    """
+    run, reveal = request.run, request.run.reveal.words()
+
+    def work() -> T:
+        with session(request.model, channels, party=run.party, run_id=run.run_id, reveal=reveal) as asking:
+            return ask(asking, desensitized=request.is_desensitized, progress=log.progress)
+
+    return with_restarts(channels, work, log)
 
 
 def _records(request: _Request) -> tuple[PartyTable, dict[str, Values], list[str]]:
@@ -274,9 +258,9 @@ def _predict_partitions(request: _Request) -> Path | str:
     """Score a folder of partitions on the run's cluster; returns a folder of predictions."""
     from parties.cluster.prediction_batches import scorable_partitions
 
-    run, model, out = request.run, request.model, request.out
-    target = Path(out or request.folder.path / "predictions")
-    if "://" in str(out) or is_taken(target):
+    run, model, default = request.run, request.model, request.folder.path / "predictions"
+    target = Path(request.out or default)
+    if "://" in str(request.out) or is_taken(target):
         raise ConfigError(f"{target} exists, or is elsewhere; give a new folder with --out. Nothing was sent")
     check_writable(target, makes_folders=True)
     columns = request.schema, request.ignore
@@ -285,8 +269,8 @@ def _predict_partitions(request: _Request) -> Path | str:
         log = stack.enter_context(request.logged(request.terminal))
         note_caveat(model, log, desensitized=request.is_desensitized)
         channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
-        with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            status = scorer.score(asking, target, desensitized=request.is_desensitized, progress=log.progress)
+        status = _ask(request, channels, log, scorer.score)
+        scorer.write(target, spare=default)
         request.note_written(log, len(status), target.name)
         note_unanswered(count_statuses(status), log, target.name)
     return target

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from parties.errors import RunFolderError
-from parties.storage.paths import check_replaceable, writing
+from parties.storage.paths import check_replaceable, is_taken, writing
 from protocols.private_files import flush, private_folder, private_opener, sync_folder
 
 _SUFFIX = ".partial"
@@ -60,6 +62,38 @@ def replacing_any(path: Path, *, writer: str = "") -> Iterator[Path]:
         with suppress(OSError):
             partial.unlink()
         raise
+
+
+def move_folder(source: Path, target: Path) -> None:
+    """Move a folder of files to a place where nothing is, on another device, too: as a whole or not at all.
+
+    Raises
+    ------
+    RunFolderError
+        If something is there, or it cannot be written; the folder is then where it was.
+    """
+    partial = partial_of(target, writer=f".{uuid4().hex}")
+    make_folder(target.parent)
+    with writing(target):
+        try:
+            try:
+                source.rename(partial)
+            except OSError:
+                # On another device.
+                private_folder(partial)
+                for file in source.iterdir():
+                    copy(file, partial / file.name)
+            if is_taken(target):
+                raise FileExistsError(errno.EEXIST, "something else is there by now")
+            partial.rename(target)
+        except BaseException:
+            if source.exists():
+                shutil.rmtree(partial, ignore_errors=True)
+            else:
+                partial.rename(source)
+            raise
+    sync_folder(target.parent)
+    shutil.rmtree(source, ignore_errors=True)
 
 
 def partial_of(path: Path, *, writer: str = "") -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,26 +33,31 @@ BATCH_ROWS = 1 << 14
 # Features of records that are scored together: they should stay in the processor's cache.
 _SCORED_CELLS = 1 << 17
 
+T = TypeVar("T")
+
 Statuses = NDArray[np.uint8]
 """Per record a `RecordStatus`: of several passive parties' words the one that counts."""
 
 Evaluation = Callable[[Ensemble, Values], Values]
 """What is computed of records: `Ensemble.predict`, or another method that takes a feature matrix."""
 
+AnswerBits = dict[str, NDArray[np.uint8]]
+"""Answers of shape (n_rows, ceil(n_bits / 8)) by passive party; 0 where it did not answer."""
+
 
 @dataclass(slots=True)
-class FinishedBatches:
-    """What is known of records while they are predicted; outlives a peer's restart, so that nothing is asked twice.
+class FinishedBatches(Generic[T]):
+    """What is known of records while they are asked about; outlives a peer's restart, so that nothing is asked twice.
 
     Attributes
     ----------
-    parts : list of (ndarray, ndarray)
-        Predictions and statuses of the batches that are finished.
+    parts : list of (object, ndarray)
+        What was made of the batches that are finished, as predictions or packed bits, and their statuses.
     answered : dict of str to Answers
         About the records that come next, by party: of the batch that is under way, and maybe of some behind it.
     """
 
-    parts: list[tuple[Values, Statuses]] = field(default_factory=list)
+    parts: list[tuple[T, Statuses]] = field(default_factory=list)
     answered: dict[str, Answers] = field(default_factory=dict)
 
 
@@ -79,7 +85,7 @@ class Session:
         desensitized: bool,
         progress: Progress = no_progress,
         evaluate: Evaluation = Ensemble.predict,
-        finished: FinishedBatches | None = None,
+        finished: FinishedBatches[Values] | None = None,
     ) -> tuple[Values, Statuses]:
         """Predict records with the answers of the passive parties, one round trip per batch.
 
@@ -101,40 +107,54 @@ class Session:
             NaN where a passive party did not answer.
         status : ndarray of uint8, shape (n_rows,)
         """
+
+        def scored(rows: slice, packed: AnswerBits, status: Statuses) -> Values:
+            mine = {name: values[rows] for name, values in own.items()}
+            predictions = evaluated(self._ensemble, mine, packed, len(status), evaluate)
+            predictions[status != RecordStatus.ANSWERED] = np.nan
+            return predictions
+
         known = finished or FinishedBatches()
+        predictions, status = self._go_on(ids, known, scored, desensitized=desensitized, progress=progress)
+        return np.concatenate(predictions), status
+
+    def ask(
+        self, ids: Sequence[str] | pd.Index, *, desensitized: bool, finished: FinishedBatches[AnswerBits] | None = None
+    ) -> tuple[AnswerBits, Statuses]:
+        """The passive parties' answers about records, one round trip per batch, to be scored elsewhere.
+
+        `finished` is of an earlier session about the same records.
+        """
+        known = finished or FinishedBatches()
+        packed, status = self._go_on(ids, known, lambda rows, packed, status: packed, desensitized=desensitized)
+        return {one.peer: np.concatenate([part[one.peer] for part in packed]) for one in self._channels}, status
+
+    def _go_on(
+        self,
+        ids: Sequence[str] | pd.Index,
+        known: FinishedBatches[T],
+        make: Callable[[slice, AnswerBits, Statuses], T],
+        *,
+        desensitized: bool,
+        progress: Progress = no_progress,
+    ) -> tuple[tuple[T, ...], Statuses]:
+        """Ask about the batches that are not finished; what was made of all, and the statuses of records."""
         start = sum(len(status) for _, status in known.parts)
         while start < len(ids) or not known.parts:
             # No more than those who answered were asked for; one that was started again may take fewer.
             n_rows = min((self._batch_rows, *(len(answers.status) for answers in known.answered.values())))
-            batch = slice(start, start + n_rows)
-            mine = {name: values[batch] for name, values in own.items()}
-            found = self._predict_batch(tuple(ids[batch]), mine, evaluate, known.answered, desensitized=desensitized)
-            known.parts.append(found)
+            rows = slice(start, start + n_rows)
+            packed, status = self._ask_batch(tuple(ids[rows]), known.answered, desensitized=desensitized)
+            known.parts.append((make(rows, packed, status), status))
             known.answered = {
                 peer: Answers(status=answers.status[n_rows:], bits=answers.bits[n_rows:])
                 for peer, answers in known.answered.items()
                 if len(answers.status) > n_rows
             }
-            start = min(batch.stop, len(ids))
+            start = min(rows.stop, len(ids))
             progress("predicting", start, len(ids))
-        predictions, statuses = zip(*known.parts, strict=True)
-        return np.concatenate(predictions), np.concatenate(statuses)
-
-    def ask(
-        self, ids: Sequence[str] | pd.Index, *, desensitized: bool
-    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
-        """The passive parties' answers about records, one round trip per batch, to be scored elsewhere.
-
-        Returns
-        -------
-        bits : dict of str to ndarray of uint8, shape (n_rows, ceil(n_bits / 8))
-            By party; 0 where it did not answer.
-        status : ndarray of uint8, shape (n_rows,)
-        """
-        starts = range(0, max(1, len(ids)), self._batch_rows)
-        parts = [self._ask_batch(tuple(ids[i : i + self._batch_rows]), {}, desensitized=desensitized) for i in starts]
-        bits = {one.peer: np.concatenate([packed[one.peer] for packed, _ in parts]) for one in self._channels}
-        return bits, np.concatenate([status for _, status in parts])
+        made, statuses = zip(*known.parts, strict=True)
+        return made, np.concatenate(statuses)
 
     def check(self) -> None:
         """Return at once if all passive parties are there; they hear that this one goes on.
@@ -152,7 +172,7 @@ class Session:
 
     def _ask_batch(
         self, ids: tuple[str, ...], answered: dict[str, Answers], *, desensitized: bool
-    ) -> tuple[dict[str, NDArray[np.uint8]], Statuses]:
+    ) -> tuple[AnswerBits, Statuses]:
         """Ask those who have not answered yet."""
         asked = [channel for channel in self._channels if channel.peer not in answered]
         for channel in asked:
@@ -164,20 +184,6 @@ class Session:
             packed[peer] = answers.bits[: len(ids)]
             np.maximum(status, answers.status[: len(ids)], out=status)
         return packed, status
-
-    def _predict_batch(
-        self,
-        ids: tuple[str, ...],
-        own: Mapping[str, Values],
-        evaluate: Evaluation,
-        answered: dict[str, Answers],
-        *,
-        desensitized: bool,
-    ) -> tuple[Values, Statuses]:
-        packed, status = self._ask_batch(ids, answered, desensitized=desensitized)
-        predictions = evaluated(self._ensemble, own, packed, len(ids), evaluate)
-        predictions[status != RecordStatus.ANSWERED] = np.nan
-        return predictions, status
 
     def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
         """One peer's answers to a batch: bits about each record, and what it did with it."""
@@ -265,16 +271,11 @@ def predict_jointly(
     party: str,
     run_id: str,
     desensitized: bool,
-    reveal: str | None = None,
-    progress: Progress = no_progress,
     evaluate: Evaluation = Ensemble.predict,
-    finished: FinishedBatches | None = None,
 ) -> tuple[Values, Statuses]:
     """Predict records in a `session` of their own; see `Session.predict` for what is taken and returned."""
-    with session(model, channels, party=party, run_id=run_id, reveal=reveal) as asking:
-        return asking.predict(
-            ids, own, desensitized=desensitized, progress=progress, evaluate=evaluate, finished=finished
-        )
+    with session(model, channels, party=party, run_id=run_id) as asking:
+        return asking.predict(ids, own, desensitized=desensitized, evaluate=evaluate)
 
 
 def predict_locally(

@@ -20,7 +20,7 @@ from parties.cluster import prediction_batches
 from parties.cluster.partitions import validate_partitions
 from parties.cluster.prediction_batches import PartitionScorer
 from parties.config.score_policy import RevealSection
-from parties.errors import TableError
+from parties.errors import RunFolderError, TableError
 from parties.progress import no_progress
 from protocols.messages.prediction import RecordStatus
 from tests.support.inline_client import InlineClient
@@ -41,7 +41,7 @@ class Asked:
         self.ids: list[str] = []
         self._then = then
 
-    def ask(self, ids: pd.Index, *, desensitized: bool) -> tuple[dict[str, Any], NDArray[np.uint8]]:
+    def ask(self, ids: pd.Index, *, desensitized: bool, finished: object) -> tuple[dict[str, Any], NDArray[np.uint8]]:
         self.ids.extend(ids)
         self._then()
         return {}, np.full(len(ids), RecordStatus.ANSWERED, np.uint8)
@@ -55,9 +55,27 @@ def test_nobody_is_asked_about_a_partition_that_changed_since_it_was_looked_thro
     scorer = PartitionScorer(found, SCHEMA, MODEL, RevealSection(), tmp_path / "work", CLIENT)
     asked: Any = Asked(lambda: data[21:41].to_parquet(paths[1], index=False))
     with pytest.raises(TableError, match=r"1\.parquet was changed while it was in use"):
-        scorer.score(asked, tmp_path / "predictions", desensitized=True, progress=no_progress)
+        scorer.score(asked, desensitized=True, progress=no_progress)
     assert asked.ids == list(IDS[:20])
-    assert not (tmp_path / "predictions").exists()
+
+
+def test_predictions_whose_place_is_taken_by_now_are_kept_elsewhere(tmp_path: Path) -> None:
+    """They were moved into a folder that had appeared, and called written."""
+    table().assign(id=IDS).to_parquet(path := tmp_path / "0.parquet", index=False)
+    found = validate_partitions([path], SCHEMA, (), tmp_path, client=CLIENT)
+    scorer = PartitionScorer(found, SCHEMA, MODEL, RevealSection(), tmp_path / "work", CLIENT)
+    target, spare = tmp_path / "out", tmp_path / "run" / "predictions"
+    asked: Any = Asked(target.mkdir)
+    scorer.score(asked, desensitized=True, progress=no_progress)
+    with pytest.raises(
+        RunFolderError, match=r"out cannot be written: .* by now\. The predictions are in (.*)$"
+    ) as told:
+        scorer.write(target, spare=spare)
+    (kept,) = spare.parent.iterdir()
+    assert str(told.value).endswith(f" {kept}")
+    assert [file.name for file in kept.iterdir()] == ["000000.parquet"]
+    assert pd.read_parquet(kept)["id"].tolist() == list(IDS)
+    assert list(target.iterdir()) == []
 
 
 def test_predictions_that_two_tasks_write_at_once_are_one_whole_file(

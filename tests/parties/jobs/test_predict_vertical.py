@@ -19,6 +19,7 @@ import yaml
 
 from opboost.trees.losses import Logistic, Loss, Softmax
 from opboost.trees.tree import Ensemble, Feature
+from parties.cluster import prediction_batches
 from parties.errors import ConfigError, Disagreement, RunFolderError, Stopped, TableError
 from parties.jobs import predict_vertical
 from parties.jobs.answer_vertical import serve_passive
@@ -30,8 +31,12 @@ from parties.runs.joint_model import JointModel
 from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
+from parties.vertical.prediction_server import Answerer
+from protocols.messages.prediction import Answers, Ask
 from tests.support.addresses import free_addresses
+from tests.support.inline_client import inline_cluster
 from tests.support.outcomes import outcomes_of
+from tests.support.parquet_folders import in_a_folder
 from tests.support.processes import FORKS
 from tests.support.sites import Sites
 
@@ -328,6 +333,56 @@ def test_where_a_table_cannot_take_the_predictions_nobody_is_asked(
     out = f"sqlite://{tmp_path}/scores.db#scores"
     with pytest.raises(TableError, match=rf"^no row was added: column {words}.*\. Nothing was sent$"):
         predict_active(path, **given, out=out, append=True, insecure=False, terminal=Terminal())
+
+
+def _answer_until(path: Path, n_requests: int) -> None:
+    """Answer a prediction in a process that is killed by this request, before it is charged."""
+    answer, seen = Answerer.answer, list[Ask]()
+
+    def counted(self: Answerer, ask: Ask) -> Answers:
+        seen.append(ask)
+        if len(seen) == n_requests:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer(self, ask)
+
+    Answerer.answer = counted  # type: ignore[method-assign]
+    serve_passive(path, data=None, insecure=False, terminal=Terminal())
+
+
+@pytest.mark.parametrize("n_requests", [5, 7], ids=["within a partition", "between partitions"])
+@pytest.mark.parametrize("engine", ["dask", "native"])
+def test_a_shop_that_is_killed_and_started_again_answers_for_every_record_once(
+    sites: Sites, outcomes: Callable[..., dict[str, Any]], monkeypatch: pytest.MonkeyPatch, engine: str, n_requests: int
+) -> None:
+    """The bank's prediction of partitions ended, and what was answered until then counted for the daily limit."""
+    monkeypatch.setattr(prediction_batches, "cluster", inline_cluster)
+    sites.bank.run["model"] = {"engine": "native", "n_estimators": 3, "max_depth": 2}
+    given: dict[str, Any] = {"insecure": False, "terminal": Terminal()}
+    paths = sites.bank.write(), sites.shop.write()
+    calls = {"bank": lambda: train_active(paths[0], **given), "shop": lambda: train_passive(paths[1], **given)}
+    assert not [one for one in outcomes(calls).values() if isinstance(one, BaseException)]
+    n_bits = RunFolder(sites.shop.run_folder).load_router().tests.n_bits
+    sites.shop.run["serve"] = {"batch_rows": 50, "routed_bits_per_day": n_bits * len(sites.bank.table)}
+    in_a_folder(sites.bank.table.sort_values("id"), sites.bank.path / "parts", 3)
+    if engine == "dask":
+        sites.bank.run |= {"engine": "dask", "dask": {}}
+    sites.bank.write(), sites.shop.write()
+    asked = {"data": sites.bank.path / "parts", "ids": None, "mode": "routed", **given}
+
+    def answer() -> int | None:
+        for n in (n_requests, 0):
+            process = FORKS.Process(target=_answer_until, args=(paths[1], n), daemon=True)
+            process.start()
+            process.join(60)
+        return process.exitcode
+
+    out = sites.bank.path / ("scores" if engine == "dask" else "scores.csv")
+    found = outcomes({"bank": lambda: predict_active(paths[0], out=out, **asked), "shop": answer})
+    assert found == {"bank": out, "shop": 0}
+    assert (sites.bank.run_folder / "log.txt").read_text().count("begins again from the greeting on") == 1
+    scores = pd.read_parquet(out) if engine == "dask" else pd.read_csv(out)
+    assert scores["id"].tolist() == sorted(sites.bank.table["id"])
+    assert scores["status"].tolist() == ["ok"] * len(scores)
 
 
 @pytest.mark.parametrize("answers", ["tests", "cells"])

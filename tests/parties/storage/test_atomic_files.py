@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +17,7 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import chain_head
-from parties.storage.atomic_files import copy, make_folder, replacing, write_array, write_text
+from parties.storage.atomic_files import copy, make_folder, move_folder, replacing, write_array, write_text
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.bounded_files import bounded_files
@@ -111,6 +113,64 @@ def test_a_folder_in_whose_place_or_way_something_is_is_an_error(tmp_path: Path,
         private_folder(tmp_path / name)
     with pytest.raises(RunFolderError, match="cannot be written"):
         make_folder(tmp_path / name)
+
+
+@pytest.fixture(params=[False, True], ids=["this device", "another device"])
+def scores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of files, of which the file system may say that it is on another device than all other places."""
+    make_folder(folder := tmp_path / "work" / "scores")
+    write_text(folder / "0.parquet", "of this run")
+    rename = Path.rename
+
+    def on_another_device(self: Path, target: Path) -> Path:
+        if self == folder:
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(self, target)
+
+    if request.param:
+        monkeypatch.setattr(Path, "rename", on_another_device)
+    return folder
+
+
+def test_a_folder_is_moved_to_a_place_where_nothing_is(scores: Path, tmp_path: Path) -> None:
+    move_folder(scores, target := tmp_path / "made" / "predictions")
+    assert [path.name for path in target.parent.iterdir()] == ["predictions"]
+    assert {path.name: path.read_text() for path in target.iterdir()} == {"0.parquet": "of this run"}
+    assert exposed(tmp_path) == set()
+    assert not scores.exists()
+
+
+@pytest.mark.parametrize("what", ["folder", "empty folder", "file", "link"])
+def test_a_folder_is_moved_neither_into_nor_over_what_is_there(scores: Path, tmp_path: Path, what: str) -> None:
+    """It became a folder within the one that had appeared."""
+    target = tmp_path / "predictions"
+    match what:
+        case "file":
+            write_text(target, "of somebody else")
+        case "link":
+            target.symlink_to(tmp_path / "nowhere")
+        case _:
+            make_folder(target)
+    if what == "folder":
+        write_text(target / "notes.txt", "of somebody else")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RunFolderError, match=r"predictions cannot be written: something else is there by now$"):
+        move_folder(scores, target)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_that_cannot_be_copied_as_a_whole_stays(
+    scores: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    monkeypatch.setattr(Path, "rename", full)
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(RunFolderError, match="cannot be written: No space left on device"):
+        move_folder(scores, tmp_path / "predictions")
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_replaced_file_is_private_before_anything_is_written_to_it_and_after(tmp_path: Path) -> None:
