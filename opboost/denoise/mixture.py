@@ -25,6 +25,9 @@ Floats = NDArray[np.float32]
 # Records that the overall law of a column counts for in every class.
 PRIOR_RECORDS = 2.0
 
+# The same for exact variables, the label among them: their counts hold no noise (`docs/architecture/noise-trials.md`).
+_EXACT_RECORDS = 0.2
+
 # Records that the overall variance of a number counts for in a class, and which share of it stands for the class's.
 _NORMAL_RECORDS, _NORMAL_SHARE = 1.0, 0.2
 
@@ -106,7 +109,7 @@ class LatentClasses:
             States of each exact variable.
         n_classes, n_steps : int
         prior : float
-            Records that the overall law of a column counts for in every class.
+            Records that the overall law of a source counts for in every class.
         cluster : callable, optional
             Puts points into so many clusters at most, by a seed; by default scikit-learn's k-means.
         rng : numpy Generator
@@ -127,7 +130,9 @@ class LatentClasses:
                     law = law * ((counts[s].T / np.maximum(law @ channel, _LEAST)) @ channel.T) + prior * overall
                     law /= law.sum(axis=1, keepdims=True)
                 laws[s] = law
-            exact = [c + prior * share[:, None] for c, share in zip(counts[len(channels) :], shares, strict=True)]
+            exact = [
+                c + _EXACT_RECORDS * share[:, None] for c, share in zip(counts[len(channels) :], shares, strict=True)
+            ]
             means, deviations = _normal_laws(known, classes)
             sizes = classes.sum(axis=0, dtype=np.float64) + 1
             model = cls(
