@@ -22,6 +22,7 @@ MAY_CHANGE = {
     "serve",
     "http",
     "metrics",
+    "no_privacy",
     "reveal",
     "report",
     "dask.scheduler",
