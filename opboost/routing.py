@@ -62,6 +62,11 @@ class SplitTests:
         """Bits of the answer about a record."""
         return sum(n.bit_length() for n in Counter(self.sources).values()) if self.by_cells else self.n_tests
 
+    @property
+    def columns(self) -> set[str]:
+        """Names of the schema columns that the tests are about."""
+        return {name for name, _ in self.sources}
+
     def by_column(self) -> dict[str, tuple[list[int], list[int]]]:
         """Of each column, the numbers of its tests, and those of their bits in an answer."""
         found: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name, _ in self.sources}
@@ -104,6 +109,11 @@ class Router:
     tests: SplitTests
     format: TableFormat | None = None
 
+    @property
+    def asked(self) -> tuple[ColumnMechanism, ...]:
+        """The mechanisms of the columns that the tests name; encoded columns have their order."""
+        return tuple(one for one in self.mechanisms if one.schema.name in self.tests.columns)
+
     def unit_s(self, column: str) -> int | None:
         """Seconds of a unit of a column of times; None for any other, and of models of earlier versions."""
         return None if self.format is None else self.format.of(column).unit_s
@@ -130,14 +140,12 @@ class Router:
 
     def encode(self, features: pd.DataFrame) -> list[tuple[ColumnMechanism, EncodedColumn]]:
         """The columns that the tests name, of raw rows: mechanism and exact codes, which must not leave the owner."""
-        used = {source for source, _ in self.tests.sources}
-        absent = sorted(used - set(features.columns))
+        absent = sorted(self.tests.columns - set(features.columns))
         if absent:
             raise DataError(f"the split tests need columns that are absent: {', '.join(absent)}. Nothing was answered")
         return [
             (mechanism, encode(features[mechanism.schema.name], mechanism.schema, domain=mechanism.settings.domain))
-            for mechanism in self.mechanisms
-            if mechanism.schema.name in used
+            for mechanism in self.asked
         ]
 
 

@@ -119,7 +119,7 @@ def answerable_rows(
     """A passive party's held-out records, with the exact codes of the columns that the router needs."""
     ids = [one for path, rows in zip(found.paths, out, strict=True) for one in ids_of(path, id_columns)[rows]]
     found.check_unchanged()
-    used = {source for source, _ in router.tests.sources}
+    used = router.tests.columns
     columns = tuple(
         (
             mechanism,

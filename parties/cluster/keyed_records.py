@@ -113,15 +113,14 @@ def keyed_records(
     found.check_unchanged()
     names, codes = _merged(pieces, found.rows, folder)
     shutil.rmtree(folder / "pieces")
-    used = {source for source, _ in router.tests.sources}
-    return KeyedRecords(key, tuple(one for one in router.mechanisms if one.schema.name in used), names, codes)
+    return KeyedRecords(key, router.asked, names, codes)
 
 
 def _encode(part: Path, piece: FileBlock, router: Mapping[str, Any], id_columns: Sequence[str], key: bytes) -> None:
     """Write what is kept of a partition's records."""
     asked = router_from_dict(router)
     names = keyed_names(key, ids_of(part, id_columns))
-    raw = read_stored(part, sorted({source for source, _ in asked.tests.sources}))
+    raw = read_stored(part, sorted(asked.tests.columns))
     codes = [exact_codes(column) for _, column in asked.encode(raw)] or [np.zeros(len(names), np.int8)]
     order = np.argsort(names, kind="stable")
     piece["names"], piece["codes"] = names[order], np.column_stack(codes)[order]

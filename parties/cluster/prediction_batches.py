@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -31,9 +32,8 @@ from parties.cluster.prediction import check_scorable, score_part, write_bits
 from parties.cluster.working_folder import working_folder
 from parties.config.score_policy import RevealSection
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.errors import RunFolderError
 from parties.progress import Progress
-from parties.storage.atomic_files import make_folder, move_folder, replacing
+from parties.storage.atomic_files import make_folder, move_folder, replacing, write_or_keep
 from parties.tables.record_ids import with_parts
 from parties.vertical.prediction_client import AnswerBits, FinishedBatches, Session, Statuses
 from parties.vertical.prediction_output import prediction_table
@@ -143,7 +143,7 @@ class PartitionScorer:
         answers, known = self.folder / "answers", self.finished
         make_folder(answers)
         make_folder(self._scores)
-        for number, path in list(enumerate(self.found.paths))[len(known.scores) :]:
+        for number, path in islice(enumerate(self.found.paths), len(known.scores), None):
             ids = ids_of(path, self.schema.id_columns)
             self.found.check_unchanged(number)
             bits, status = asking.ask(ids, desensitized=desensitized, finished=known.batches)
@@ -169,15 +169,9 @@ class PartitionScorer:
         RunFolderError
             That says where the predictions are instead, if they are.
         """
-        try:
-            move_folder(self._scores, target)
-        except RunFolderError as error:
-            kept = spare.with_name(f"{spare.name}.{uuid4().hex[:8]}")
-            try:
-                move_folder(self._scores, kept)
-            except RunFolderError:
-                raise error from None
-            raise RunFolderError(f"{error}. The predictions are in {kept}") from None
+        kept = spare.with_name(f"{spare.name}.{uuid4().hex[:8]}")
+        move = partial(move_folder, self._scores)
+        write_or_keep(partial(move, target), move, kept)
 
     @property
     def _scores(self) -> Path:

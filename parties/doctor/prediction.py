@@ -98,7 +98,7 @@ def _check_passive(
     with checks.checking("model"):
         router, training = folder.load_router(), folder.load_trainings().get(run.active.name)
         with folder.locked() if serves else nullcontext():
-            n_columns = len(set(source for source, _ in router.tests.sources))
+            n_columns = len(router.tests.columns)
         asked = "cells" if router.tests.by_cells else "split tests"
         checks.add("model", Status.OK, f"{router.tests.n_tests} {asked} on {n_columns} columns in {folder.path}")
         with checks.checking("data"):

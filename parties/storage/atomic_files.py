@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.errors import RunFolderError
+from parties.errors import PartyError, RunFolderError
 from parties.storage.paths import check_replaceable, is_taken, writing
 from protocols.private_files import flush, private_folder, private_opener, sync_folder
 
@@ -94,6 +94,27 @@ def move_folder(source: Path, target: Path) -> None:
             raise
     sync_folder(target.parent)
     shutil.rmtree(source, ignore_errors=True)
+
+
+def write_or_keep(write: Callable[[], object], keep: Callable[[Path], object], kept: Path) -> None:
+    """Write predictions, or else keep them at another place: the answers behind them were counted.
+
+    Raises
+    ------
+    PartyError
+        Of `write`, that says where they are kept instead, if they are.
+    """
+    try:
+        write()
+    except PartyError as error:
+        try:
+            keep(kept)
+        except PartyError:
+            raise error from None
+        failed = type(error)(f"{str(error).removesuffix('. Nothing was sent')}. The predictions are in {kept}")
+        for note in getattr(error, "__notes__", ()):
+            failed.add_note(note)
+        raise failed from None
 
 
 def partial_of(path: Path, *, writer: str = "") -> Path:

@@ -6,14 +6,15 @@ import os
 from collections.abc import Callable, Collection, Iterable
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import urlsplit
 from uuid import uuid4
 
-from parties.errors import ConfigError, PartyError, RunFolderError, TableError
-from parties.storage.atomic_files import replacing
+from parties.errors import ConfigError, RunFolderError, TableError
+from parties.storage.atomic_files import replacing, write_or_keep
 from parties.storage.csv_cells import as_text
 from parties.storage.name_patterns import is_named_by
 from parties.storage.paths import check_writable, is_taken, real_places
@@ -217,20 +218,11 @@ class Destination:
         ConfigError, RunFolderError, TableError
             That says where they are kept instead, if they are.
         """
-        try:
+        if self.spare is None:
             self._write(rows, before)
-        except PartyError as error:
-            if self.spare is None:
-                raise
-            kept = self.spare.with_name(f"{self.spare.stem}.{uuid4().hex[:8]}.csv")
-            try:
-                _write_file(rows, kept)
-            except PartyError:
-                raise error from None
-            failed = type(error)(f"{str(error).removesuffix('. Nothing was sent')}. The predictions are in {kept}")
-            for note in getattr(error, "__notes__", ()):
-                failed.add_note(note)
-            raise failed from None
+            return
+        kept = self.spare.with_name(f"{self.spare.stem}.{uuid4().hex[:8]}.csv")
+        write_or_keep(lambda: self._write(rows, before), partial(_write_file, rows), kept)
 
     def _write(self, rows: pd.DataFrame, before: Callable[[str], None]) -> None:
         self._check()

@@ -140,7 +140,7 @@ class Answerer:
         self.records: RecordSource = records
         self._trained = trained
         self._packed = PackedAnswers(router)
-        self._n_columns = len({source for source, _ in router.tests.sources})
+        self._n_columns = len(router.tests.columns)
         # More than a message holds could not be answered, and would only cost memory.
         fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
         self.max_rows = min(fits, max_rows or fits)

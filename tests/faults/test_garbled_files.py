@@ -13,6 +13,7 @@ from parties.errors import EXPECTED_ERRORS
 from parties.jobs.answer_vertical import serve_passive
 from parties.jobs.predict_vertical import predict_active
 from parties.jobs.train_vertical import Terminal, train_active, train_passive
+from tests.support.kept_runs import before_concluding
 
 SILENT = Terminal()
 
@@ -73,12 +74,7 @@ def finished(sites: Any, outcomes: Any) -> Any:
 @pytest.fixture
 def unconfirmed(sites: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The bank has saved its model and stopped before the shop could confirm."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("parties.vertical.party_a._conclude", stop)
+    with before_concluding(monkeypatch):
         _train(sites, outcomes)
     return sites
 

@@ -1,8 +1,9 @@
-"""A finished run of a bank and a shop, whose ranks the bank keeps."""
+"""Runs of a bank and a shop whose ranks or model the bank keeps: finished ones, or up to the saved model."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,18 @@ def train_bank(sites: Sites, *, model: Mapping[str, Any] | None = None) -> Site:
     )
     assert not [one for one in found.values() if isinstance(one, Exception)]
     return sites.bank
+
+
+@contextmanager
+def before_concluding(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A block in which a bank stops as soon as its model is saved, before anybody could confirm a share of it."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("parties.vertical.party_a._conclude", stop)
+        yield
 
 
 @pytest.fixture(scope="session")

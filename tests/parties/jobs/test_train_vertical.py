@@ -24,6 +24,7 @@ from parties.vertical import party_b
 from protocols.errors import KeyFileError, PeerAborted, PeerLost, PeerRefused, PeerRestarted, UnexpectedMessage
 from protocols.messages.vertical import Thresholds
 from protocols.transport.keys import generate
+from tests.support.kept_runs import before_concluding
 from tests.support.sites import Site
 
 Outcomes = Callable[..., dict[str, Any]]
@@ -467,12 +468,7 @@ def unconfirmed(sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch)
         (theirs.path / key).write_text((mine.path / key).read_text())
     sites.bank.run["passive"] = [{"name": name, "public_key": f"keys/{name}.public"} for name in ("shop", "post")]
     sites.post = post
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("parties.vertical.party_a._conclude", stop)
+    with before_concluding(monkeypatch):
         train_three(sites, outcomes)
     return sites
 
