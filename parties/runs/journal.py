@@ -10,6 +10,7 @@ and what the passive parties released to it:
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
 ``rows.npy``          which of this party's records are trained on; ``<peer>.order.npy``: in which order ranks travel
 ``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
+``held_out/``         the peers' answers about held-out records (`parties.runs.kept_answers`)
 ====================  ====================================================================================
 
 ``journal.json`` and ``tests.json`` are kept twice (`parties.storage.twice_kept`).
@@ -42,7 +43,7 @@ from parties.storage.atomic_files import make_folder, write_array, write_json
 from parties.storage.paths import is_there
 from parties.storage.twice_kept import is_kept, read_either, with_digest, write_twice
 
-FOLDER, KEPT = "journal", "received"
+FOLDER, KEPT, ANSWERS = "journal", "received", "held_out"
 
 T = TypeVar("T")
 
@@ -274,7 +275,8 @@ class Journal:
         """End the journal of a run that is over on all sides; what was received is kept for tuning."""
         kept = self.path.parent / KEPT
         if (self.path / "rows.npy").exists():
-            shutil.rmtree(kept, ignore_errors=True)
+            for former in (kept, self.path / ANSWERS):
+                shutil.rmtree(former, ignore_errors=True)
             self.path.rename(kept)
         shutil.rmtree(self.path, ignore_errors=True)
 

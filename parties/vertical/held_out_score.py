@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,8 +22,11 @@ from opboost.trees.validation import History, KnownRows
 from opboost.uplift import ColumnUse, measure_uplift, use_of
 from opboost.vertical import TrainedTrees
 from parties.runs.joint_model import JointModel
+from parties.runs.journal import ANSWERS
+from parties.runs.kept_answers import KeptAnswers
 from parties.session.heartbeats import heartbeats
-from parties.vertical.prediction_client import Session, Statuses, evaluated, most_rows
+from parties.tables.record_ids import digest_of_ids
+from parties.vertical.prediction_client import AnswerBits, Session, Statuses, evaluated, most_rows
 from parties.vertical.prediction_output import status_word
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.prediction import RecordStatus
@@ -78,17 +82,20 @@ class HeldOutCells:
         return KnownRows(tuple(found), job.held_out.labels[rows], job.metrics, margins) if len(rows) else None
 
 
-def ask_cells(job: ActiveJob, columns: Sequence[Column], channels: Sequence[Channel]) -> HeldOutCells:
+def ask_cells(
+    job: ActiveJob, columns: Sequence[Column], channels: Sequence[Channel], trainings: Mapping[str, str]
+) -> HeldOutCells:
     """Have all held-out records answered before training, by the cells of these columns.
+
+    `trainings` are those of a `JointModel`.
 
     Notes
     -----
     Privacy: asks for the same records in the same order whatever the labels; each answer is exact, one cell per column.
     """
-    assert job.held_out is not None
     untrained = TrainedTrees((), np.zeros(job.loss.n_outputs), job.loss, tuple(columns), (), History())
     ensemble = bind(untrained, {})
-    answers, status = _asking(ensemble, channels).ask(job.held_out.ids, desensitized=False)
+    answers, status = _ask(job, ensemble, channels, trainings)
     is_noised = any(isinstance(column, RankColumn) and column.release is not None for column in columns)
     may_compare = job.correct_noise and is_noised and len(status) >= 2 * LEAST_KNOWN
     may_choose = job.grow is None and job.noised_labels is None and (job.metrics or may_compare)
@@ -134,11 +141,12 @@ def score_held_out(
         return trees.predict(matrix)
 
     if cells is None:
-        joint, status = _asking(ensemble, channels).predict(held.ids, held.own, desensitized=False, evaluate=evaluate)
+        answers, status = _ask(job, ensemble, channels, model.trainings)
         is_scored = status == RecordStatus.ANSWERED
     else:
-        status, is_scored = cells.status, (cells.status == RecordStatus.ANSWERED) & ~cells.chooses
-        joint = evaluated(ensemble, held.own, cells.answers, len(status), evaluate)
+        answers, status = cells.answers, cells.status
+        is_scored = (status == RecordStatus.ANSWERED) & ~cells.chooses
+    joint = evaluated(ensemble, held.own, answers, len(status), evaluate)
     # Whoever grows trees looks after the peers, which two threads must not do at once.
     alone = _alone(job, model, grow)
     with heartbeats(channels):
@@ -190,9 +198,30 @@ def adds(use: ColumnUse) -> bool:
     return use.uplift.low is not None and use.uplift.low > 0
 
 
-def _asking(ensemble: Ensemble, channels: Sequence[Channel]) -> Session:
-    n_bits = max((n_answer_bits(ensemble, channel.peer) for channel in channels), default=0)
-    return Session(JointModel(ensemble=ensemble), channels, batch_rows=most_rows(n_bits))
+def _ask(
+    job: ActiveJob, ensemble: Ensemble, channels: Sequence[Channel], trainings: Mapping[str, str]
+) -> tuple[AnswerBits, Statuses]:
+    """Packed answers about all held-out records, and their statuses; what the journal has is not asked for again."""
+    assert job.held_out is not None
+    ids = job.held_out.ids
+    n_bits = {channel.peer: n_answer_bits(ensemble, channel.peer) for channel in channels}
+    n_rows = most_rows(max(n_bits.values(), default=0))
+    asking = Session(JointModel(ensemble=ensemble), channels, batch_rows=n_rows)
+    kept = None
+    if job.journal is not None:
+        occasion = hashlib.sha256("".join([digest_of_ids(ids), *sorted(trainings.values())]).encode()).hexdigest()
+        kept = KeptAnswers(job.journal.path / ANSWERS, occasion, {peer: -(-n // 8) for peer, n in n_bits.items()})
+    found = []
+    for first in range(0, max(1, len(ids)), n_rows):
+        some = ids[first : first + n_rows]
+        batch = None if kept is None else kept.batch(first, len(some))
+        if batch is None:
+            batch = asking.ask(some, desensitized=False)
+            if kept is not None:
+                kept.note(first, *batch)
+        found.append(batch)
+    answers, statuses = zip(*found, strict=True)
+    return {peer: np.concatenate([one[peer] for one in answers]) for peer in n_bits}, np.concatenate(statuses)
 
 
 def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:

@@ -56,7 +56,7 @@ def train_jointly(
         cells = None
         if job.held_out is not None and job.by_cells:
             phase.enter("asking about held-out records")
-            cells = ask_cells(job, _columns(job, received), channels)
+            cells = ask_cells(job, _columns(job, received), channels, _trainings(receipts, {}))
         phase.enter("growing trees")
         trained = grow_trees(job, channels, received, progress, cells=cells)
         tests = list_tests(trained)
@@ -85,10 +85,7 @@ def train_jointly(
             n_own_trees=trained.n_own_trees,
             release=release_digests(received) if job.grow is None else {},
             categories={one.name: one.categories for one in job.own},
-            trainings={
-                peer: training_digest(receipt.offered(), None if job.by_cells else tests[peer])
-                for peer, receipt in receipts.items()
-            },
+            trainings=_trainings(receipts, {} if job.by_cells else tests),
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
@@ -99,6 +96,11 @@ def train_jointly(
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
         return model
+
+
+def _trainings(receipts: Mapping[str, Receipt], tests: Mapping[str, ListedTests]) -> dict[str, str]:
+    """Digests of every peer's release, and of the tests that are asked of it, if any are."""
+    return {peer: training_digest(receipt.offered(), tests.get(peer)) for peer, receipt in receipts.items()}
 
 
 def _columns(job: ActiveJob, received: Sequence[RankColumn]) -> list[Column]:

@@ -256,9 +256,9 @@ class Peers:
 
     def forget(self, name: str) -> None:
         """The peer may come anew, or has; what it still says in the conversation so far is dropped."""
-        former = self._peers[name].token
-        self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
-        self._peers[name].former = former
+        before = self._peers[name]
+        now = self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
+        now.former, now.is_apart = before.token, before.is_apart
 
     def release(self, name: str) -> None:
         """The peer may leave: nothing more is expected of it, and what it still says is dropped."""
@@ -266,7 +266,7 @@ class Peers:
         self._peers[name].clear()
 
     def set_apart(self, name: str) -> None:
-        """What becomes of the peer is told only where it is asked about itself, until it is forgotten."""
+        """What becomes of the peer is told only where it is asked about itself, however often it comes anew."""
         self._peers[name].is_apart = True
 
     def ending(self, name: str) -> str:

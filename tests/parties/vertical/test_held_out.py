@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -24,6 +25,7 @@ from opboost.routing import Router, SplitTests
 from opboost.schema import ColumnSchema, Kind
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints
+from opboost.uplift import measure_uplift
 from parties.commands.console import Format, print_trained
 from parties.config.reading import read_run
 from parties.config.vertical import PassiveRun
@@ -206,7 +208,7 @@ def test_a_peer_that_breaks_off_and_comes_with_another_run_gets_no_other_set(
 def test_exact_answers_of_an_attempt_that_failed_are_in_the_log_and_in_the_report(
     sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bank has them, however it begins again afterwards."""
+    """The bank has them, and asks for none again."""
 
     def leaves(*given: Any, **settings: Any) -> None:
         score_held_out(*given, **settings)
@@ -222,7 +224,38 @@ def test_exact_answers_of_an_attempt_that_failed_are_in_the_log_and_in_the_repor
     train_both(sites, outcomes)
     n_tests = len(json.loads((sites.shop.run_folder / "model.json").read_text())["tests"])
     told = run_facts(sites.shop.path / "run.yaml").history.held_out
-    assert (told.n_records, told.n_answered, told.n_routed_bits) == (2 * n_held, 2 * n_held, 2 * n_held * n_tests)
+    assert (told.n_records, told.n_answered, told.n_routed_bits) == (n_held, n_held, n_held * n_tests)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+@pytest.mark.parametrize("answers", ["cells", "tests"])
+def test_a_run_that_begins_again_has_all_answers_that_it_had_whatever_the_limit(
+    sites: Any, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch, keeps: bool, answers: str
+) -> None:
+    """They decide when training stops: a bank that asked again would be refused, and train another model."""
+
+    def stops(*given: Any, **settings: Any) -> None:
+        measure_uplift(*given, **settings)
+        raise ParameterError("the bank has its answers")
+
+    for site in (with_held_out(sites).bank, sites.shop):
+        site.run["answers"] = answers
+    sites.shop.run["serve"] = {"records_per_minute": 100}
+    with monkeypatch.context() as patch:
+        patch.setattr("parties.vertical.held_out_score.measure_uplift", stops)
+        assert isinstance(train_both(sites, outcomes)["bank"], ParameterError)
+    kept = sites.bank.run_folder / "journal" / "held_out"
+    assert len(list(kept.iterdir())) == 1
+    if not keeps:
+        shutil.rmtree(kept)
+    uplift = load_uplift(train_both(sites, outcomes)["bank"])
+    told = [line["answered"] for line in log(sites.shop) if line["event"] == "held out"]
+    n_held = len(chosen_ids(sites))
+    assert 50 < n_held < 100
+    assert told == ([n_held] if keeps else [n_held, 100 - n_held])
+    assert ("refused_rate_limit" in uplift.reason) is not keeps
+    assert uplift.n_rows + uplift.n_chose == told[-1]
+    assert not list(sites.bank.run_folder.rglob("journal")) + list(sites.bank.run_folder.rglob("held_out"))
 
 
 def test_exact_answers_that_cannot_be_noted_do_not_leave(trial: Any) -> None:

@@ -28,13 +28,13 @@ def peers() -> Peers:
 
 @pytest.mark.parametrize("way", ["end", "flood"])
 def test_what_becomes_of_a_peer_that_is_apart_is_told_where_it_is_asked_about_itself(peers: Peers, way: str) -> None:
-    """Until it is forgotten, and another conversation with it begins."""
+    """Also once it is forgotten, as one that only looked and comes anew to train."""
     last = [bytes(frame) for frame in encode(Abort(phase="greeting", reason="no rows"))]
     error = PeerAborted if way == "end" else UnexpectedMessage
-    for is_apart in (True, False):
+    for number, is_apart in enumerate((False, True, True)):
         peers.note_event(5, is_accepted=True)
-        peers.take("shop", b"r%d" % is_apart, 5, last)
-        if is_apart:
+        peers.take("shop", b"r%d" % number, 5, last)
+        if number == 1:
             peers.set_apart("shop")
         if way == "flood":
             peers.note_flood(5, "9 MiB")
