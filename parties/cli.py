@@ -6,8 +6,7 @@ import gc
 import json
 import signal
 from collections.abc import Callable, Sequence
-from enum import StrEnum
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,8 +19,10 @@ from parties.commands.console import (
     Format,
     FormatOption,
     Insecure,
+    Mode,
     Retry,
     RunFile,
+    SchemeName,
     prepare_streams,
     print_error,
     print_result,
@@ -50,21 +51,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-
-
-class SchemeName(StrEnum):
-    """Training algorithm of the horizontal demo."""
-
-    RECOMMENDED = "recommended"
-    INPRIVATE = "inprivate"
-
-
-class Mode(StrEnum):
-    """Prediction mode."""
-
-    ROUTED = "routed"
-    DESENSITIZED = "desensitized"
-    LOCAL = "local"
 
 
 def _print_version(wanted: bool) -> None:
@@ -261,6 +247,12 @@ for other in (compile_loops, keygen, *_DATA, scout, report, status, serve, expor
     app.command()(other)
 
 
+@cache
+def command() -> Callable[..., Any]:
+    """All commands as one that takes arguments; put together once, for processes that are forked as well."""
+    return typer.main.get_command(app)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point of the console script and the launchers. A party that is told to stop notifies its peers first.
 
@@ -276,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     gc.set_threshold(GARBAGE_OBJECTS)
     prepare_streams()
     try:
-        app(arguments, prog_name="opboost")
+        command()(arguments, prog_name="opboost")
     except (Exception, SystemExit) as error:
         told = as_told(error)
         if isinstance(told, Stopped):

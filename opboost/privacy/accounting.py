@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ def loss_distribution_profile(releases: Sequence[Release], deltas: Sequence[floa
     _check_list(releases)
     for delta in deltas:
         check_delta(delta)
-    found = _loss_distribution(releases)
+    found = _loss_distribution(tuple(releases))
     return tuple(float(found.get_epsilon_for_delta(delta)) for delta in deltas)
 
 
@@ -239,7 +240,9 @@ def _mu(release: Release) -> float:
             raise AccountError(f"a {type(release).__name__} has no exact Gaussian account; nothing was released")
 
 
-def _loss_distribution(releases: Sequence[Release]) -> Any:
+# A calibration ends with the releases that a guarantee and a report ask about; each composition takes half a second.
+@lru_cache(maxsize=16)
+def _loss_distribution(releases: tuple[Release, ...]) -> Any:
     # Takes most of a second to import, and only some accounts need it.
     from dp_accounting.pld import privacy_loss_distribution as pld
     from dp_accounting.pld.common import DifferentialPrivacyParameters

@@ -34,6 +34,21 @@ class Format(StrEnum):
     JSON = "json"
 
 
+class SchemeName(StrEnum):
+    """Training algorithm of the horizontal demo."""
+
+    RECOMMENDED = "recommended"
+    INPRIVATE = "inprivate"
+
+
+class Mode(StrEnum):
+    """Prediction mode."""
+
+    ROUTED = "routed"
+    DESENSITIZED = "desensitized"
+    LOCAL = "local"
+
+
 RunFile = Annotated[Path, typer.Argument(help="The party's run file (YAML).", metavar="RUN.yaml")]
 Insecure = Annotated[bool, typer.Option("--insecure", help="Talk in plain text; allowed on loopback only.")]
 FormatOption = Annotated[Format, typer.Option("--format", help="text for people, json for scripts.")]

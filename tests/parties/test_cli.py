@@ -348,7 +348,7 @@ def test_a_process_that_was_told_to_stop_says_so_whatever_becomes_of_the_signal(
             raise made from None
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    monkeypatch.setattr(cli, "app", interrupted)
+    monkeypatch.setattr(cli, "command", lambda: interrupted)
     try:
         with pytest.raises(SystemExit) as ended:
             cli.main()
@@ -366,7 +366,7 @@ def test_a_defect_has_a_sentence_above_its_traceback(
     def broken(*_: object, **__: object) -> None:
         raise KeyError("salary 81726354")
 
-    monkeypatch.setattr(cli, "app", broken)
+    monkeypatch.setattr(cli, "command", lambda: broken)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     with pytest.raises(KeyError):
         cli.main()
@@ -383,7 +383,7 @@ def test_a_full_disk_behind_standard_output_is_one_sentence(
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli, "app", full)
+    monkeypatch.setattr(cli, "command", lambda: full)
     monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
     with pytest.raises(SystemExit) as ended:
         cli.main()
