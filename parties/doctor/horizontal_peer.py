@@ -13,7 +13,7 @@ from pydantic import JsonValue
 
 from parties.config.record_runs import RecordRun
 from parties.doctor.check_result import Checklist, Status
-from parties.horizontal.public_randomness import term_differences
+from parties.horizontal.first_messages import term_differences
 from parties.runs.run_folder import RunFolder
 from parties.session.connections import peer_key
 from protocols.errors import PeerLost, PeerRefused, ProtocolError

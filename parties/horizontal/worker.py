@@ -16,8 +16,9 @@ from opboost.trees.holder import RowHolder
 from opboost.trees.tree import Tree
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import Answered
+from parties.horizontal.first_messages import first_answer, term_differences
 from parties.horizontal.public_drawing import PublicDrawing
-from parties.horizontal.public_randomness import called_word, commitment, needed, term_differences
+from parties.horizontal.public_randomness import commitment
 from parties.horizontal.share_faults import ConfirmationFaults
 from parties.horizontal.verified_rows import VerifiedRows, WorkerRecipe
 from parties.progress import Progress, no_progress
@@ -44,7 +45,7 @@ from protocols.messages.horizontal import (
 )
 from protocols.messages.message import Message
 from protocols.messages.vertical import Abort, Done
-from protocols.secure_aggregation.epochs import Epoch, Parcel
+from protocols.secure_aggregation.epochs import Epoch, Parcel, majority_threshold
 from protocols.secure_aggregation.worker import SummedWorker
 from protocols.transport.channel import Channel, aborted
 from protocols.transport.keys import KeyPair
@@ -129,7 +130,7 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
             is_secure=job.rng.is_secure,
         )
         channel.send(mine)
-        welcome = called_word(channel, kind=Welcome, mine=mine)
+        welcome = first_answer(channel, kind=Welcome, mine=mine)
         if found := term_differences(job.terms, welcome.terms, channel.peer):
             raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
         phase.enter("drawing public bits")
@@ -257,7 +258,7 @@ class WorkerSession:
             number=message.epoch,
             names=message.names,
             keys=tuple(row.tobytes() for row in message.keys),
-            threshold=needed(self._job.threshold, len(message.names)),
+            threshold=majority_threshold(self._job.threshold, len(message.names)),
             drawing=self._drawing,
             terms=terms_digest(self._job.terms),
         )

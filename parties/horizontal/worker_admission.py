@@ -12,7 +12,8 @@ from pydantic import JsonValue
 from opboost.rng import BitSource
 from parties.errors import Disagreement
 from parties.horizontal.answered_questions import ToldWorkers
-from parties.horizontal.public_randomness import drawing_digest, public_bits, term_differences
+from parties.horizontal.first_messages import term_differences
+from parties.horizontal.public_randomness import drawing_digest, public_bits
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_connections import Connection, Connections
 from parties.runs.row_stream import terms_digest

@@ -19,7 +19,6 @@ from pydantic import JsonValue
 
 from opboost.rng import BitSource
 from parties.errors import Disagreement, RunFolderError
-from parties.horizontal.public_randomness import needed
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_opening import SumOpening
@@ -31,7 +30,7 @@ from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
 from protocols.messages.message import Message
 from protocols.messages.vertical import Done
-from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch
+from protocols.secure_aggregation.epochs import MAX_WORKERS, Epoch, majority_threshold
 from protocols.secure_aggregation.sum import SumRound
 from protocols.transport.channel import Channel
 
@@ -236,7 +235,7 @@ class WorkerGroup:
     def _begin_epoch(self, present: Sequence[Connection]) -> None:
         """Begin an epoch of the workers present, and collect their first parcels."""
         number = 1 if self._epoch is None else self._epoch.number + 1
-        epoch = self._admission.epoch(number, present, threshold=needed(self.threshold, len(present)))
+        epoch = self._admission.epoch(number, present, threshold=majority_threshold(self.threshold, len(present)))
         keys = np.frombuffer(b"".join(epoch.keys), np.uint8).reshape(-1, 32)
         for worker in present:
             worker.parcel = None

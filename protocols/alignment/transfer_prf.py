@@ -65,12 +65,12 @@ def query(
     channels: Sequence[Channel], ids: Sequence[bytes], seeds: Sequence[bytes], progress: OnStep
 ) -> list[ExternalSort]:
     """A's side: every peer's function of the ids; `seeds` are those of the peers' hashes."""
-    rooms = _Rooms(len(ids))
-    asked = [_Query(channel, ids, seed, rooms) for channel, seed in zip(channels, seeds, strict=True)]
-    for number in range(rooms.n_buckets):
+    sizes = _TableSizes(len(ids))
+    asked = [_Query(channel, ids, seed, sizes) for channel, seed in zip(channels, seeds, strict=True)]
+    for number in range(sizes.n_buckets):
         for one in asked:
             one.hide(number)
-        progress("hiding ids", number + 1, rooms.n_buckets)
+        progress("hiding ids", number + 1, sizes.n_buckets)
     return [one.values for one in asked]
 
 
@@ -82,7 +82,7 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     ProtocolError
         If A does not keep to the protocol.
     """
-    rooms = _Rooms(size)
+    sizes = _TableSizes(size)
     chooser = Chooser(N_TRANSFERS, seed)
     channel.send(TransferPoints(rows=np.frombuffer(b"".join(chooser.points), np.uint8).reshape(-1, ELEMENT_BYTES)))
     answer = expect(channel, TransferAnswer).point
@@ -90,20 +90,20 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
     with comparing(channel):
         keeper = Keeper(chooser.choices, chooser.keys(answer))
     values = ExternalSort(len(ids), VALUE_BYTES)
-    buckets = _Buckets(ids, seed, rooms.n_bits)
-    for number in range(rooms.n_buckets):
-        hidden = rooms.receive(channel, number)
+    buckets = _Buckets(ids, seed, sizes.n_bits)
+    for number in range(sizes.n_buckets):
+        hidden = sizes.receive(channel, number)
         with comparing(channel):
             rows = keeper.extend(*hidden, _context(session, number))
         # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
         for some, digests in buckets.pieces(number):
-            sums = read_table(rows, digests, rooms.n_sparse) ^ keeper.codewords(values_of(digests))
+            sums = read_table(rows, digests, sizes.n_sparse) ^ keeper.codewords(values_of(digests))
             values.put(some, _hashes(sums, digests, session))
-        progress(f"comparing with hidden ids of {channel.peer}", number + 1, rooms.n_buckets)
+        progress(f"comparing with hidden ids of {channel.peer}", number + 1, sizes.n_buckets)
     return values
 
 
-class _Rooms:
+class _TableSizes:
     """Sizes of what A sends, which follow from how many ids it announced."""
 
     def __init__(self, size: int) -> None:
@@ -153,8 +153,8 @@ class _Buckets:
 class _Query:
     """A's conversation with one peer."""
 
-    def __init__(self, channel: Channel, ids: Sequence[bytes], seed: bytes, rooms: _Rooms) -> None:
-        self._channel, self._rooms = channel, rooms
+    def __init__(self, channel: Channel, ids: Sequence[bytes], seed: bytes, sizes: _TableSizes) -> None:
+        self._channel, self._rooms = channel, sizes
         rows = expect(channel, TransferPoints).rows
         if rows.shape != (2 * N_TRANSFERS, ELEMENT_BYTES):
             raise UnexpectedMessage(f"{channel.peer} sent {rows.shape} bytes of points; {2 * N_TRANSFERS} were due")
@@ -164,7 +164,7 @@ class _Query:
         channel.send(TransferAnswer(point=answer))
         self._session = _session(seed, points, answer)
         self._encoder = Encoder(keys)
-        self._buckets = _Buckets(ids, seed, rooms.n_bits)
+        self._buckets = _Buckets(ids, seed, sizes.n_bits)
         self.values = ExternalSort(len(ids), VALUE_BYTES)
 
     def hide(self, number: int) -> None:

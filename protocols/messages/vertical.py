@@ -80,9 +80,9 @@ from protocols.messages.id_alignment import (
     TransferAnswer,
     TransferPoints,
 )
+from protocols.messages.liveness import Heartbeat, Received
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask
-from protocols.messages.signs_of_life import Heartbeat, Received
 
 
 class Role(StrEnum):

@@ -25,6 +25,11 @@ SEALED_BYTES = 2 * SECRET_BYTES + TAG_BYTES
 DIGESTS_BYTES = 2 * SHARE_DIGEST_BYTES
 
 
+def majority_threshold(threshold: int, n_workers: int) -> int:
+    """Threshold of a sum among the workers present: the agreed one, but more than half of them."""
+    return max(threshold, n_workers // 2 + 1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
     """Members of secure aggregation and their public keys, identical at all parties.

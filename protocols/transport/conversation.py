@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from protocols.errors import DecodeError, UnexpectedMessage
-from protocols.messages.signs_of_life import Received
+from protocols.messages.liveness import Received
 from protocols.transport.codec import Frame, decode, encode, size_bytes
 from protocols.transport.liveness import HEARTBEAT, is_heartbeat
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from protocols.messages.signs_of_life import Heartbeat
+from protocols.messages.liveness import Heartbeat
 from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame, encode
 

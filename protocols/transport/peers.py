@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from protocols.errors import PeerRestarted, UnexpectedMessage
-from protocols.messages.signs_of_life import Received
+from protocols.messages.liveness import Received
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame
 from protocols.transport.conversation import FORGOTTEN, Conversation, is_beat, received_word

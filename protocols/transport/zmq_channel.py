@@ -16,8 +16,8 @@ from itertools import chain
 import zmq
 
 from protocols.errors import KeyFileError, PeerLost, ProtocolError, UnexpectedMessage
+from protocols.messages.liveness import Heartbeat, Received
 from protocols.messages.message import Message
-from protocols.messages.signs_of_life import Heartbeat, Received
 from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, ends_with_abort
 from protocols.transport.codec import Frame, encode

@@ -17,7 +17,7 @@ import zmq
 from zmq.utils import z85
 
 from protocols.errors import PeerLost
-from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.liveness import Heartbeat, Received
 from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic
 from protocols.transport.codec import Frame, encode

@@ -28,7 +28,7 @@ from parties.errors import Disagreement
 from parties.horizontal.chain.checkpoint import Turn, trees_digest
 from parties.horizontal.chain.job import ChainJob
 from parties.horizontal.chain.tree_messages import due_after, tree_message
-from parties.horizontal.public_randomness import first_word, looked_too_often, term_differences
+from parties.horizontal.first_messages import first_message, looked_too_often, term_differences
 from parties.session.handshake import MAX_LOOKS, Phase
 from parties.session.termination import outlook_after, termination_message
 from protocols.errors import PeerAborted, PeerLost, PeerRestarted, ProtocolError
@@ -202,7 +202,7 @@ class OtherOwners:
         is_missed = is_late and not (self._has_every_tree or other.is_called or channel.has_come())
         if not (channel.is_ready() or is_missed):
             return
-        if (said := first_word(channel, kind=TakeTurns, mine=self._terms, is_called=other.is_called)) is None:
+        if (said := first_message(channel, kind=TakeTurns, mine=self._terms, is_sent=other.is_called)) is None:
             other.is_told, other.n_looks = False, other.n_looks + 1
             if other.n_looks == MAX_LOOKS:
                 raise looked_too_often(channel.peer)

@@ -12,7 +12,7 @@ import pytest
 from parties.config.reader_section import LABEL_TERM
 from parties.doctor.check_result import Finding, Status
 from parties.doctor.horizontal import examine_rows
-from parties.horizontal.public_randomness import first_word
+from parties.horizontal.first_messages import first_message
 from parties.runs.run_folder import RunFolder
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import TakeTurns
@@ -105,7 +105,7 @@ def test_a_doctor_that_left_before_it_was_answered_does_not_end_the_run() -> Non
     near.send(theirs := TakeTurns(party="w0", run_id="spring", terms={}, n_held=0))
     near.close()
     mine = theirs.model_copy(update={"party": "w1"})
-    found = [first_word(far, kind=TakeTurns, mine=mine, is_called=False) for _ in range(2)]
+    found = [first_message(far, kind=TakeTurns, mine=mine, is_sent=False) for _ in range(2)]
     assert found == [None, theirs]
 
 

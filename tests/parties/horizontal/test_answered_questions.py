@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from parties.horizontal.answered_questions import Answered, AnsweredQuestions
-from parties.horizontal.public_randomness import needed
 from protocols.errors import UnexpectedMessage
+from protocols.secure_aggregation.epochs import majority_threshold
 
 
 def asked(*questions: str, trees: int = 1, answered: Answered = Answered(), batch_size: int = 1) -> AnsweredQuestions:  # noqa: B008
@@ -101,7 +101,7 @@ def openings(threshold: int, n_colluders: int, draw: random.Random) -> list[tupl
     opened = []
     for _ in range(60):
         epoch = draw.sample(WORKERS, draw.randint(threshold, len(WORKERS)))
-        n_needed = needed(threshold, len(epoch))
+        n_needed = majority_threshold(threshold, len(epoch))
         survivors = tuple(sorted(draw.sample(epoch, draw.randint(n_needed, len(epoch)))))
         willing: dict[str, Answered] = {}
         for name in draw.sample(survivors, len(survivors)):

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from parties.horizontal.public_randomness import needed
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.sum_opening import SumOpening
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import PeerAborted, TooFewWorkers
 from protocols.messages.message import Message
+from protocols.secure_aggregation.epochs import majority_threshold
 from protocols.transport.channel import Channel
 from tests.support.workers import N_TREES, Meddling, Run, job, meddling, recipe
 
@@ -89,7 +89,7 @@ def sets_opened(draw: random.Random, *, are_workers_strict: bool = True) -> set[
     gave: dict[str, frozenset[str]] = {}
     for _ in range(12):
         some = draw.sample(names, draw.randint(2, 4))
-        threshold, opening = needed(2, len(some)), SumOpening(journal, 0)
+        threshold, opening = majority_threshold(2, len(some)), SumOpening(journal, 0)
         asked = opening.free(some, some)
         if opening.before not in (frozenset(), frozenset(some)) or len(asked) < threshold:
             continue

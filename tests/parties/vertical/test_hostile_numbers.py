@@ -17,7 +17,7 @@ import pytest
 
 from opboost.privacy.guarantee import Guarantee
 from parties.errors import ConfigError, Disagreement
-from parties.horizontal.public_randomness import term_differences
+from parties.horizontal.first_messages import term_differences
 from parties.ledger.release_ledger import Ledger
 from parties.storage.serialization import guarantee_from_dict, router_from_dict
 from parties.vertical import agreed_grid, party_b

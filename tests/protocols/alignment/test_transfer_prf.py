@@ -72,7 +72,7 @@ def test_both_sides_have_the_function_that_an_oracle_has(monkeypatch: pytest.Mon
     monkeypatch.setattr(transfer_prf, "answer_points", note_keys)
     monkeypatch.setattr(transfer_prf, "_session", note_session)
     mine, theirs = both(IDS[:3], [IDS[2], b"another"])
-    n_sparse = transfer_prf._Rooms(3).n_sparse
+    n_sparse = transfer_prf._TableSizes(3).n_sparse
     for record_id, row in zip([*IDS[:3], IDS[2]], [*mine, theirs[0]], strict=True):
         assert row.tobytes() == oracle(noted["keys"], noted["session"], record_id, n_sparse)
     # Of an id that A did not hide, A's rows give something else than the function.
@@ -110,9 +110,9 @@ def test_who_announces_a_single_id_does_not_make_the_other_side_work_id_by_id(mo
 def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest.MonkeyPatch, run_bits: int) -> None:
     monkeypatch.setattr(transfer_prf, "BUCKET_BITS", 5)
     monkeypatch.setattr(sorted_rows, "RUN_BITS", run_bits)
-    rooms = transfer_prf._Rooms(len(IDS))
-    buckets = transfer_prf._Buckets(IDS, SEED, rooms.n_bits)
-    assert rooms.n_buckets == 8
+    sizes = transfer_prf._TableSizes(len(IDS))
+    buckets = transfer_prf._Buckets(IDS, SEED, sizes.n_bits)
+    assert sizes.n_buckets == 8
     by_number = [list(buckets.pieces(number)) for number in range(8)]
     for number, own in enumerate(by_number):
         assert {row[30] >> 5 for _, digests in own for row in digests} == {number}
@@ -120,7 +120,7 @@ def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest
     for positions, digests in pieces:
         assert (digests == transfer_prf._digests([IDS[at] for at in positions.tolist()], SEED)).all()
     assert sorted(at for positions, _ in pieces for at in positions.tolist()) == list(range(len(IDS)))
-    assert max(sum(len(at) for at, _ in own) for own in by_number) <= rooms.capacity
+    assert max(sum(len(at) for at, _ in own) for own in by_number) <= sizes.capacity
     monkeypatch.setattr(transfer_prf._Buckets, "pieces", lambda self, number: 2 * pieces)
     near, far = memory_pair("a", "b")
     far.send(POINTS)
@@ -131,11 +131,11 @@ def test_buckets_hold_every_id_once_and_overflow_is_an_error(monkeypatch: pytest
 @pytest.mark.parametrize("size", [1, 1000, 1 << 14, (1 << 14) + 1, 1_000_000, 1 << 26, 1 << 30])
 def test_rooms_suffice_but_for_a_chance_below_two_to_the_minus_forty(size: int) -> None:
     """Bernstein's inequality: more than mean + t ids in a bucket have a chance of exp(-t^2 / 2 (mean + t / 3))."""
-    rooms = transfer_prf._Rooms(size)
-    mean = size / rooms.n_buckets
-    spare = rooms.capacity - mean
-    is_enough = rooms.capacity == size
-    assert is_enough or rooms.n_buckets * np.exp(-(spare**2) / (2 * (mean + spare / 3))) < 2.0**-40
+    sizes = transfer_prf._TableSizes(size)
+    mean = size / sizes.n_buckets
+    spare = sizes.capacity - mean
+    is_enough = sizes.capacity == size
+    assert is_enough or sizes.n_buckets * np.exp(-(spare**2) / (2 * (mean + spare / 3))) < 2.0**-40
 
 
 CHOOSER = Chooser(transfer_prf.N_TRANSFERS, SEED)

@@ -21,9 +21,9 @@ from protocols.messages.id_alignment import (
     TransferAnswer,
     TransferPoints,
 )
+from protocols.messages.liveness import Heartbeat
 from protocols.messages.message import Message
 from protocols.messages.prediction import Answers, Ask, RecordStatus
-from protocols.messages.signs_of_life import Heartbeat
 from protocols.messages.vertical import (
     MESSAGES,
     Abort,

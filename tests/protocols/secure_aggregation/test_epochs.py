@@ -6,7 +6,7 @@ import pytest
 
 from protocols.errors import SumRefused
 from protocols.secure_aggregation import epochs as secure_epoch
-from protocols.secure_aggregation.epochs import Epoch
+from protocols.secure_aggregation.epochs import Epoch, majority_threshold
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,10 @@ def test_a_group_that_would_not_be_safe_is_refused(names: tuple[str, ...], thres
 
 def test_the_number_of_workers_has_limits_that_are_told() -> None:
     assert (secure_epoch.MIN_WORKERS, secure_epoch.MAX_WORKERS) == (2, 200)
+
+
+@pytest.mark.parametrize("n_workers", range(2, 12))
+def test_two_sums_of_enough_workers_share_one(n_workers: int) -> None:
+    for threshold in range(2, n_workers + 1):
+        assert majority_threshold(threshold, n_workers) >= threshold
+        assert 2 * majority_threshold(threshold, n_workers) > n_workers

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import PeerAborted, PeerLost, PeerRestarted, ProtocolError, UnexpectedMessage
-from protocols.messages.signs_of_life import Received
+from protocols.messages.liveness import Received
 from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import conversation, zmq_channel
 from protocols.transport.channel import Channel, Timing, expect

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from protocols.errors import PeerAborted, PeerLost, PeerRestarted, UnexpectedMessage
-from protocols.messages.signs_of_life import Heartbeat
+from protocols.messages.liveness import Heartbeat
 from protocols.messages.vertical import Abort, Done, RankChunk
 from protocols.transport import liveness, zmq_listener
 from protocols.transport.channel import Channel, Timing, expect

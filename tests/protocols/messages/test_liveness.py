@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from protocols.messages.signs_of_life import Heartbeat, Received
+from protocols.messages.liveness import Heartbeat, Received
 from protocols.transport.codec import decode, encode, size_bytes
 
 
