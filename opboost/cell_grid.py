@@ -1,8 +1,8 @@
 """Grid of cells: where trees may cut a passive party's columns, agreed before training and a function of the release.
 
-The owner answers about a record with the number of its cell in every column, one more number for a missing cell. What
-trees ask is fixed before they are grown, so nothing that the owner reads depends on labels; and whatever is asked how
-often, an answer tells no more of a value than its cell.
+The owner answers about a record with the number of its cell in every column, and with one more number for a missing
+cell. Questions are fixed before trees are grown, so nothing that the owner reads depends on labels. However many
+questions are asked, the answers reveal no more of a value than its cell.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def grid_cuts(
 def _wide_enough(
     cuts: NDArray[np.int64], weights: NDArray[np.int64], table: RankTable, domain: IntegerDomain, least: float
 ) -> NDArray[np.int64]:
-    """The cuts without some of them, so that a record's cell has as many codes on average as is wanted."""
+    """Remove cuts until a record's cell has at least `least` codes on average."""
     while len(cuts):
         ends = np.floor([table.threshold(rank) for rank in cuts.tolist()]) + 1
         widths = np.diff([domain.lo, *ends, domain.hi + 1])
@@ -78,14 +78,14 @@ def _wide_enough(
         lacking = least - shares @ widths
         if lacking <= 0:
             break
-        won = shares[:-1] * widths[1:] + shares[1:] * widths[:-1]
-        is_enough = won >= lacking
-        cuts = np.delete(cuts, np.argmin(np.where(is_enough, won, np.inf)) if is_enough.any() else np.argmax(won))
+        gains = shares[:-1] * widths[1:] + shares[1:] * widths[:-1]
+        is_enough = gains >= lacking
+        cuts = np.delete(cuts, np.argmin(np.where(is_enough, gains, np.inf)) if is_enough.any() else np.argmax(gains))
     return cuts
 
 
 def within(table: RankTable, thresholds: Values) -> tuple[NDArray[np.int64], Values]:
-    """Ranks behind which thresholds cut a column, and these thresholds: those that divide the column, each way once."""
+    """Ranks behind which thresholds cut a column, and these thresholds; duplicates and cuts at an end are left out."""
     ranks = np.searchsorted(table.codes, thresholds, side="right") - 1
     cuts, first = np.unique(ranks, return_index=True)
     divides = (cuts >= 0) & (cuts < table.n_ranks - 1)
@@ -93,14 +93,14 @@ def within(table: RankTable, thresholds: Values) -> tuple[NDArray[np.int64], Val
 
 
 def cell_tests(columns: Sequence[Ranking], thresholds: Sequence[Values]) -> SplitTests:
-    """The tests that number a record's cells, as the columns' owner: those that fail are as many as the number says.
+    """The split tests behind cell numbers, as the columns' owner: the number of a cell is how many of them fail.
 
-    A missing cell fails them all, also the last one of each column, which only asks whether there is a value.
+    The last test of each column only asks whether there is a value. A missing cell fails all tests.
     """
     sources: list[tuple[str, int | None]] = []
-    for column, own in zip(columns, thresholds, strict=True):
-        sources += [(column.source, column.category)] * (len(own) + 1)
-    cuts = np.concatenate([np.append(own, np.inf) for own in thresholds])
+    for column, column_thresholds in zip(columns, thresholds, strict=True):
+        sources += [(column.source, column.category)] * (len(column_thresholds) + 1)
+    cuts = np.concatenate([np.append(column_thresholds, np.inf) for column_thresholds in thresholds])
     return SplitTests(tuple(sources), cuts, np.zeros(len(sources), np.bool_), by_cells=True)
 
 

@@ -102,7 +102,9 @@ def training_quality(
     rows = np.arange(len(labels)) if is_held_out is None else np.flatnonzero(is_held_out)
     rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).astype(np.int64)]
     basis = "training rows" if is_held_out is None else "validation rows"
-    return model_quality(ensemble, lambda some: _features(trained, ensemble, rows[some]), labels[rows], basis=basis)
+    return model_quality(
+        ensemble, lambda indices: _features(trained, ensemble, rows[indices]), labels[rows], basis=basis
+    )
 
 
 def model_quality(
@@ -114,14 +116,14 @@ def model_quality(
     ----------
     ensemble : Ensemble
     features : callable
-        Takes indices of rows; what the ensemble reads of them, shape ``(n_indices, n_features)``.
+        From indices of rows to their features, shape ``(n_indices, n_features)``.
     labels : ndarray of float64, shape (n_rows,)
     basis : str
         Which rows these are.
     """
     metric = metric_by_name(default_metric(ensemble.loss), ensemble.loss)
     ends, scores = _staged_scores(ensemble, features, len(labels))
-    predictions = [ensemble.loss.predictions(one) for one in scores]
+    predictions = [ensemble.loss.predictions(stage) for stage in scores]
     final = fit_quality(ensemble.loss, labels, predictions[-1], basis=basis, metric=metric.name)
     if final is None:
         return None

@@ -183,36 +183,36 @@ _NUMBERS = (Metric("rmse", rmse), Metric("mae", mae), Metric("poisson-nloglik", 
 
 def _metrics(loss: Loss) -> dict[str, Metric]:
     """The metrics that score what a loss predicts, by name; the first one is the objective's own."""
-    found: tuple[Metric, ...]
+    metrics: tuple[Metric, ...]
     match loss:
         case Several(each):
-            found = tuple(_averaged(one) for one in _metrics(each).values())
+            metrics = tuple(_averaged(metric) for metric in _metrics(each).values())
         case Logistic():
-            found = _BINARY
+            metrics = _BINARY
         case Softmax() | Ordinal():
-            found = _CLASSES
+            metrics = _CLASSES
         case Quantiles(alphas):
-            found = (Metric("quantile", lambda labels, p: pinball(labels, p, alphas)),)
+            metrics = (Metric("quantile", lambda labels, p: pinball(labels, p, alphas)),)
         case Cox():
-            found = (Metric("cindex", lambda labels, p: concordance(labels, -p), is_higher_better=True),)
+            metrics = (Metric("cindex", lambda labels, p: concordance(labels, -p), is_higher_better=True),)
         case AcceleratedFailure():
-            found = (Metric("cindex", concordance, is_higher_better=True),)
+            metrics = (Metric("cindex", concordance, is_higher_better=True),)
         case LambdaRank():
-            found = _RANKS
+            metrics = _RANKS
         case _:
-            found = (*_likelihood(loss), *_NUMBERS)
-    return {metric.name: metric for metric in found}
+            metrics = (*_likelihood(loss), *_NUMBERS)
+    return {metric.name: metric for metric in metrics}
 
 
 def _averaged(metric: Metric) -> Metric:
     """The mean of a metric over labels and predictions of several outputs; of one, the metric itself."""
 
-    def of(labels: Values, predictions: Values) -> float:
+    def mean_over_outputs(labels: Values, predictions: Values) -> float:
         if labels.ndim == 1:
             return metric.of(labels, predictions)
         return float(np.mean([metric.of(*pair) for pair in zip(labels.T, predictions.T, strict=True)]))
 
-    return replace(metric, of=of)
+    return replace(metric, of=mean_over_outputs)
 
 
 def _likelihood(loss: Loss) -> tuple[Metric, ...]:
@@ -223,8 +223,7 @@ def _likelihood(loss: Loss) -> tuple[Metric, ...]:
         case Gamma():
             return (Metric("gamma-deviance", gamma_deviance),)
         case Tweedie(power):
-            of = partial(tweedie_nloglik, power=power)
-            return (Metric(f"tweedie-nloglik@{power:g}", of),)
+            return (Metric(f"tweedie-nloglik@{power:g}", partial(tweedie_nloglik, power=power)),)
         case PseudoHuber(slope):
             return (Metric("mphe", partial(pseudo_huber, slope=slope)),)
         case AbsoluteError():
@@ -244,8 +243,8 @@ def metric_by_name(name: str, loss: Loss) -> Metric:
     known = _metrics(loss)
     kind, _, most = name.partition("@")
     if isinstance(loss, LambdaRank) and kind in known and most.isdecimal() and int(most) > 0:
-        of = partial(ndcg if kind == "ndcg" else mean_average_precision, most=int(most))
-        return Metric(name, of, is_higher_better=True)
+        rank_metric = ndcg if kind == "ndcg" else mean_average_precision
+        return Metric(name, partial(rank_metric, most=int(most)), is_higher_better=True)
     if name not in known:
         use = f"use {', '.join(known)}{nearest(name, known)}"
         raise ParameterError(f"eval_metric {name!r} does not score what {loss.name} predicts; {use}")

@@ -44,14 +44,17 @@ class RankTable:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Dense ranking of a released column that is read some rows at a time.
+    """Dense ranking of a released column that is read in pieces.
 
     Attributes
     ----------
     source : str
+        Name of the column in the schema.
     category : int or None
+        Position of the category whose indicator is ranked; None for a column with an order.
     table : RankTable
     has_missing : bool
+        Whether missing cells were released.
     rank_of : ndarray of uint32 or None
         Ranks of the codes from the lowest that occurs to the highest; None if these are too many for a table.
     """
@@ -67,23 +70,23 @@ class Ranking:
         codes = released.codes if self.category is None else indicator(released, self.category)
         if not self.has_missing:
             return _look_up(codes, self.table.codes, self.rank_of)
-        found = np.full(len(codes), self.table.n_ranks, np.uint32)
-        is_there = ~released.is_missing
-        found[is_there] = _look_up(codes[is_there], self.table.codes, self.rank_of)
-        return found
+        ranks = np.full(len(codes), self.table.n_ranks, np.uint32)
+        is_present = ~released.is_missing
+        ranks[is_present] = _look_up(codes[is_present], self.table.codes, self.rank_of)
+        return ranks
 
 
 def rankings(schema: ColumnSchema, pieces: Iterable[ReleasedColumn]) -> Iterator[Ranking]:
-    """How a released column, given some rows at a time, is ranked.
+    """Rankings of a released column that is given in pieces: one, or for an unordered column one per category.
 
-    An unordered one gives an indicator of ranks 0 and 1 per category.
+    Those of an unordered column rank its indicators, 0 and 1.
     """
-    found, has_missing = [np.empty(0, np.int64)], False
+    piece_codes, has_missing = [np.empty(0, np.int64)], False
     for piece in pieces:
-        lacks_some = bool(piece.is_missing.any())
-        found.append(_distinct(piece.codes[~piece.is_missing] if lacks_some else piece.codes))
-        has_missing |= lacks_some
-    codes = np.unique(np.concatenate(found))
+        is_incomplete = bool(piece.is_missing.any())
+        piece_codes.append(_distinct(piece.codes[~piece.is_missing] if is_incomplete else piece.codes))
+        has_missing |= is_incomplete
+    codes = np.unique(np.concatenate(piece_codes))
     for category in range(len(schema.categories)) if schema.kind is Kind.UNORDERED else (None,):
         distinct = codes if category is None else np.unique(codes == category).astype(np.int64)
         yield Ranking(schema.name, category, RankTable(distinct), has_missing, _rank_of(distinct))

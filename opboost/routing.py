@@ -27,9 +27,9 @@ from opboost.rng import BitSource
 from opboost.schema import ColumnSchema
 from opboost.table_format import TableFormat
 
-# Bytes of the tables of all columns' answers, and answers that are worked out at a time.
+# Most bytes of the tables of all columns' answers, and answers that are computed at a time.
 MOST_TABLE_BYTES = 1 << 26
-_AT_ONCE = 1 << 20
+_PIECE_ANSWERS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SplitTests:
     Attributes
     ----------
     sources : tuple of (str, int or None), length n_tests
-        Schema column, and for an indicator the position of its category.
+        Name of the column in the schema, and for an indicator the position of its category.
     thresholds : ndarray of float64, shape (n_tests,)
         In the mapped domain; infinite for a test that only asks whether the cell is present.
     missing_left : ndarray of bool, shape (n_tests,)
@@ -69,15 +69,15 @@ class SplitTests:
 
     def by_column(self) -> dict[str, tuple[list[int], list[int]]]:
         """Of each column, the numbers of its tests, and those of their bits in an answer."""
-        found: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name, _ in self.sources}
+        numbers: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name, _ in self.sources}
         first = first_bit = 0
-        groups = Counter(self.sources).items() if self.by_cells else ((one, 1) for one in self.sources)
+        groups = Counter(self.sources).items() if self.by_cells else ((source, 1) for source in self.sources)
         for (name, _), n_tests in groups:
             n_bits = n_tests.bit_length()
-            found[name][0].extend(range(first, first + n_tests))
-            found[name][1].extend(range(first_bit, first_bit + n_bits))
+            numbers[name][0].extend(range(first, first + n_tests))
+            numbers[name][1].extend(range(first_bit, first_bit + n_bits))
             first, first_bit = first + n_tests, first_bit + n_bits
-        return found
+        return numbers
 
     def encoded(self, goes_left: Mask) -> Mask:
         """The bits of answers, shape ``(n_rows, n_bits)``, given which way every record goes at every test."""
@@ -112,7 +112,7 @@ class Router:
     @property
     def asked(self) -> tuple[ColumnMechanism, ...]:
         """The mechanisms of the columns that the tests name; encoded columns have their order."""
-        return tuple(one for one in self.mechanisms if one.schema.name in self.tests.columns)
+        return tuple(mechanism for mechanism in self.mechanisms if mechanism.schema.name in self.tests.columns)
 
     def unit_s(self, column: str) -> int | None:
         """Seconds of a unit of a column of times; None for any other, and of models of earlier versions."""
@@ -153,8 +153,8 @@ class PackedAnswers:
     """Packed routing bits, by one table look-up per column instead of one comparison per test.
 
     A column's tests ask only on which side of some cuts a code lies. So all codes between two neighbouring cuts have
-    the same answers, which are asked for once. Of columns whose tables would be too large together, every record's
-    answers are worked out: who asks for all splits of many codes must not fill the memory.
+    the same answers, which are computed once and kept in a table. Where the tables of all columns would be too large,
+    answers are computed per record instead: a peer that asks for all splits of many codes must not fill the memory.
 
     Parameters
     ----------
@@ -166,11 +166,11 @@ class PackedAnswers:
         self._n_bytes = -(-self.n_bits // 8)
         self._columns: dict[str, _ColumnAnswers] = {}
         schemas = {mechanism.schema.name: mechanism.schema for mechanism in router.mechanisms}
-        left = MOST_TABLE_BYTES
-        for name, (mine, bits) in router.tests.by_column().items():
-            found = _ColumnAnswers.of(router.tests, mine, np.array(bits), schemas[name], most_bytes=left)
-            self._columns[name] = found
-            left -= found.table.nbytes
+        bytes_left = MOST_TABLE_BYTES
+        for name, (numbers, bits) in router.tests.by_column().items():
+            answers = _ColumnAnswers.of(router.tests, numbers, np.array(bits), schemas[name], most_bytes=bytes_left)
+            self._columns[name] = answers
+            bytes_left -= answers.table.nbytes
 
     def of(self, columns: Mapping[str, ReleasedColumn], n_rows: int) -> NDArray[np.uint8]:
         """The answers, shape ``(n_rows, ceil(n_bits / 8))``.
@@ -213,43 +213,47 @@ class _ColumnAnswers:
 
     @classmethod
     def of(
-        cls, tests: SplitTests, mine: list[int], bits: NDArray[np.int64], schema: ColumnSchema, *, most_bytes: int
+        cls, tests: SplitTests, numbers: list[int], bits: NDArray[np.int64], schema: ColumnSchema, *, most_bytes: int
     ) -> Self:
-        """Tabulate a column's tests, of these numbers and bits in an answer, unless that takes more bytes."""
-        sources = tuple(tests.sources[i] for i in mine)
-        tests = SplitTests(sources, tests.thresholds[mine], tests.missing_left[mine], tests.by_cells)
-        found, places = np.unique(bits // 8, return_inverse=True)
-        used = slice(int(found[0]), int(found[-1]) + 1) if found[-1] - found[0] + 1 == len(found) else found
+        """Tabulate the answers of a column's tests, given their numbers and their bits in an answer.
+
+        The table is left empty if it would take more than `most_bytes`.
+        """
+        sources = tuple(tests.sources[i] for i in numbers)
+        tests = SplitTests(sources, tests.thresholds[numbers], tests.missing_left[numbers], tests.by_cells)
+        used_bytes, places = np.unique(bits // 8, return_inverse=True)
+        first, last = int(used_bytes[0]), int(used_bytes[-1])
+        used = slice(first, last + 1) if last - first + 1 == len(used_bytes) else used_bytes
         cuts = np.unique(np.array(list(_cuts(tests)), np.int64))
-        without = cls(tests, used, 8 * places + bits % 8, cuts, np.empty((0, len(found)), np.uint8))
-        if (len(cuts) + 2) * len(found) > most_bytes:
-            return without
+        untabulated = cls(tests, used, 8 * places + bits % 8, cuts, np.empty((0, len(used_bytes)), np.uint8))
+        if (len(cuts) + 2) * len(used_bytes) > most_bytes:
+            return untabulated
         codes = np.append(cuts, [cuts[-1] + 1 if len(cuts) else 0, 0])
         column = ReleasedColumn(schema, codes, np.arange(len(codes)) == len(codes) - 1)
-        return replace(without, table=np.concatenate([some for _, some in without._pieces(column)]))
+        return replace(untabulated, table=np.concatenate([answers for _, answers in untabulated._pieces(column)]))
 
     def write(self, column: ReleasedColumn, packed: NDArray[np.uint8]) -> None:
-        """Add the answers about a column to those about others."""
+        """Write the answers about this column into the packed answers about all columns."""
         if len(self.table):
             places = np.searchsorted(self.cuts, column.codes)
             places[column.is_missing] = len(self.table) - 1
             packed[:, self.used] |= self.table[places]
             return
-        for rows, some in self._pieces(column):
-            packed[rows, self.used] |= some
+        for rows, answers in self._pieces(column):
+            packed[rows, self.used] |= answers
 
     def _pieces(self, column: ReleasedColumn) -> Iterator[tuple[slice, NDArray[np.uint8]]]:
-        """The bytes about a column's rows, some rows at a time."""
+        """Packed answers about a column, piece by piece: the rows, and their bytes."""
         categories = np.array([-1 if category is None else category for _, category in self.tests.sources])
-        n_at_once = max(1, _AT_ONCE // self.tests.n_tests)
+        n_at_once = max(1, _PIECE_ANSWERS // self.tests.n_tests)
         for start in range(0, len(column.codes), n_at_once):
             rows = slice(start, start + n_at_once)
             codes, is_missing = column.codes[rows, None], column.is_missing[rows, None]
-            asked = np.where(categories < 0, codes, codes == categories)
-            goes_left = np.where(is_missing, self.tests.missing_left, asked <= self.tests.thresholds)
-            found = np.zeros((len(codes), 8 * self.table.shape[1]), np.bool_)
-            found[:, self.bits] = self.tests.encoded(goes_left)
-            yield rows, np.packbits(found, axis=1)
+            tested = np.where(categories < 0, codes, codes == categories)
+            goes_left = np.where(is_missing, self.tests.missing_left, tested <= self.tests.thresholds)
+            bits = np.zeros((len(codes), 8 * self.table.shape[1]), np.bool_)
+            bits[:, self.bits] = self.tests.encoded(goes_left)
+            yield rows, np.packbits(bits, axis=1)
 
 
 def resolve(columns: Sequence[Ranking], column_of: NDArray[np.uint32], ranks: Ranks, missing_left: Mask) -> SplitTests:

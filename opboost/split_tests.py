@@ -1,4 +1,4 @@
-"""What trained trees ask the columns' owners, split tests or cells: listed, bound into an ensemble, and read."""
+"""Inputs of trained trees from the columns' owners, split tests or cells: listed, bound into an ensemble, unpacked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ListedTests:
 def list_tests(trained: TrainedTrees) -> dict[str, ListedTests]:
     """Every distinct test that the trees make on each owner's columns, by owner, in ascending order.
 
-    None on a column with an agreed grid: its owner answers with cells, whatever the trees are.
+    Columns with an agreed grid have no tests: their owner answers with cells, whatever the trees are.
     """
     tests: dict[str, set[tuple[int, int, bool]]] = {
         column.owner: set() for column in trained.columns if isinstance(column, RankColumn)
@@ -71,7 +71,7 @@ class EarlierModel:
     Attributes
     ----------
     ensemble : Ensemble
-        What it asks passive parties is asked of the very release that it was trained on.
+        Its inputs from passive parties refer to the release that it was trained on.
     choice : NoiseChoice or None
     n_own_trees : int
         As of `TrainedTrees`.
@@ -92,12 +92,13 @@ class EarlierModel:
 
     def cuts(self, column: Column) -> Values:
         """Values behind which the trees cut one of the active party's columns, or categories that they send left."""
-        numbers = [i for i, one in enumerate(self.ensemble.features) if one.owner is None and one.name == column.name]
-        found: set[float] = set()
+        features = self.ensemble.features
+        numbers = [i for i, feature in enumerate(features) if feature.owner is None and feature.name == column.name]
+        cuts: set[float] = set()
         for tree in self.ensemble.trees:
             for node in np.flatnonzero(np.isin(tree.columns, numbers)).tolist():
-                found.update(tree.left_categories.get(node, (float(tree.thresholds[node]),)))
-        return np.array(sorted(found - {PRESENT}), np.float64)
+                cuts.update(tree.left_categories.get(node, (float(tree.thresholds[node]),)))
+        return np.array(sorted(cuts - {PRESENT}), np.float64)
 
     def in_bins(self, columns: Sequence[Column], cuts: Sequence[Values]) -> list[Tree]:
         """The trees, for columns that were cut behind these values; the inverse of `bind`.
@@ -105,9 +106,9 @@ class EarlierModel:
         Raises
         ------
         ParameterError
-            If the trees ask columns, or cut them, as these columns do not allow.
+            If the trees need a column or a cut that there is not.
         """
-        numbers = {(getattr(one, "owner", None), one.name): c for c, one in enumerate(columns)}
+        numbers = {(getattr(column, "owner", None), column.name): c for c, column in enumerate(columns)}
         return [self._in_bins(tree.in_levels(), columns, numbers, cuts) for tree in self.ensemble.trees]
 
     def _in_bins(
@@ -123,32 +124,32 @@ class EarlierModel:
             feature = self.ensemble.features[tree.columns[node]]
             c = numbers.get((feature.owner, feature.name), -1)
             if c < 0:
-                raise _other_columns(feature.name)
+                raise _no_such_cut(feature.name)
             column, places[node] = columns[c], c
-            wanted, is_last = thresholds[node], thresholds[node] == PRESENT
+            cut_value, is_last = thresholds[node], thresholds[node] == PRESENT
             if (node in tree.left_categories) != (isinstance(column, OwnColumn) and column.is_categorical):
-                raise _other_columns(feature.name)
+                raise _no_such_cut(feature.name)
             if node in tree.left_categories:
-                found = np.searchsorted(cuts[c], tree.left_categories[node])
-                categories[node], thresholds[node] = tuple(found.tolist()), 0.0
+                bins = np.searchsorted(cuts[c], tree.left_categories[node])
+                categories[node], thresholds[node] = tuple(bins.tolist()), 0.0
                 continue
             if isinstance(column, RankColumn) and feature.rank is not None:
-                wanted, missing_left[node] = feature.rank, feature.missing_left
+                cut_value, missing_left[node] = feature.rank, feature.missing_left
                 is_last = feature.rank == column.n_ranks - 1
             elif isinstance(column, RankColumn) and column.cuts is not None and not is_last:
-                if not 0 <= wanted < len(column.cuts):
-                    raise _other_columns(feature.name)
-                wanted = column.cuts[int(wanted)]
-            cut = len(cuts[c]) if is_last else int(np.searchsorted(cuts[c], wanted))
-            if not is_last and (cut == len(cuts[c]) or cuts[c][cut] != wanted):
-                raise _other_columns(feature.name)
+                if not 0 <= cut_value < len(column.cuts):
+                    raise _no_such_cut(feature.name)
+                cut_value = column.cuts[int(cut_value)]
+            cut = len(cuts[c]) if is_last else int(np.searchsorted(cuts[c], cut_value))
+            if not is_last and (cut == len(cuts[c]) or cuts[c][cut] != cut_value):
+                raise _no_such_cut(feature.name)
             thresholds[node] = cut
         return replace(
             tree, columns=places, thresholds=thresholds, missing_left=missing_left, left_categories=categories
         )
 
 
-def _other_columns(name: str) -> ParameterError:
+def _no_such_cut(name: str) -> ParameterError:
     return ParameterError(
         f"the model to continue cuts column {name!r} where these records have no cut: continue it on the columns, "
         "`max_bin` and seed that it was trained with. Nothing was trained"
@@ -203,9 +204,9 @@ def feature_matrix(
             )
         else:
             is_block = inputs[-1] - inputs[0] + 1 == len(inputs)
-            found = answers[owner]
-            right = np.logical_not(found) if found.dtype == np.bool_ else found
-            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = right
+            answer = answers[owner]
+            values = np.logical_not(answer) if answer.dtype == np.bool_ else answer
+            matrix[:, slice(inputs[0], inputs[-1] + 1) if is_block else inputs] = values
     return matrix
 
 

@@ -109,21 +109,21 @@ def measure_uplift(loss: Loss, labels: Values, alone: Values, joint: Values, *, 
     """
     metric, n_scored = main_metric(loss), int(is_scored.sum())
     sign = 1 if metric.is_higher_better else -1
-    found = Uplift(metric=metric.name, n_rows=n_scored or len(labels), n_held_out=len(labels))
+    uplift = Uplift(metric=metric.name, n_rows=n_scored or len(labels), n_held_out=len(labels))
     if len(np.unique(labels[is_scored] if n_scored else labels)) < 2:
-        return replace(found, reason="the labels of the held-out records have a single value")
+        return replace(uplift, reason="the labels of the held-out records have a single value")
     if not n_scored:
-        return replace(found, alone=metric.score(labels, alone))
+        return replace(uplift, alone=metric.score(labels, alone))
     labels, alone, joint = labels[is_scored], alone[is_scored], joint[is_scored]
     rng, models = np.random.default_rng(seed), (alone, joint)
     # Rows of a group belong together: groups are drawn, and a metric is the mean of theirs.
-    of_groups = [ndcg_of_groups(labels, model) for model in models] if isinstance(loss, LambdaRank) else None
-    n_drawn = n_scored if of_groups is None else len(of_groups[0])
+    group_scores = [ndcg_of_groups(labels, model) for model in models] if isinstance(loss, LambdaRank) else None
+    n_drawn = n_scored if group_scores is None else len(group_scores[0])
     samples = [np.arange(n_drawn), *(rng.integers(0, n_drawn, n_drawn) for _ in range(N_RESAMPLES))]
-    if of_groups is not None:
-        scores = np.array([[each[drawn].mean() for drawn in samples] for each in of_groups])
+    if group_scores is not None:
+        scores = np.array([[values[drawn].mean() for drawn in samples] for values in group_scores])
     else:
         scores = np.array([[metric.score(labels[rows], model[rows]) for rows in samples] for model in models])
     uplifts = sign * (scores[1] - scores[0])
     low, high = np.quantile(uplifts[1:], _ENDS).tolist()
-    return replace(found, alone=scores[0, 0], joint=scores[1, 0], uplift=uplifts[0], low=low, high=high)
+    return replace(uplift, alone=scores[0, 0], joint=scores[1, 0], uplift=uplifts[0], low=low, high=high)

@@ -44,11 +44,11 @@ class TrainedTrees:
     history : History
         Scores of the validation rows.
     choice : NoiseChoice or None
-        What of noised columns the trees were grown on; None if there are none whose release is known.
+        Which versions of the noised columns the trees were grown on; None if no noised column has a known release.
     margins : tuple of str
-        The columns, which no tree splits, whose values are added to the scores of each output.
+        Columns whose values are added to the scores of each output; no tree splits them.
     n_own_trees : int
-        Trees on own columns that stand beside the others, and are no further rounds.
+        Trees on own columns alone, which are added to the others and are no rounds of their own.
     """
 
     trees: tuple[Tree, ...]
@@ -105,8 +105,9 @@ def check_own_rows(
         check_single_precision(labels, "labels", most=MAX_SINGLE_LABEL)
         loss.check_labels(labels.astype(np.float32).astype(np.float64))
         check_single_precision(np.append(weights, 1 / weights), "weights and their reciprocals", most=MAX_SINGLE_LABEL)
-    for column in (one for one in columns if one.is_categorical):
-        bin_categories(column.values, max_bin=parameters.max_bin, name=column.name, texts=column.categories)
+    for column in columns:
+        if column.is_categorical:
+            bin_categories(column.values, max_bin=parameters.max_bin, name=column.name, texts=column.categories)
 
 
 def check_settings(parameters: BoostingParameters, loss: Loss, engine: Engine) -> None:
@@ -172,31 +173,53 @@ def train(
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
     # Rounds that follow a model which took the released codes as they are go on with these.
     sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
-    of_classes = parameters.weighted(labels, weights, loss)
-    own = calmed(parameters, left_open) if sources else None
+    balanced_weights = parameters.weighted(labels, weights, loss)
+    own_parameters = calmed(parameters, left_open) if sources else None
     parameters = patient(parameters, left_open, loss, len(labels)) if sources else parameters
     binned = (
         None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
         for c, column in enumerate(columns)
     )
     own_depths = OWN_DEPTHS if sources and "max_depth" in left_open else ()
-    recipe = Recipe(parameters, loss, limits, seed, watch, own, own_depths)
-    start, of_outputs = None if earlier is None else earlier.base_scores, np.array([one.values for one in margins])
+    recipe = Recipe(parameters, loss, limits, seed, watch, own_parameters, own_depths)
+    base_scores = None if earlier is None else earlier.base_scores
+    start_margins = np.array([column.values for column in margins])
     with at_most_threads(parameters.n_jobs):
-        noised = Noised.of(binned, sources, labels, of_classes, n_columns=len(columns))
+        noised = Noised.of(binned, sources, labels, balanced_weights, n_columns=len(columns))
         filled = fill(noised, is_fitted, recipe, known, choice=choice, may_go_on=leaf_labels is None)
         if filled.margins is not None:
-            start, of_outputs = recipe.base_scores(labels[is_fitted], of_classes[is_fitted]), filled.margins
-        parameters = filled.grown_by(recipe).parameters
-        growing = Growing(filled, weights, is_trained, parameters, limits, validation, known, engine, seed, on_round)
-        before = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
-        trees, base_scores, history = growing.all_outputs(loss, labels, leaf_labels, of_outputs, start, before)
+            base_scores = recipe.base_scores(labels[is_fitted], balanced_weights[is_fitted])
+            start_margins = filled.margins
+        growing = Growing(
+            filled=filled,
+            weights=weights,
+            is_trained=is_trained,
+            parameters=filled.grown_by(recipe).parameters,
+            limits=limits,
+            validation=validation,
+            known=known,
+            engine=engine,
+            seed=seed,
+            on_round=on_round,
+        )
+        earlier_trees = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
+        trees, base_scores, history = growing.all_outputs(
+            loss, labels, leaf_labels, start_margins, base_scores, earlier_trees
+        )
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
-    n_own = len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees)
-    names, learned, cuts = tuple(one.name for one in margins), (*columns, *margins), filled.table.cuts
-    return TrainedTrees(tuple(trees), base_scores, loss, learned, cuts, history, filled.choice, names, n_own)
+    return TrainedTrees(
+        trees=tuple(trees),
+        base_scores=base_scores,
+        loss=loss,
+        columns=(*columns, *margins),
+        cuts=filled.table.cuts,
+        history=history,
+        choice=filled.choice,
+        margins=tuple(column.name for column in margins),
+        n_own_trees=len(filled.own_trees) + (0 if earlier is None else earlier.n_own_trees),
+    )
 
 
 def _check_rows(
@@ -223,7 +246,7 @@ def _check_rows(
         if length != len(labels):
             raise DataError(f"column {column.name!r} has {length} rows; there are {len(labels)} labels")
     loss.check_labels(labels)
-    loss.check_margins([one.values for one in margins])
+    loss.check_margins([column.values for column in margins])
 
 
 def binned_column(column: Column, earlier: EarlierTrees | None, *, max_bin: int) -> BinnedColumn:

@@ -166,11 +166,11 @@ def interval_words(edges: Sequence[float], *, what: str = "", unit_s: int | None
     return _interval_words([number_word(edge, unit_s) for edge in edges], what=what)
 
 
-def _interval_words(told: Sequence[str], *, what: str = "") -> tuple[str, ...]:
-    if not told:
+def _interval_words(edges: Sequence[str], *, what: str = "") -> tuple[str, ...]:
+    if not edges:
         return (f"{what}all",)
-    inner = [f"{what}over {low} up to {high}" for low, high in pairwise(told)]
-    return (f"{what}up to {told[0]}", *inner, f"{what}over {told[-1]}")
+    inner = [f"{what}over {low} up to {high}" for low, high in pairwise(edges)]
+    return (f"{what}up to {edges[0]}", *inner, f"{what}over {edges[-1]}")
 
 
 def _word_of(column: OwnColumn, number: float) -> str:

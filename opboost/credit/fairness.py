@@ -109,10 +109,12 @@ def fairness(
         "events": true_positive_rate,
         "others": false_positive_rate,
     }
-    of: dict[str, Any] = {"y_true": labels, "y_pred": rejected, "sensitive_features": names}
-    table = MetricFrame(metrics=metrics, **of).by_group
+    data: dict[str, Any] = {"y_true": labels, "y_pred": rejected, "sensitive_features": names}
+    table = MetricFrame(metrics=metrics, **data).by_group
     found = tuple(
         GroupRates(str(group), int(row["n"]), float(row["rejected"]), float(row["events"]), float(row["others"]))
         for group, row in table.iterrows()
     )
-    return Fairness(column, found, float(demographic_parity_difference(**of)), float(equalized_odds_difference(**of)))
+    return Fairness(
+        column, found, float(demographic_parity_difference(**data)), float(equalized_odds_difference(**data))
+    )

@@ -1,6 +1,6 @@
 """Draws of the exact codes, given the released ones, the label and what the active party knows besides.
 
-The label is among what is given, else effects stay attenuated.
+Without the label among them, estimated effects would stay attenuated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ N_CLASSES, _PER_LABEL, _MOST_CLASSES, N_STEPS = 25, 3, 100, 100
 # Rows of a class on average, at least.
 _ROWS_PER_CLASS = 25
 
-# Deviations beyond which a number counts as so many.
+# Standardised numbers are clipped to so many deviations.
 _FARTHEST = 4.0
 
 
@@ -44,7 +44,7 @@ class Evidence:
     n_classes : int
         Of the label; 0 for a number.
     numbers : ndarray of float32, shape (n_rows, n_numbers)
-        Standardised numbers that its own columns make; NaN says nothing.
+        Scores made of its own columns, standardised; NaN where nothing is known.
     """
 
     label_numbers: NDArray[np.float32]
@@ -56,17 +56,17 @@ class Evidence:
     def of(
         cls, labels: Values, numbers: Values, *, n_classes: int, like: tuple[Values, Values] | None = None
     ) -> Evidence:
-        """Labels, classes ``0 .. n_classes - 1`` or numbers where there are none, and numbers of own columns.
+        """Evidence of labels, classes ``0 .. n_classes - 1`` or numbers if `n_classes` is 0, and of own columns.
 
-        They are standardised by themselves, or by the labels and numbers that they shall be `like`.
+        Numbers are standardised by themselves, or by the labels and numbers in `like`.
         """
         known_labels, known_numbers = like or (labels, numbers)
-        found = standardised(numbers, known_numbers)
+        own_numbers = standardised(numbers, known_numbers)
         if n_classes:
             states = labels.astype(np.min_scalar_type(n_classes - 1))[:, None]
-            return cls(np.empty((len(labels), 0), np.float32), states, n_classes, found)
+            return cls(np.empty((len(labels), 0), np.float32), states, n_classes, own_numbers)
         label_numbers = standardised(labels[:, None], known_labels[:, None])
-        return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, found)
+        return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, own_numbers)
 
     def rows(self, rows: NDArray[np.int64]) -> Evidence:
         """The same of some rows."""
@@ -76,7 +76,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Imputation:
-    """A fitted model of what lies behind the released columns, and the rows to draw for.
+    """A fitted model of the exact codes behind the released columns, and the rows to draw for.
 
     Attributes
     ----------
@@ -95,14 +95,14 @@ class Imputation:
     def fit(
         cls, sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator
     ) -> Imputation:
-        """Fit on some of these rows, `FITTED_ROWS` at most."""
-        some = np.sort(rng.permutation(rows)[:FITTED_ROWS])
+        """Fit on these rows, or on a random sample of `FITTED_ROWS` of them."""
+        fitted = np.sort(rng.permutation(rows)[:FITTED_ROWS])
         n_classes = max(N_CLASSES, min(_PER_LABEL * evidence.n_classes, _MOST_CLASSES))
         classes = LatentClasses.fit(
-            _observed(sources, evidence, some),
+            _observed(sources, evidence, fitted),
             [source.channel.matrix for source in sources],
             [evidence.n_classes] if evidence.n_classes else [],
-            n_classes=max(2, min(n_classes, len(some) // _ROWS_PER_CLASS)),
+            n_classes=max(2, min(n_classes, len(fitted) // _ROWS_PER_CLASS)),
             n_steps=N_STEPS,
             rng=rng,
         )
@@ -110,7 +110,7 @@ class Imputation:
 
     def with_ranks(self, columns: Sequence[RankRows], evidence: Evidence) -> Imputation:
         """The same model, to draw for other rows of the table, given the ranks of all its columns."""
-        return replace(self, sources=tuple(one.with_ranks(columns) for one in self.sources), evidence=evidence)
+        return replace(self, sources=tuple(source.with_ranks(columns) for source in self.sources), evidence=evidence)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Imputation:
         """The same model, to draw for some rows only."""
@@ -130,33 +130,34 @@ class Imputation:
         reached = law.reached()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
-            seen = _observed(self.sources, self.evidence, rows)
+            observed = _observed(self.sources, self.evidence, rows)
             if not with_label:
-                seen = _without_label(seen)
-            states[:, :, rows] = law.draw(seen, n_draws, seed=seed, first_row=first_row + first, reached=reached)
+                observed = _without_label(observed)
+            states[:, :, rows] = law.draw(observed, n_draws, seed=seed, first_row=first_row + first, reached=reached)
         return states
 
     def label_densities(self, states: States) -> Values:
         """Density of each row's label given its own numbers and true states, shape ``(n_versions, n_rows)``.
 
-        What was released says nothing of the label beyond true states.
+        Given the true states, the released ones carry no further information on the label.
 
         Parameters
         ----------
         states : ndarray of uint8, shape (n_versions, n_sources, n_rows)
         """
-        blind, n_rows = self.without_label(), states.shape[2]
-        exact = replace(blind, channels=tuple(np.eye(len(channel)) for channel in blind.channels))
-        seen = _without_label(_observed(self.sources, self.evidence, slice(None)))
-        densities, found = self._label_densities(), np.empty((len(states), n_rows))
+        law, n_rows = self.without_label(), states.shape[2]
+        law = replace(law, channels=tuple(np.eye(len(channel)) for channel in law.channels))
+        observed = _without_label(_observed(self.sources, self.evidence, slice(None)))
+        class_densities, densities = self._label_densities(), np.empty((len(states), n_rows))
         n_together = max(1, DRAWN_ROWS // max(1, n_rows))
         for first in range(0, len(states), n_together):
-            some = states[first : first + n_together]
-            times = (len(some), 1)
-            flat = np.ascontiguousarray(some.transpose(0, 2, 1)).reshape(-1, some.shape[1])
-            classes = exact.classes(Observed(flat, np.tile(seen.states, times), np.tile(seen.numbers, times)))
-            found[first : first + len(some)] = (classes.reshape(len(some), n_rows, -1) * densities).sum(axis=2)
-        return found
+            piece = states[first : first + n_together]
+            times = (len(piece), 1)
+            flat = np.ascontiguousarray(piece.transpose(0, 2, 1)).reshape(-1, piece.shape[1])
+            classes = law.classes(Observed(flat, np.tile(observed.states, times), np.tile(observed.numbers, times)))
+            piece_classes = classes.reshape(len(piece), n_rows, -1)
+            densities[first : first + len(piece)] = (piece_classes * class_densities).sum(axis=2)
+        return densities
 
     def _label_densities(self) -> Values:
         """Density of each row's label in every class, shape ``(n_rows, n_classes)``."""
@@ -175,13 +176,13 @@ class Imputation:
 
 
 def standardised(numbers: Values, known: Values | None = None) -> NDArray[np.float32]:
-    """Columns of mean 0 and variance 1, or less the mean of `known` ones and so on, without what lies far out."""
+    """Standardise columns by their own mean and deviation, or by those of `known`, and clip what lies far out."""
     known = numbers if known is None else known
     if not known.size:
         return np.empty(numbers.shape, np.float32)
     deviations = np.nanstd(known, axis=0)
-    found = (numbers - np.nanmean(known, axis=0)) / np.where(deviations > 0, deviations, 1.0)
-    return np.clip(found, -_FARTHEST, _FARTHEST).astype(np.float32)
+    scaled = (numbers - np.nanmean(known, axis=0)) / np.where(deviations > 0, deviations, 1.0)
+    return np.clip(scaled, -_FARTHEST, _FARTHEST).astype(np.float32)
 
 
 def _observed(sources: Sequence[Source], evidence: Evidence, rows: slice | NDArray[np.int64]) -> Observed:
@@ -192,7 +193,7 @@ def _observed(sources: Sequence[Source], evidence: Evidence, rows: slice | NDArr
     )
 
 
-def _without_label(seen: Observed) -> Observed:
-    if seen.states.shape[1]:
-        return Observed(seen.released, seen.states[:, 1:], seen.numbers)
-    return Observed(seen.released, seen.states, seen.numbers[:, 1:])
+def _without_label(observed: Observed) -> Observed:
+    if observed.states.shape[1]:
+        return Observed(observed.released, observed.states[:, 1:], observed.numbers)
+    return Observed(observed.released, observed.states, observed.numbers[:, 1:])

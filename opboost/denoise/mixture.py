@@ -190,17 +190,18 @@ class LatentClasses:
 
     def reached(self) -> list[Floats]:
         """``Pr[state <= x | class, released state]`` of every source, flat from ``(n_classes, n_released, n_true)``."""
-        found = []
+        tables = []
         for law, channel in zip(self.laws, self.channels, strict=True):
             reached = np.cumsum(law[:, None, :] * channel.T[None], axis=2)
             reached /= np.maximum(reached[:, :, -1:], _LEAST)
             # A state of which nothing is left over is never drawn: the last that is possible reaches 1.
-            found.append(np.where(reached >= 1 - 1e-12, 1.0, reached).astype(np.float32).ravel())
-        return found
+            tables.append(np.where(reached >= 1 - 1e-12, 1.0, reached).astype(np.float32).ravel())
+        return tables
 
     def _expect(self, observed: Observed, *, out: Floats) -> float:
-        seen = [np.log(np.maximum(law @ c, _LEAST)).T for law, c in zip(self.laws, self.channels, strict=True)]
-        tables = [*seen, *(np.log(np.maximum(law, _LEAST)) for law in self.exact_laws)]
+        """Expectation step: write the probability of each class for each row to `out`."""
+        released_logs = [np.log(np.maximum(law @ c, _LEAST)).T for law, c in zip(self.laws, self.channels, strict=True)]
+        tables = [*released_logs, *(np.log(np.maximum(law, _LEAST)) for law in self.exact_laws)]
         spread = np.maximum(self.deviations, 1e-3)
         return float(
             responsibilities(
@@ -237,9 +238,9 @@ def _start(observed: Observed, n_classes: int, cluster: Clustering, rng: np.rand
     ]
     points = np.hstack(parts).astype(np.float32)
     n_found = min(n_classes, len(np.unique(points, axis=0)))
-    found = cluster(points, n_found, int(rng.integers(2**31)))
+    clusters = cluster(points, n_found, int(rng.integers(2**31)))
     classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)
-    classes[np.arange(len(observed)), found] += 0.8
+    classes[np.arange(len(observed)), clusters] += 0.8
     return classes
 
 
@@ -255,7 +256,7 @@ def _counts(
 
 
 class _Moments(NamedTuple):
-    """What the normal laws of numbers are made of, in every step: zeros stand for what is not known."""
+    """Sums behind the normal laws of numbers, computed once for all steps; unknown numbers are 0 in them."""
 
     is_known: Floats
     numbers: Floats

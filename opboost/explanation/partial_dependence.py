@@ -76,7 +76,7 @@ def dependences(ensemble: Ensemble) -> list[Dependence]:
     for i, feature in enumerate(ensemble.features):
         if i not in ensemble.offsets:
             inputs.setdefault(feature.column, []).append(i)
-    found = (_dependence(ensemble, column, np.array(of), gains) for column, of in inputs.items())
+    found = (_dependence(ensemble, column, np.array(features), gains) for column, features in inputs.items())
     return sorted(found, key=lambda one: -one.share_of_gain)
 
 

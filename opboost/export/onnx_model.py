@@ -109,11 +109,11 @@ def _tree_ensemble(ensemble: Ensemble) -> dict[str, Any]:
     }
     doubles = {"nodes_splits": flat.thresholds[inner], "leaf_weights": flat.values[is_leaf]}
     doubles |= {"membership_values": np.array(members)} if members else {}
-    tensors = [(name, TensorProto.DOUBLE, of) for name, of in doubles.items()]
+    tensors = [(name, TensorProto.DOUBLE, values) for name, values in doubles.items()]
     tensors += [("nodes_modes", TensorProto.UINT8, modes.astype(np.uint8))]
     return {
-        **{name: of.astype(int).tolist() for name, of in integers.items()},
-        **{name: helper.make_tensor(name, kind, [len(of)], of) for name, kind, of in tensors},
+        **{name: values.astype(int).tolist() for name, values in integers.items()},
+        **{name: helper.make_tensor(name, kind, [len(values)], values) for name, kind, values in tensors},
         "n_targets": ensemble.loss.n_outputs,
         "aggregate_function": _SUM,
     }

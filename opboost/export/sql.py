@@ -61,10 +61,10 @@ def to_sql(
         raise ParameterError("a column has the name of an owner's test. No query was written")
     columns = [_of_record(name) for name in names]
     labels = {}
-    for name, of in (categories or {}).items():
+    for name, texts in (categories or {}).items():
         if name not in names:
             raise ParameterError(f"the model has no feature {name!r} to name categories of. No query was written")
-        labels[names.index(name)] = [_text(label) for label in of]
+        labels[names.index(name)] = [_text(label) for label in texts]
     # Of features with others, what is not named goes the way of `other`.
     others = {c: _text(OTHER) for c in labels if names[c] in with_others}
     cases = [_case(tree, 0, columns, labels, others) for tree in ensemble.trees]

@@ -58,30 +58,34 @@ def choose(
     recipe : Recipe
     known : KnownRows, optional
     drawn_for : callable
-        Draws for some rows to grow on and others to score on, given both. Where what it has of the former depends on
-        labels of the latter, trees on draws seem better than they are.
+        Makes draws for rows to grow on and for rows to score on, given both. If draws of the former depend on labels of
+        the latter, trees on draws seem better than they are.
     may_go_on : bool
         Whether trees that go on from the scores of trees on the own columns are candidates.
     rng : numpy Generator
         For the parts.
     """
-    trials, is_open = trials_of(noised, recipe, known, drawn_for, rng=rng)
+    trials, share_open = trials_of(noised, recipe, known, drawn_for, rng=rng)
     depths = recipe.own_depths if noised.has_own else ()
     starts = (False, True) if may_go_on and noised.has_own else (False,)
-    # Trees that begin with nothing are the same beside own trees of any depth.
+    # Trees that do not go on from own trees are the same whatever the depth of these.
     learned = cache(lambda choice: [trial.scores(choice) for trial in trials])
-    compared = [_compared(*beside, learned, is_open, starts) for beside in _of_depths(trials, depths)]
+    compared = [
+        _compared(depth_trials, own_scores, learned, share_open, starts)
+        for depth_trials, own_scores in _by_depth(trials, depths)
+    ]
     return min(compared, key=itemgetter(0))[1]
 
 
-def _of_depths(trials: list[Trial], depths: Sequence[int]) -> Iterator[tuple[list[Trial], list[Values]]]:
+def _by_depth(trials: list[Trial], depths: Sequence[int]) -> Iterator[tuple[list[Trial], list[Values]]]:
     """The trials, with scores of trees on the own columns: of the first depth, and of the best other one if it wins."""
     errors, tried = [], []
     for depth in depths or (None,):
-        of_depth = [replace(trial, own_depth=depth) for trial in trials]
-        scores = [trial.scores(NoiseChoice.ALONE) for trial in of_depth]
-        errors.append(np.concatenate([one.errors(of) for one, of in zip(of_depth, scores, strict=True)]).mean())
-        tried.append((of_depth, scores))
+        depth_trials = [replace(trial, own_depth=depth) for trial in trials]
+        scores = [trial.scores(NoiseChoice.ALONE) for trial in depth_trials]
+        row_errors = [trial.errors(own) for trial, own in zip(depth_trials, scores, strict=True)]
+        errors.append(np.concatenate(row_errors).mean())
+        tried.append((depth_trials, scores))
     best = int(np.argmin(errors))
     yield tried[0]
     if errors[best] < _OTHER_DEPTH * errors[0]:
@@ -92,7 +96,7 @@ def _compared(
     trials: Sequence[Trial],
     own: Sequence[Values],
     learned: Callable[[NoiseChoice], list[Values]],
-    is_open: float,
+    share_open: float,
     starts: Sequence[bool],
 ) -> tuple[float, Blend]:
     """The best candidate beside trees on the own columns with these scores, and the error of both together.
@@ -106,11 +110,13 @@ def _compared(
 
     @cache
     def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, float, Blend]:
-        """With the part of the own columns' error that it wins, and the error that is left."""
+        """The part of the own columns' error that a candidate removes, the error that is left, and its blend."""
         if goes_on:
-            steps = [trial.scores(choice, of) - trial.base_scores for trial, of in zip(trials, margins, strict=True)]
+            steps = [
+                trial.scores(choice, start) - trial.base_scores for trial, start in zip(trials, margins, strict=True)
+            ]
         else:
-            steps = [b - a for a, b in zip(own, learned(choice), strict=True)]
+            steps = [scores - own_scores for own_scores, scores in zip(own, learned(choice), strict=True)]
         errors = np.empty(len(shares))
         for s, share in enumerate(shares):
             parts = zip(trials, own, steps, strict=True)
@@ -118,32 +124,32 @@ def _compared(
         # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
         at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
         won = 1.0 - float(errors[at] / max(errors[0], 1e-12))
-        if choice is NoiseChoice.PLAIN and is_open > _OPEN_FOR_PLAIN:
+        if choice is NoiseChoice.PLAIN and share_open > _OPEN_FOR_PLAIN:
             won, at = won / _PLAIN_LEAD, at if won > 0 else 0
         error = float(errors[at if shares[at] >= LEAST_BLEND else 0])
         return won, error, Blend(choice, float(shares[at]), goes_on, own_depth)
 
     # What would be left out wins nothing, and held-out rows may see a little harm of what serves better than that.
-    found = [best(*one) for one in _candidates(is_open, starts)]
-    found = [one for one in found if one[2].share >= LEAST_BLEND]
-    _, error, blend = max(found or [best(NoiseChoice.PLAIN, goes_on) for goes_on in starts], key=itemgetter(0))
+    candidates = [best(choice, goes_on) for choice, goes_on in _candidates(share_open, starts)]
+    candidates = [candidate for candidate in candidates if candidate[2].share >= LEAST_BLEND]
+    _, error, blend = max(candidates or [best(NoiseChoice.PLAIN, goes_on) for goes_on in starts], key=itemgetter(0))
     return error, blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE, own_depth=own_depth)
 
 
-def _candidates(is_open: float, starts: Sequence[bool]) -> Iterator[tuple[NoiseChoice, bool]]:
+def _candidates(share_open: float, starts: Sequence[bool]) -> Iterator[tuple[NoiseChoice, bool]]:
     """What trees may look at, and whether they go on from the own columns' scores."""
-    usual = by_turns(is_open)
+    usual = by_turns(share_open)
     for goes_on in starts:
         yield usual, goes_on
-        if goes_on or is_open <= _OPEN_FOR_PLAIN:
+        if goes_on or share_open <= _OPEN_FOR_PLAIN:
             yield NoiseChoice.PLAIN, goes_on
-    if usual is NoiseChoice.CORRECTED_AND_PLAIN and is_open > OPEN_SHARES[0]:
+    if usual is NoiseChoice.CORRECTED_AND_PLAIN and share_open > OPEN_SHARES[0]:
         yield NoiseChoice.CORRECTED, False
 
 
-def by_turns(is_open: float) -> NoiseChoice:
-    """What trees on draws look at, where these leave so much of the columns' variance open."""
-    return NoiseChoice.CORRECTED_AND_PLAIN if is_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
+def by_turns(share_open: float) -> NoiseChoice:
+    """What trees on draws look at, where these leave this share of the columns' variance open."""
+    return NoiseChoice.CORRECTED_AND_PLAIN if share_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
 
 
 def _most_likely(shares: Values, errors: Values, n_rows: int, counted_rows: int = _COUNTED_ROWS) -> int:

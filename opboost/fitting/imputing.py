@@ -1,4 +1,4 @@
-"""What lies behind the noised columns of a table, fitted with the label and the active party's own columns."""
+"""Imputation of a table's noised columns, fitted with the label and the active party's own columns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _OWN_TREES = BoostingParameters(n_estimators=40, max_depth=4, learning_rate=0.15
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnScores:
-    """What the active party's own columns say of each row's label, by trees that have not seen it.
+    """Out-of-fold scores of each row by trees on the active party's own columns.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class OwnScores:
         *,
         rng: np.random.Generator,
     ) -> OwnScores:
-        """Grow on some of these rows; `fold` is every row's."""
+        """Grow the forests on these rows; `fold` is given for every row of the table."""
         if not noised.has_own:
             return cls((), recipe.loss)
         table, recipe, forests = noised.table, replace(recipe, parameters=_OWN_TREES), []
@@ -61,17 +61,17 @@ class OwnScores:
         """Scores of a table's rows, shape ``(n_rows, n_numbers)``."""
         if not self.forests:
             return np.empty((table.n_rows, 0))
-        found = np.empty((table.n_rows, self.loss.n_outputs))
+        scores = np.empty((table.n_rows, self.loss.n_outputs))
         for k, (trees, base_scores) in enumerate(self.forests):
             here = np.flatnonzero(fold == k)
-            found[here] = moved(table.of_rows(here), trees, base_scores).T
-        return found[:, 1:] if self.loss == Softmax(2) else found
+            scores[here] = moved(table.of_rows(here), trees, base_scores).T
+        return scores[:, 1:] if self.loss == Softmax(2) else scores
 
 
 def impute(
     noised: Noised, sources: Sequence[Source], rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> Imputation:
-    """Fit what lies behind the noised columns, their `sources`, on some of the rows; no other label has part in it."""
+    """Fit the exact codes of the noised columns, their `sources`, on these rows; labels of other rows are not used."""
     labels = noised.labels
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, rows, fold, recipe, rng=rng).of(noised.table, fold)
@@ -82,6 +82,6 @@ def impute(
 def imputed(
     noised: Noised, sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator
 ) -> Imputation:
-    """The fit for known evidence."""
+    """Fit the exact codes of the noised columns on these rows, for known evidence."""
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
         return Imputation.fit(sources, evidence, rows, rng=rng)

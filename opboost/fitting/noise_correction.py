@@ -27,7 +27,7 @@ from opboost.trees.boosting import BoostingParameters
 from opboost.trees.tree import Tree
 from opboost.trees.validation import KnownRows
 
-# Rows below which no mixture is fitted and released codes are taken as they are.
+# Fewest rows for which a mixture is fitted; with fewer, trees are grown on the released codes.
 LEAST_ROWS = 400
 
 # Rows that candidates are compared on.
@@ -62,10 +62,10 @@ def fill(
 ) -> Filled:
     """Fill in the noised columns of a table, if there are any, as is likely to serve best.
 
-    Trees on draws are compared with trees without the noised columns on rows that they have not seen, by draws made
-    without the label: how much of the scores either shall have, and whether the former shall go on from the scores of
-    the latter. Where that is nothing for the draws, trees on the released ranks are compared with those on the own
-    columns in turn.
+    Trees on draws are compared with trees on the own columns, on rows that neither has seen and that are drawn without
+    their labels. The comparison decides the weight of each in the scores, and whether the trees on draws go on from the
+    scores of the others. If it gives draws no weight, trees on the released ranks are compared with trees on the own
+    columns likewise.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def fill(
         The other rows are drawn without their labels.
     recipe : Recipe
     known : KnownRows, optional
-        Enough of them are compared on in place of a share of the training rows.
+        If they are enough, candidates are compared on them in place of a part of the training rows.
     choice : NoiseChoice, optional
         Of a model that these trees continue, in place of what the comparison finds.
     may_go_on : bool
@@ -87,38 +87,40 @@ def fill(
     if choice in _UNDRAWN:
         return _undrawn(noised, Blend(choice), max_bin=max_bin)
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    trained, most = np.flatnonzero(is_trained), min(max_bin, MOST_BINS)
+    trained, noised_max_bin = np.flatnonzero(is_trained), min(max_bin, MOST_BINS)
     is_large = len(trained) > MANY_ROWS
     recipe = replace(recipe, own_depths=()) if is_large else recipe
     brief = recipe.brief(FEW_ROUNDS if is_large else _ROUNDS)
-    # What was released is read into states once for all fits.
-    n_fits, behind = 1 if is_large else N_FITS, sources_of(noised.columns)
-    fits = [impute(noised, behind, trained, recipe, rng=rng) for _ in range(n_fits)]
-    states = _draws(noised, is_trained, fits, recipe, max_bin=most, rng=rng)
+    # The released columns are read into states once for all fits.
+    n_fits, sources = 1 if is_large else N_FITS, sources_of(noised.columns)
+    fits = [impute(noised, sources, trained, recipe, rng=rng) for _ in range(n_fits)]
+    states = _draws(noised, is_trained, fits, recipe, max_bin=noised_max_bin, rng=rng)
     if choice is not None:
         blend = Blend(choice)
     else:
-        some = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
+        compared_rows = np.sort(comparing.permutation(trained)[:COMPARED_ROWS])
         known = known if known is not None and len(known.labels) >= LEAST_KNOWN else None
-        compared = noised.of_rows(some)
+        compared = noised.of_rows(compared_rows)
         if known is None and not is_large:
-            drawn_for = partial(_drawn_apart, compared, recipe, max_bin=most, rng=comparing)
+            drawn_for = partial(_drawn_by_own_fit, compared, recipe, max_bin=noised_max_bin, rng=comparing)
         else:
-            drawn_for = partial(_drawn_before, fits[0].of_rows(some), states[:, :, some], rng=comparing)
+            drawn_for = partial(
+                _drawn_by_common_fit, fits[0].of_rows(compared_rows), states[:, :, compared_rows], rng=comparing
+            )
         blend = choose(compared, brief, known, drawn_for, may_go_on=may_go_on, rng=comparing)
-    # What all rows were released as is needed no more.
+    # The released states of all rows are needed no more: the memory of these is freed.
     sources_alone = fits[0].of_rows(trained[:0]).sources
-    del fits, behind
+    del fits, sources
     own_trees, margins = _own_part(noised, is_trained, brief if is_large else recipe, blend)
     if blend.choice in _UNDRAWN:
         return replace(_undrawn(noised, blend, max_bin=max_bin), own_trees=own_trees, margins=margins)
-    binned, alternates = versions_of(noised, sources_alone, states, blend.choice, max_bin=most)
+    binned, alternates = versions_of(noised, sources_alone, states, blend.choice, max_bin=noised_max_bin)
     alternates = replace(alternates, n_ensembles=n_fits if _are_apart(recipe.parameters, n_fits) else 1)
     return Filled(blend, noised.filled(binned, is_copied=False), alternates, own_trees, margins)
 
 
 def _own_part(noised: Noised, is_trained: Mask, recipe: Recipe, blend: Blend) -> tuple[tuple[Tree, ...], Values | None]:
-    """Trees on the own columns, and what the others go on from, as a blend needs them."""
+    """Trees on the own columns, and the scores that other trees go on from, where a blend needs them."""
     if not blend.own_share:
         return (), None
     recipe, table = recipe.on_own(blend.own_depth), noised.table
@@ -140,7 +142,7 @@ def _undrawn(noised: Noised, blend: Blend, *, max_bin: int) -> Filled:
     return Filled(blend, noised.filled(plain_bins(noised, max_bin), is_copied=False) if is_plain else noised.table)
 
 
-def _drawn_apart(
+def _drawn_by_own_fit(
     noised: Noised,
     recipe: Recipe,
     kept: NDArray[np.int64],
@@ -149,14 +151,14 @@ def _drawn_apart(
     max_bin: int,
     rng: np.random.Generator,
 ) -> Drawn:
-    """What lies behind some rows, fitted to them alone: no label of the others has part in it."""
+    """Draws of a fit to the kept rows alone, on which no label of the held-out rows has any influence."""
     fit = impute(noised, sources_of(noised.columns), kept, recipe, rng=rng)
     is_kept = np.isin(np.arange(len(noised.labels)), kept)
     states = _draws(noised, is_kept, [fit], recipe, max_bin=max_bin, rng=rng)
     return _drawn(fit, states, kept, held, rng=rng)
 
 
-def _drawn_before(
+def _drawn_by_common_fit(
     imputation: Imputation,
     states: States,
     kept: NDArray[np.int64],
@@ -164,7 +166,7 @@ def _drawn_before(
     *,
     rng: np.random.Generator,
 ) -> Drawn:
-    """Draws of a fit to all rows: of so many rows, or for rows that are known, one label hardly matters."""
+    """Draws of the fit to all rows, where these are many or held-out rows are known: one label hardly matters then."""
     if len(states) < MOST_DRAWS:
         states = imputation.draw(MOST_DRAWS, seed=int(rng.integers(2**63)))
     return _drawn(imputation, states, kept, held, rng=rng)
@@ -178,7 +180,7 @@ def _drawn(
     *,
     rng: np.random.Generator,
 ) -> Drawn:
-    """Draws of some rows, and of others without their labels."""
+    """Draws of the kept rows, and of the held-out rows without their labels."""
     seed = int(rng.integers(2**63))
     blind = imputation.of_rows(held).draw(N_SCORED, with_label=False, seed=seed)
     return Drawn(imputation.sources, states[:, :, kept], blind)
@@ -195,20 +197,20 @@ def _draws(
 ) -> States:
     """Draws for all rows, of each fit by turns.
 
-    Of rows that are trained on with their labels, and made anew by trees; of others without.
+    Trained rows are drawn given their labels, and the draws refined by trees; other rows without their labels.
     """
     held_out, trained, seed = np.flatnonzero(~is_trained), np.flatnonzero(is_trained), int(rng.integers(2**62))
-    most, each = n_draws(len(is_trained)), []
+    n_states, states_of_fits = n_draws(len(is_trained)), []
     for number, fit in enumerate(fits):
-        states = fit.draw(most, seed=seed + 2 * number)
+        states = fit.draw(n_states, seed=seed + 2 * number)
         if len(held_out):
-            hidden = fit.of_rows(held_out)
-            states[:, :, held_out] = hidden.draw(most, with_label=False, seed=seed + 2 * number + 1)
+            states[:, :, held_out] = fit.of_rows(held_out).draw(n_states, with_label=False, seed=seed + 2 * number + 1)
         if can_refine(recipe, len(trained)):
-            given = noised.of_rows(trained), fit.of_rows(trained), states[:, :, trained]
-            states[:, :, trained] = refined(*given, recipe, max_bin=max_bin, rng=rng)
-        each.append(states)
-    return np.stack(each, axis=1).reshape(-1, *each[0].shape[1:])
+            states[:, :, trained] = refined(
+                noised.of_rows(trained), fit.of_rows(trained), states[:, :, trained], recipe, max_bin=max_bin, rng=rng
+            )
+        states_of_fits.append(states)
+    return np.stack(states_of_fits, axis=1).reshape(-1, *states.shape[1:])
 
 
 def _are_apart(parameters: BoostingParameters, n_fits: int) -> bool:

@@ -56,18 +56,18 @@ class NoiseChoice(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blend:
-    """How trees on noised columns and trees on the own ones make a model.
+    """Weights of two groups of trees in a model: *noised trees*, grown on all columns, and *own trees*.
 
     Attributes
     ----------
     choice : NoiseChoice
-        What the former are grown on.
+        Versions of the noised columns that noised trees are grown on.
     share : float
-        By which their scores count.
+        Weight of the noised trees' scores; that of own trees is ``1 - share``.
     goes_on : bool
-        Whether they go on from the scores of the latter, which count whole, and not as the rest of the share.
+        Whether noised trees go on from the scores of own trees, whose weight is 1 then.
     own_depth : int, optional
-        Depth of the latter, if it is not the parameters'.
+        Depth of own trees, if it is not the parameters'.
     """
 
     choice: NoiseChoice
@@ -77,7 +77,7 @@ class Blend:
 
     @property
     def own_share(self) -> float:
-        """By which the scores of trees on the own columns count."""
+        """Weight of the own trees' scores."""
         return 1.0 if self.goes_on else 1.0 - self.share
 
 
@@ -137,7 +137,7 @@ class Noised:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Noised:
         """Some of the rows."""
-        columns = tuple(replace(column, ranks=_some(column, rows)) for column in self.columns)
+        columns = tuple(replace(column, ranks=_ranks_of(column, rows)) for column in self.columns)
         return Noised(self.table.of_rows(rows), self.numbers, columns, self.labels[rows], self.weights[rows])
 
 
@@ -203,7 +203,8 @@ def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:
 
 
 def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:
-    return [bin_ranks(one.ranks, one.n_ranks, max_bin=max_bin, cuts=one.cuts) for one in noised.columns]
+    """Bins of the released ranks of the noised columns."""
+    return [bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts) for column in noised.columns]
 
 
 def versions_of(
@@ -219,17 +220,17 @@ def versions_of(
     binned: dict[int, BinnedColumn] = {}
     for place, source, member in places(sources):
         column, ranks = noised.columns[place], source.rank_of_state[member]
-        of_states = sum(np.bincount(draw, minlength=len(ranks)) for draw in states[:, source.number])
-        counts = np.bincount(ranks, weights=of_states, minlength=column.n_ranks + 1).astype(np.int64)
+        state_counts = sum(np.bincount(draw, minlength=len(ranks)) for draw in states[:, source.number])
+        counts = np.bincount(ranks, weights=state_counts, minlength=column.n_ranks + 1).astype(np.int64)
         has_missing = source.channel.has_missing
-        behind = column.cuts
-        if behind is None:
-            behind = choose_cuts(counts[: column.n_ranks], max_bin=max_bin - has_missing)
-        cuts = behind.astype(np.float64)
+        cut_ranks = column.cuts
+        if cut_ranks is None:
+            cut_ranks = choose_cuts(counts[: column.n_ranks], max_bin=max_bin - has_missing)
+        cuts = cut_ranks.astype(np.float64)
         versions[:n_draws, place] = bins_of_ranks(ranks, column.n_ranks, cuts)[states[:, source.number]]
         if n_versions > n_draws:
-            of_rank = bins_of_ranks(np.arange(column.n_ranks + 1, dtype=np.uint32), column.n_ranks, cuts)
-            versions[n_draws, place] = of_rank[column.ranks[:]]
+            bin_of_rank = bins_of_ranks(np.arange(column.n_ranks + 1, dtype=np.uint32), column.n_ranks, cuts)
+            versions[n_draws, place] = bin_of_rank[column.ranks[:]]
         binned[place] = BinnedColumn(versions[0, place], cuts)
     columns = [binned[place] for place in range(len(noised.columns))]
     turns = tuple(range(n_draws)) if choice is None else choice.turns(n_draws)
@@ -240,11 +241,11 @@ def in_bins(
     noised: Noised, sources: Sequence[Source], binned: Sequence[BinnedColumn], states: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
     """Other draws of the noised columns, of any rows, in the same bins, shape ``(n_draws, n_columns, n_rows)``."""
-    found = np.empty((len(states), len(binned), states.shape[2]), np.uint8)
+    bins = np.empty((len(states), len(binned), states.shape[2]), np.uint8)
     for place, source, member in places(sources):
-        of_state = bins_of_ranks(source.rank_of_state[member], noised.columns[place].n_ranks, binned[place].cuts)
-        found[:, place] = of_state[states[:, source.number]]
-    return found
+        bin_of_state = bins_of_ranks(source.rank_of_state[member], noised.columns[place].n_ranks, binned[place].cuts)
+        bins[:, place] = bin_of_state[states[:, source.number]]
+    return bins
 
 
 def bins_of_ranks(ranks: Ranks, n_ranks: int, cuts: Values) -> NDArray[np.uint8]:
@@ -257,6 +258,6 @@ def places(sources: Sequence[Source]) -> list[tuple[int, Source, int]]:
     return [(place, source, m) for source in sources for m, place in enumerate(source.members)]
 
 
-def _some(column: RankSource, rows: NDArray[np.int64]) -> Ranks:
+def _ranks_of(column: RankSource, rows: NDArray[np.int64]) -> Ranks:
     """The ranks of some rows, of a column that may lie in a file."""
     return np.asarray(column.ranks[:], np.uint32)[rows]

@@ -80,18 +80,18 @@ class Growing:
         """Trees, base scores and history of one output, or of several that have their gradients together."""
         rows, parameters = self.is_trained, self.parameters
         table, alternates, held_out = self.filled.table, self.filled.alternates, None
-        of_rows = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
+        trained_margins, held_out_margins = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
         if self.validation is not None:
             held_out = HeldOutRows(
                 held_out_table(self.filled, ~rows, n_draws=n_draws(len(rows))),
                 labels[~rows],
                 self.validation.metrics,
-                of_rows[1],
+                held_out_margins,
             )
             table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
         elif self.known is not None and self.known.metrics:
             held_out = self.known.held_out(table, output)
-        # XGBoost counts trees whole.
+        # XGBoost scores held-out rows with every tree at full weight.
         if (
             held_out is not None
             and leaf_labels is None
@@ -103,7 +103,7 @@ class Growing:
             "constraints": self.limits,
             "alternates": alternates,
             "seed": self.seed,
-            "margins": of_rows[0],
+            "margins": trained_margins,
             "earlier": earlier,
         }
         weights = self._of_rows(parameters.weighted(labels, self.weights, loss))

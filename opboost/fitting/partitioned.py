@@ -78,14 +78,14 @@ class SampleFit:
         table = KnownRows(tuple(columns), labels).binned(self.table)
         scores = self.own.of(table, number % FOLDS)
         evidence = Evidence.of(labels, scores, n_classes=self.n_classes, like=(self.labels, self.scores))
-        behind, most = self.imputation.with_ranks(ranks, evidence), n_draws(n_rows)
-        states = behind.draw(most, seed=self.seed, first_row=first_row)
-        found = list(ranks)
-        for place, source, member in places(behind.sources):
+        imputation, n_states = self.imputation.with_ranks(ranks, evidence), n_draws(n_rows)
+        states = imputation.draw(n_states, seed=self.seed, first_row=first_row)
+        versions = list(ranks)
+        for place, source, member in places(imputation.sources):
             drawn = source.rank_of_state[member].astype(ranks[place].dtype)
-            seen = [ranks[place] if turn == most else drawn[states[turn, source.number]] for turn in turns]
-            found[place] = np.concatenate(seen)
-        return found
+            by_turn = [ranks[place] if turn == n_states else drawn[states[turn, source.number]] for turn in turns]
+            versions[place] = np.concatenate(by_turn)
+        return versions
 
 
 def fit_sample(
@@ -112,19 +112,30 @@ def fit_sample(
     n_columns : int
     """
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
-    noised, every = Noised.of(binned, sources, labels, weights, n_columns=n_columns), np.arange(len(labels))
+    noised = Noised.of(binned, sources, labels, weights, n_columns=n_columns)
+    all_rows = np.arange(len(labels))
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
-    own = OwnScores.fit(noised, every, rows % FOLDS, recipe, rng=rng)
+    own = OwnScores.fit(noised, all_rows, rows % FOLDS, recipe, rng=rng)
     scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
-    behind = imputed(noised, sources_of(noised.columns), evidence, every, rng=rng)
+    imputation = imputed(noised, sources_of(noised.columns), evidence, all_rows, rng=rng)
     seed = int(rng.integers(2**62))
-    states = behind.draw(MOST_DRAWS, seed=seed)
-    blind = behind.draw(N_SCORED, with_label=False, seed=seed + 1)
+    states = imputation.draw(MOST_DRAWS, seed=seed)
+    blind = imputation.draw(N_SCORED, with_label=False, seed=seed + 1)
 
     def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:
-        return Drawn(behind.sources, states[:, :, kept], blind[:, :, held])
+        return Drawn(imputation.sources, states[:, :, kept], blind[:, :, held])
 
     blend = choose(noised, recipe.brief(FEW_ROUNDS), None, drawn_for, may_go_on=False, rng=comparing)
-    fit = blend.choice, blend.share, behind, own, noised.table, noised.numbers, labels, scores, recipe.n_classes
-    return SampleFit(*fit, seed)
+    return SampleFit(
+        choice=blend.choice,
+        share=blend.share,
+        imputation=imputation,
+        own=own,
+        table=noised.table,
+        numbers=noised.numbers,
+        labels=labels,
+        scores=scores,
+        n_classes=recipe.n_classes,
+        seed=seed,
+    )

@@ -55,20 +55,21 @@ def refined(
     weighing = replace(recipe, parameters=_TREES)
     for k in range(2):
         others = np.sort(rng.permutation(np.flatnonzero(fold != k))[:FITTED_ROWS])
-        some = alternates.of_rows(others)
-        trees, base_scores = weighing.grow(table.of_rows(others), noised.labels[others], noised.weights[others], some)
+        trees, base_scores = weighing.grow(
+            table.of_rows(others), noised.labels[others], noised.weights[others], alternates.of_rows(others)
+        )
         here = np.flatnonzero(fold == k)
         for rows in np.array_split(here, 1 + len(here) // _PIECE_ROWS):
             with threads_for(len(rows) * len(noised.columns) * N_CLASSES):
-                behind = fit.of_rows(rows)
-                proposals = behind.draw(N_PROPOSALS, seed=seed + int(rows[0]))
-                given = behind.label_densities(proposals)
-            both = np.concatenate([states[:, :, rows], proposals])
-            versions = Alternates(alternates.columns, in_bins(noised, sources, binned, both), tuple(range(len(both))))
+                row_fit = fit.of_rows(rows)
+                proposals = row_fit.draw(N_PROPOSALS, seed=seed + int(rows[0]))
+                mixture_densities = row_fit.label_densities(proposals)
+            draws = np.concatenate([states[:, :, rows], proposals])
+            versions = Alternates(alternates.columns, in_bins(noised, sources, binned, draws), tuple(range(len(draws))))
             scores = raw_scores(table.of_rows(rows), trees, base_scores, versions)
-            predictions = np.stack([recipe.loss.predictions(one.T).reshape(len(rows), -1) for one in scores])
-            densities = _label_densities(noised.labels[rows], predictions, recipe, n_known=len(states))
-            ratios = densities[len(states) :] / np.maximum(given, _LEAST)
+            predictions = np.stack([recipe.loss.predictions(version.T).reshape(len(rows), -1) for version in scores])
+            tree_densities = _label_densities(noised.labels[rows], predictions, recipe, n_known=len(states))
+            ratios = tree_densities[len(states) :] / np.maximum(mixture_densities, _LEAST)
             found[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
     return found
 
@@ -91,7 +92,7 @@ def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_k
     group = np.searchsorted(np.quantile(known, np.linspace(0, 1, _VARIANCES + 1)[1:-1]), known)
     sizes = np.bincount(group, minlength=_VARIANCES)
     is_there = sizes > 0
-    middles, variances = (np.bincount(group, of, _VARIANCES)[is_there] / sizes[is_there] for of in (known, squares))
+    middles, variances = (np.bincount(group, x, _VARIANCES)[is_there] / sizes[is_there] for x in (known, squares))
     spread = np.sqrt(np.maximum(np.interp(means, middles, variances), 1e-12))
     return np.asarray(norm.pdf(labels, means, spread))
 

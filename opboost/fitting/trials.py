@@ -76,7 +76,7 @@ class ScoredRows:
     weights: Values
 
     def errors(self, predictions: Values) -> Values:
-        """Of each row's predictions from its versions, shape ``(n_versions, n_rows, n_outputs)``."""
+        """Squared errors of each row, from predictions of shape ``(n_versions, n_rows, n_outputs)``."""
         if len(predictions) == 1:
             return self.weights * ((self.targets - predictions[0]) ** 2).sum(axis=1)
         return self.weights * squared_errors(self.targets, predictions)
@@ -110,14 +110,15 @@ class Trial:
     own_depth: int | None = None
 
     def scores(self, choice: NoiseChoice, margins: Values | float = 0.0) -> Values:
-        """Of the scored rows' versions, by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``.
+        """Scores of the scored rows by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``.
 
-        `margins` are what the trees go on from, which these scores leave out.
+        The trees go on from `margins`, which these scores do not include.
         """
-        turns, of = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2)), self.scored
+        alternates = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2))
         recipe = self.recipe.on_own(self.own_depth) if choice is NoiseChoice.ALONE else self.recipe
-        trees, base_scores = recipe.grow(self.table, self.labels, self.weights, turns, margins=margins)
-        return np.stack(raw_scores(replace(self.table, bins=of.table.bins), trees, base_scores, of.versions))
+        trees, base_scores = recipe.grow(self.table, self.labels, self.weights, alternates, margins=margins)
+        scored_table = replace(self.table, bins=self.scored.table.bins)
+        return np.stack(raw_scores(scored_table, trees, base_scores, self.scored.versions))
 
     @property
     def base_scores(self) -> Values:
@@ -125,49 +126,63 @@ class Trial:
         return self.recipe.base_scores(self.labels, self.weights)[:, None]
 
     def margins(self) -> Values:
-        """What trees on the own columns that have not seen a row say of it, shape ``(n_outputs, n_rows)``."""
+        """Scores of each row by trees on the own columns that have not seen it, shape ``(n_outputs, n_rows)``."""
         return self.recipe.on_own(self.own_depth).margins(self.own, self.labels, self.weights)
 
     def errors(self, scores: Values) -> Values:
-        """Of the scored rows, as `ScoredRows.errors`."""
-        of = self.scored
-        return of.errors(np.stack([self.recipe.loss.predictions(one.T).reshape(len(of.targets), -1) for one in scores]))
+        """Errors of the scored rows, from scores of their versions; see `ScoredRows.errors`."""
+        n_rows = len(self.scored.targets)
+        predictions = [self.recipe.loss.predictions(version.T).reshape(n_rows, -1) for version in scores]
+        return self.scored.errors(np.stack(predictions))
 
 
 def trials_of(
     noised: Noised, recipe: Recipe, known: KnownRows | None, drawn_for: DrawnFor, *, rng: np.random.Generator
 ) -> tuple[list[Trial], float]:
-    """One for each part of the rows, or one whose scored rows are known; and what draws leave open."""
+    """Trials, one for each part of the rows or one on known rows; and the share of variance that draws leave open."""
     most, n_rows = min(recipe.parameters.max_bin, MOST_BINS), len(noised.labels)
     if known is not None:
         drawn = drawn_for(np.arange(n_rows), np.arange(0))
         binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
         scored = _known_rows(known, noised, binned, recipe)
-        tables = noised.table, noised.filled(binned)
-        trial = Trial(*tables, alternates, noised.labels, noised.weights, scored, recipe)
-        return [trial], open_share(drawn.states)
+        return [_trial(noised, binned, alternates, scored, recipe)], open_share(drawn.states)
     part, trials, opens = rng.permutation(n_rows) % N_PARTS, [], []
     for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (n_rows + 1))):
         kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
         inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), drawn_for(kept, held)
         binned, alternates = versions_of(inside, drawn.sources, drawn.states, None, max_bin=most)
-        seen = in_bins(outside, drawn.sources, binned, drawn.blind)
-        versions = Alternates(alternates.columns, seen, tuple(range(len(seen))))
+        blind = in_bins(outside, drawn.sources, binned, drawn.blind)
+        versions = Alternates(alternates.columns, blind, tuple(range(len(blind))))
         scored = ScoredRows(outside.table, versions, recipe.targets(outside.labels), outside.weights)
-        tables = inside.table, inside.filled(binned)
-        trials.append(Trial(*tables, alternates, inside.labels, inside.weights, scored, recipe))
+        trials.append(_trial(inside, binned, alternates, scored, recipe))
         opens.append(open_share(drawn.states))
     return trials, float(np.mean(opens))
 
 
+def _trial(
+    noised: Noised, binned: Sequence[BinnedColumn], alternates: Alternates, scored: ScoredRows, recipe: Recipe
+) -> Trial:
+    return Trial(
+        own=noised.table,
+        table=noised.filled(binned),
+        alternates=alternates,
+        labels=noised.labels,
+        weights=noised.weights,
+        scored=scored,
+        recipe=recipe,
+    )
+
+
 def _known_rows(known: KnownRows, noised: Noised, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:
     """Rows whose codes are known, in the bins of the training rows."""
-    seen = [bins_between(known.columns[c], one.cuts) for c, one in zip(noised.numbers, binned, strict=True)]
-    versions = Alternates(np.array(noised.numbers, np.int64), np.array(seen, np.uint8)[None], (0,))
+    bins = [bins_between(known.columns[c], column.cuts) for c, column in zip(noised.numbers, binned, strict=True)]
+    versions = Alternates(np.array(noised.numbers, np.int64), np.array(bins, np.uint8)[None], (0,))
     weights = recipe.parameters.weighted(known.labels, np.ones(len(known.labels)), recipe.loss)
     return ScoredRows(known.binned(noised.table), versions, recipe.targets(known.labels), weights)
 
 
 def open_share(states: States) -> float:
     """Mean share of the variance of a source's states that lies between the draws of the same row."""
-    return float(np.mean([one.var(axis=0, ddof=1).mean() / max(one.var(), 1e-12) for one in np.swapaxes(states, 0, 1)]))
+    return float(
+        np.mean([draws.var(axis=0, ddof=1).mean() / max(draws.var(), 1e-12) for draws in np.swapaxes(states, 0, 1)])
+    )

@@ -191,7 +191,7 @@ def compose(
         return nothing_released()
     epsilon = sum(one.epsilon + one.missing_epsilon for one in columns)
     domain_loss = sum(one.domain_loss + one.missing_epsilon for one in columns)
-    told: dict[str, Any] = {"columns": columns, "epsilon": epsilon, "domain_loss": domain_loss, "is_secure": is_secure}
+    base: dict[str, Any] = {"columns": columns, "epsilon": epsilon, "domain_loss": domain_loss, "is_secure": is_secure}
     if math.isinf(epsilon):
         return Guarantee(
             notion="none",
@@ -200,7 +200,7 @@ def compose(
             protected="At least one column was released without noise.",
             not_protected=("every value of the columns released without noise", *not_protected),
             certified=False,
-            **told,
+            **base,
         )
     local = [column for column in columns if column.mechanism == "local"]
     listed = ["the active party's labels and own columns", "which records take part", SEVERAL_RECORDS]
@@ -223,7 +223,7 @@ def compose(
         protected=_protected([column.hides for column in columns]),
         not_protected=(*listed, *not_protected),
         certified=is_secure and bounds_are_public and all(column.hides for column in columns),
-        **told,
+        **base,
     )
 
 

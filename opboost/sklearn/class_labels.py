@@ -38,10 +38,10 @@ class ClassLabels:
         tags.classifier_tags.poor_score = self.epsilon is not None  # type: ignore[attr-defined]
         return tags
 
-    def _targets(self, labels: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
-        """Fix the classes of a first fit; then `against_rest`. `said` is what `partial_fit` was told of them."""
-        check_same(said, self.classes)
-        named = self.classes if said is None else said
+    def _targets(self, labels: NDArray[Any], call_classes: ArrayLike | None = None) -> list[Values]:
+        """Fix the classes of a first fit; then `against_rest`. `call_classes` are those of a call of `partial_fit`."""
+        check_same(call_classes, self.classes)
+        named = self.classes if call_classes is None else call_classes
         if named is None and math.isfinite(self._budget()):  # type: ignore[attr-defined]
             named = (0, 1)
         classes = _occurring(labels) if named is None else _named(named)
@@ -49,9 +49,9 @@ class ClassLabels:
         self.classes_ = classes
         return targets
 
-    def _known_targets(self, labels: NDArray[Any], said: ArrayLike | None = None) -> list[Values]:
+    def _known_targets(self, labels: NDArray[Any], call_classes: ArrayLike | None = None) -> list[Values]:
         """`against_rest` for records that arrive after a first fit."""
-        check_same(said, self.classes_)
+        check_same(call_classes, self.classes_)
         return against_rest(labels, self.classes_)
 
     def predict_proba(self, X: ArrayLike) -> Values:
@@ -102,9 +102,9 @@ def check_class_labels(targets: NDArray[Any]) -> None:
     check_classification_targets(targets)
 
 
-def check_same(said: ArrayLike | None, known: ArrayLike | None) -> None:
+def check_same(call_classes: ArrayLike | None, known: ArrayLike | None) -> None:
     """Refuse classes that `partial_fit` is told if others are known already."""
-    if said is None or known is None or np.array_equal(_named(said), _named(known)):
+    if call_classes is None or known is None or np.array_equal(_named(call_classes), _named(known)):
         return
     raise ParameterError("partial_fit was told other classes than those that are known; say the same, or none")
 

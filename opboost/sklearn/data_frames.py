@@ -55,13 +55,13 @@ class FrameEncoder:
     categories : mapping of str to tuple of str
         By column, the categories of the training table; for public ones, the public list.
     public : mapping of str to PublicCategories
-        Lists that the bounds give. Their columns refuse any other category; elsewhere one that is new gets the number
-        behind the last, which no split sends left.
+        Lists that the bounds give. Their columns refuse any other category. In other columns a new category gets the
+        number after the last, which no split sends left.
     kinds : mapping of str to str
-        By column that has cells and no categories, what they are: ``numbers``, ``dates`` or ``durations``. Cells of
+        By column without categories that has any cells, their kind: ``numbers``, ``dates`` or ``durations``. Cells of
         another kind are refused.
     labels : Index, optional
-        Of the columns of the training table, if they are no texts. Others are refused.
+        Column labels of the training table, if they are no texts. Tables with other labels are refused.
     """
 
     categories: Mapping[str, tuple[str, ...]]
@@ -78,12 +78,14 @@ class FrameEncoder:
         *,
         kinds: Mapping[str, str] | None = None,
     ) -> FrameEncoder:
-        """Learn the categories and kinds of a training table; an array has none. Those `known` before stay.
+        """Learn the categories and kinds of a training table; an array has none.
+
+        Categories that are `known` from an earlier training come first.
 
         Raises
         ------
         ParameterError
-            If the bounds list categories of what is no column of a data frame.
+            If the bounds list categories and the table is not a data frame.
         """
         given = dict(bounds) if isinstance(bounds, Mapping) else {}
         if frame is None and any(map(PublicCategories.of, given.values())):
@@ -92,13 +94,13 @@ class FrameEncoder:
         labels = labels_of(frame)
         names = ColumnPositions(tuple(columns), are_positions(labels))
         named = {} if frame is None else {names.name_of(column): pair for column, pair in given.items()}
-        found = {name: _public_list(columns[name], pair) for name, pair in named.items()}
-        public = {name: listed for name, listed in found.items() if listed is not None}
+        lists = {name: _public_list(columns[name], pair) for name, pair in named.items()}
+        public = {name: listed for name, listed in lists.items() if listed is not None}
         categories = {name: listed.names for name, listed in public.items()}
         for name, column in columns.items():
-            before = tuple(known.get(name, ()))
-            if name not in categories and (before or _is_text(column)):
-                categories[name] = tuple(dict.fromkeys([*before, *_categories_of(column)]))
+            earlier = tuple(known.get(name, ()))
+            if name not in categories and (earlier or _is_text(column)):
+                categories[name] = tuple(dict.fromkeys([*earlier, *_categories_of(column)]))
         others = columns.keys() - categories.keys()
         found_kinds = {name: kind_of(columns[name]) for name in others if columns[name].notna().any()}
         return cls(categories, public, found_kinds | dict(kinds or {}), labels)
@@ -145,9 +147,9 @@ class FrameEncoder:
         Raises
         ------
         DataError
-            If a cell of a column with public categories holds another, or one of a column of numbers none; if a
-            column is of another kind than in training; if several columns have one name; or if labels that are no
-            texts are others than in training.
+            If a cell is not among its column's public categories, or not a number in a column of numbers; if a column
+            is of another kind than in training; if several columns have one name; or if column labels that are no
+            texts differ from those in training.
         """
         check_labels(frame, self.labels)
         numbers = (self._numbers(name, column) for name, column in _columns_of(frame))
@@ -204,9 +206,9 @@ def as_frame(table: Any) -> pd.DataFrame | None:
 
 
 def refuse_all_but_numbers(table: Any) -> None:
-    """Refuse tables with texts, categories, dates or durations, without what is in them.
+    """Refuse tables with texts, categories, dates or durations; errors name columns, never cells.
 
-    Of dates, libraries make numbers of whatever unit they are in, which no public bounds are.
+    Libraries convert dates to numbers in whatever unit they are stored, for which public bounds are not meant.
 
     Raises
     ------

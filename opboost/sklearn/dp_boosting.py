@@ -97,7 +97,7 @@ class _DPBoosting(DividedRows):
     _n_records: float = field(init=False)
 
     def _go_on(self, rows: Values, targets: Sequence[Values]) -> None:
-        """Train on newly arrived records alone, from the model on."""
+        """Go on from the fitted model, on newly arrived records alone."""
         earlier, promise = self.model_, self.guarantee_
         self._train(rows, targets, earlier)
         self.guarantee_ = self.guarantee_.beside(promise)
@@ -115,50 +115,50 @@ class _DPBoosting(DividedRows):
         earlier: Ensemble | None = None,
         are_steps: bool = True,
     ) -> None:
-        """Train on columns of the task, keep the model, and say what it promises."""
+        """Train on the columns of a task; set the model, its guarantee and the remarks."""
         if self.n_estimators is not None:
             check_integer("n_estimators", self.n_estimators, least=0)
         if self.max_depth is not None:
             check_depth(self.max_depth)
         bits = self._bits() if earlier is None else self._bits().fork(f"after {len(earlier.trees)} trees")
         sizes = self.n_estimators, self.max_depth
-        done = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)
-        model = Ensemble(done.trees, done.base_scores, loss, tuple(Feature(name) for name in task.names))
+        trained = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)
+        model = Ensemble(trained.trees, trained.base_scores, loss, tuple(Feature(name) for name in task.names))
         if earlier is None:
-            self._keep(replace(task, centre=done.centre, spread=done.spread), [model])
-            self._n_records = done.n_records
+            self._keep(replace(task, centre=trained.centre, spread=trained.spread), [model])
+            self._n_records = trained.n_records
         else:
-            both = with_later_records(earlier, model, self._n_records, done.n_records, are_steps=are_steps)
-            self._keep(task, [both])
-            self._n_records += done.n_records
-        self.remarks_ = tuple(_remarks(task, done, is_first=earlier is None))
+            joint = with_later_records(earlier, model, self._n_records, trained.n_records, are_steps=are_steps)
+            self._keep(task, [joint])
+            self._n_records += trained.n_records
+        self.remarks_ = tuple(_remarks(task, trained, is_first=earlier is None))
         compose, account = (by_gaussian, "exact Gaussian composition") if self.delta else (by_pure, "pure composition")
         self.guarantee_ = self._guarantee(
             task,
-            epsilon=compose(done.releases, self.delta) if done.releases else math.inf,
+            epsilon=compose(trained.releases, self.delta) if trained.releases else math.inf,
             delta=self.delta,
-            account=account if done.releases else "no noise",
+            account=account if trained.releases else "no noise",
             is_secure=bits.is_secure,
         )
 
 
 def _spanning(task: PublicTask, earlier: PublicTask) -> PublicTask:
-    """The task with bounds of labels that have those of an earlier training between them."""
+    """The task with label bounds widened to include those of an earlier training."""
     lower = min(task.centre - task.spread, earlier.centre - earlier.spread)
     upper = max(task.centre + task.spread, earlier.centre + earlier.spread)
     return replace(task, centre=(lower + upper) / 2, spread=(upper - lower) / 2)
 
 
-def _remarks(task: PublicTask, done: TrainedBatches, *, is_first: bool) -> Iterator[str]:
+def _remarks(task: PublicTask, trained: TrainedBatches, *, is_first: bool) -> Iterator[str]:
     """Sentences about bounds and budget, from what was released."""
-    for column in done.crowded:
+    for column in trained.crowded:
         yield (
             f"column {task.names[column]!r}: half of its cells lie in less than a hundredth of its bounds; narrower "
             "public bounds leave more of the budget to the trees"
         )
-    if is_first and done.spread <= task.spread / 4:
-        yield f"most labels lie in {done.spread / task.spread:.0%} of label_bounds; narrower public bounds cost less"
-    if done.signal < _LEAST_SIGNAL:
+    if is_first and trained.spread <= task.spread / 4:
+        yield f"most labels lie in {trained.spread / task.spread:.0%} of label_bounds; narrower public bounds cost less"
+    if trained.signal < _LEAST_SIGNAL:
         yield "the budget is small for so few records: noise shrinks predictions to nearly a constant"
 
 
@@ -217,7 +217,7 @@ class DPBoostingRegressor(BoundedNumbers, RegressorMixin, _DPBoosting):  # type:
         labels, bounds = targets[0], (task.centre - task.spread, task.centre + task.spread)
         if earlier is not None:
             task = _spanning(task, self._task)
-            # What a model leaves is between bounds that are twice as wide.
+            # Residuals of the earlier model have bounds twice as wide.
             labels, bounds = labels - earlier.scores(X)[:, 0], (-2 * task.spread, 2 * task.spread)
         if self.delta == 0:
             raise ParameterError(

@@ -54,9 +54,9 @@ def passive_schemas(
     passive = positions.named("passive_columns", passive_columns)
     if passive_columns is None:
         passive = {*numbers, *encoder.public}
-    if without := sorted(passive - numbers.keys() - encoder.public.keys()):
+    if unbounded := sorted(passive - numbers.keys() - encoder.public.keys()):
         raise SchemaError(
-            f"passive columns need public bounds, and these have none: {', '.join(without)}. Give them as `bounds`; "
+            f"passive columns need public bounds, and these have none: {', '.join(unbounded)}. Give them as `bounds`; "
             "taken from the data they would reveal its extremes. Nothing was released"
         )
     if texts := sorted((passive & encoder.categories.keys()) - encoder.public.keys()):
@@ -91,7 +91,7 @@ def warn_of_clipped(schemas: Sequence[ColumnSchema], columns: Mapping[str, Value
 def passive_mechanisms(
     schemas: Sequence[ColumnSchema], common: Mapping[str, Any], own: Mapping[str, Mapping[str, Any]], **settings: Any
 ) -> tuple[ColumnMechanism, ...]:
-    """A mechanism for every passive column, with the budget of all or its own, and `MechanismSettings` for all.
+    """A mechanism for every passive column, with its `own` budget or else the `common` one.
 
     Raises
     ------
@@ -100,11 +100,11 @@ def passive_mechanisms(
     """
     if others := sorted(own.keys() - {schema.name for schema in schemas}):
         raise SchemaError(f"budgets names columns that are not passive: {', '.join(others)}. Nothing was released")
-    found = []
+    mechanisms = []
     for schema in schemas:
         stated = stated_budget(**own.get(schema.name, common))
         points = MechanismSettings(**{"domain_size": stated.points, **settings})
-        found.append(
+        mechanisms.append(
             ColumnMechanism(schema, stated.resolve(schema, points, own_points=False, is_own=schema.name in own))
         )
-    return tuple(found)
+    return tuple(mechanisms)

@@ -132,10 +132,10 @@ class SimulatedParties(VerticalParameters):
         if self._share is None:
             return nothing_released()
         n_cells = max((one.n_cells for one in self.model_.ensemble.features if one.n_cells is not None), default=None)
-        told = exposed(allow_routed=self.prediction == "routed", redraws=False, n_cells=n_cells)
-        told += (FRESH_ANSWERS,) * (self.prediction == "desensitized")
+        not_protected = exposed(allow_routed=self.prediction == "routed", redraws=False, n_cells=n_cells)
+        not_protected += (FRESH_ANSWERS,) * (self.prediction == "desensitized")
         columns, is_secure = tuple(one.guarantee() for one in self._mechanisms), self._share.guarantee.is_secure
-        promise = compose(columns, is_secure=is_secure, not_protected=told)
+        promise = compose(columns, is_secure=is_secure, not_protected=not_protected)
         return with_tests(promise, self._share.router.tests.n_tests)
 
     def _fit(self, trained: FitRows, scored: Sequence[FitRows], loss: Loss, on_round: OnRound) -> None:
@@ -255,7 +255,7 @@ class SimulatedParties(VerticalParameters):
     def _inputs(self) -> dict[str, str]:
         """The column that each input of the trees comes from; a passive column of unordered categories has several."""
         offered = {one.schema.name: offered_names([one], opaque_names=False) for one in self._mechanisms}
-        return {of: name for name in self._names for of in offered.get(name, (name,))}
+        return {column: name for name in self._names for column in offered.get(name, (name,))}
 
     def _own(self, X: Values) -> dict[str, Values]:
         return {n: X[:, i] for i, n in enumerate(self._names) if n not in {m.schema.name for m in self._mechanisms}}

@@ -69,14 +69,14 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         self._train(rows, self._targets(targets))
         return self
 
-    def _fit_further(self, X: ArrayLike, y: ArrayLike, *said: ArrayLike | None) -> Self:
-        """Go on with newly arrived records, or begin with them; `said` is what was told of their classes."""
+    def _fit_further(self, X: ArrayLike, y: ArrayLike, *call_classes: ArrayLike | None) -> Self:
+        """Go on with newly arrived records, or begin with them; `call_classes` are the classes that the call lists."""
         is_first = not hasattr(self, "model_")
         rows, labels = self._check_rows(X, y, reset=is_first)
         if is_first:
-            self._train(rows, self._targets(labels, *said))
+            self._train(rows, self._targets(labels, *call_classes))
         else:
-            self._go_on(rows, self._known_targets(labels, *said))
+            self._go_on(rows, self._known_targets(labels, *call_classes))
         return self
 
     @abstractmethod
@@ -101,12 +101,12 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
         listed = positions.named("categorical_features", getattr(self, "categorical_features", None))
         categorical = sorted(map(positions.of, listed))
-        without = [name for i, name in enumerate(names) if i not in given]
+        unbounded = [name for i, name in enumerate(names) if i not in given]
         if not is_classification and label_bounds is None:
-            without.append("the label (label_bounds)")
-        if without and is_private and not from_data:
+            unbounded.append("the label (label_bounds)")
+        if unbounded and is_private and not from_data:
             raise SchemaError(
-                f"a private fit needs public bounds, and these have none: {', '.join(without)}. Say bounds="
+                f"a private fit needs public bounds, and these have none: {', '.join(unbounded)}. Say bounds="
                 f"{FROM_DATA!r} to take them from the data, which reveals its extremes and is not certified. "
                 "Nothing was released"
             )
@@ -121,7 +121,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
             centre,
             spread,
             epsilon,
-            not without,
+            not unbounded,
             is_classification,
         )
 

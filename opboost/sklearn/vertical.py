@@ -161,7 +161,7 @@ class _Explained(SimulatedParties):
         `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
         """
         found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs), base_margin=base_margin)
-        places_of = {of: self._names.index(name) for of, name in self._inputs.items()}
+        places_of = {column: self._names.index(name) for column, name in self._inputs.items()}
         last = self.n_features_in_
         places = [*(places_of.get(column.name, last) for column in self.model_.ensemble.columns), last]
         by_column = np.eye(self.n_features_in_ + 1)[places]

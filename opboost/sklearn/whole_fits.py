@@ -30,11 +30,11 @@ def with_parameters(kind: K) -> K:
     """
     dataclass(kw_only=True, eq=False, repr=False)(kind)
     initialise = kind.__init__
-    of = signature(initialise)
+    accepted = signature(initialise)
 
     @wraps(initialise)
     def initialised(estimator: Any, /, *arguments: Any, **parameters: Any) -> None:
-        _check_call(type(estimator).__name__, of, estimator, *arguments, **parameters)
+        _check_call(type(estimator).__name__, accepted, estimator, *arguments, **parameters)
         initialise(estimator, *arguments, **parameters)
 
     kind.__init__ = initialised
@@ -42,17 +42,17 @@ def with_parameters(kind: K) -> K:
 
 
 def whole(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]:
-    """Make a method that gives its object back its attributes where it raises, and counts in numbers of Python.
+    """Make a fit atomic: if it raises, the estimator has its former attributes again.
 
-    What fails for a parameter that should be a number and is none is told by its name. A guarantee must not be read
-    beside a model that another fit has made. NumPy's numbers, such as grids of parameters have, are of a type of their
-    own: messages do not take them, and small ones overflow.
+    Otherwise a guarantee could be read beside a model of another fit. During the fit, numbers of NumPy among the
+    parameters are replaced by Python's: messages do not take NumPy's, and small ones overflow. If the fit fails because
+    of a parameter that should be a number and is none, the error names it.
     """
-    of = signature(fit)
+    accepted = signature(fit)
 
     @wraps(fit)
-    def done_or_undone(estimator: E, /, *arguments: P.args, **options: P.kwargs) -> R:
-        _check_call(f"{type(estimator).__name__}.{fit.__name__}", of, estimator, *arguments, **options)
+    def all_or_nothing(estimator: E, /, *arguments: P.args, **options: P.kwargs) -> R:
+        _check_call(f"{type(estimator).__name__}.{fit.__name__}", accepted, estimator, *arguments, **options)
         before = vars(estimator).copy()
         given = {name: before[name] for name in estimator.get_params(deep=False)}
         vars(estimator).update(python_numbers(given))
@@ -66,19 +66,19 @@ def whole(fit: Callable[Concatenate[E, P], R]) -> Callable[Concatenate[E, P], R]
         vars(estimator).update(given)
         return result
 
-    return done_or_undone
+    return all_or_nothing
 
 
-def _check_call(name: str, of: Signature, /, *arguments: Any, **options: Any) -> None:
+def _check_call(name: str, accepted: Signature, /, *arguments: Any, **options: Any) -> None:
     """Refuse arguments that a function does not take, under the name by which it was called."""
     try:
-        of.bind(*arguments, **options)
+        accepted.bind(*arguments, **options)
     except TypeError as error:
-        known = [one for one in of.parameters if one != "self"]
+        known = [parameter for parameter in accepted.parameters if parameter != "self"]
         unknown = sorted(options.keys() - set(known))
-        near = nearest([_NAMES_ELSEWHERE.get(one, one) for one in unknown], known)
-        told = near or f"; it takes {', '.join(known)}"
-        raise TypeError(f"{name}() {error}, and nothing was trained{told}") from None
+        near = nearest([_NAMES_ELSEWHERE.get(option, option) for option in unknown], known)
+        hint = near or f"; it takes {', '.join(known)}"
+        raise TypeError(f"{name}() {error}, and nothing was trained{hint}") from None
 
 
 def _check_numbers(kind: type, given: Mapping[str, object]) -> None:

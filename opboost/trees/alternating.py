@@ -45,8 +45,8 @@ class Alternates:
     turns : tuple of int
         Which version each round looks at, over and over.
     n_ensembles : int
-        How many ensembles the rounds are dealt to by turns. A tree of one of so many counts as many times for itself as
-        for the model.
+        How many ensembles the rounds are dealt to by turns. The model is their mean, so a tree has `n_ensembles` times
+        as much weight in its ensemble as in the model.
     """
 
     columns: NDArray[np.int64]
@@ -77,7 +77,7 @@ class AlternatingHolder(LocalHolder):
     labels, weights, loss, grid, initial_scores, subsample, rng
         As for `LocalHolder`.
     n_rounds : int
-        Rounds that there were before.
+        Rounds of the earlier model, whose turns come first.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class AlternatingHolder(LocalHolder):
         super().start_tree(output)
 
     def finish_tree(self, tree: Tree) -> None:
-        of_ensemble = tree.scaled(self._alternates.n_ensembles)
-        super().finish_tree(of_ensemble)
-        self._followed.add_to_ensemble(of_ensemble, self._output, self._turn)
+        ensemble_tree = tree.scaled(self._alternates.n_ensembles)
+        super().finish_tree(ensemble_tree)
+        self._followed.add_to_ensemble(ensemble_tree, self._output, self._turn)
 
     def add_tree(self, tree: Tree, output: int) -> None:
         self._followed.add(tree, output)
@@ -156,7 +156,9 @@ class FollowedVersions:
 
     def add_to_ensemble(self, tree: Tree, output: int, turn: EnsembleVersion) -> None:
         """Note a tree for every other version that its ensemble looks at."""
-        self._note(tree, output, [one for one in self._waiting if one != turn and one.ensemble == turn.ensemble])
+        self._note(
+            tree, output, [other for other in self._waiting if other != turn and other.ensemble == turn.ensemble]
+        )
 
     def up_to_date(self, version: int, ensemble: int = 0) -> Scores:
         """Scores of a version, with all trees so far."""

@@ -125,7 +125,7 @@ def _grower(
     constraints: Constraints,
     rng: np.random.Generator,
 ) -> Callable[[], Tree]:
-    """Grows a tree, on columns of its own, wherever one was started."""
+    """A function that grows the tree that was started on the rows, on columns drawn for it."""
     splitter = GreedySplitter(
         axes,
         grid,
@@ -138,7 +138,7 @@ def _grower(
     )
     leaves, room = NewtonLeaves.of(parameters, grid), HistogramRoom(axes.n_bins)
     every_column = np.arange(axes.n_columns)
-    of_every_column = constraints.at_root(every_column)
+    root_limits = constraints.at_root(every_column)
 
     def grow() -> Tree:
         columns = draw_columns(every_column, parameters.colsample_bytree, rng)
@@ -149,7 +149,7 @@ def _grower(
             learning_rate=parameters.learning_rate,
             max_depth=parameters.max_depth,
             max_leaves=parameters.max_leaves,
-            limits=of_every_column if columns is every_column else constraints.at_root(columns),
+            limits=root_limits if columns is every_column else constraints.at_root(columns),
             room=room,
             columns=ColumnSampler(columns, parameters.colsample_bylevel, parameters.colsample_bynode, rng),
         )
@@ -260,18 +260,21 @@ def boost_table(
     initial_scores = starting_scores(table, base_scores, margins)
     grid = loss.grid(labels, weights, initial_scores)
     row_rng, column_rng, tree_rng = np.random.default_rng(seed).spawn(3)
-    given = table, labels, weights, parameters, loss, grid, initial_scores, alternates
-    holder = _holder(*given, n_rounds=len(earlier) // loss.n_outputs, rng=row_rng)
-    followers, rows = None, list[LocalHolder | ValidationRows]([holder])
+    n_rounds = len(earlier) // loss.n_outputs
+    holder = _holder(
+        table, labels, weights, parameters, loss, grid, initial_scores, alternates, n_rounds=n_rounds, rng=row_rng
+    )
+    validation, scored = None, list[LocalHolder | ValidationRows]([holder])
     if held_out is not None:
         start = starting_scores(held_out.table, base_scores, held_out.margins)
-        scored = held_out.table, held_out.labels, loss, start
-        followers = ValidationRows(*scored, metrics=held_out.metrics, share=held_out.share)
-        rows.append(followers)
+        validation = ValidationRows(
+            held_out.table, held_out.labels, loss, start, metrics=held_out.metrics, share=held_out.share
+        )
+        scored.append(validation)
     for i, tree in enumerate(earlier):
-        for one in rows:
-            one.add_tree(tree, i % loss.n_outputs)
-    dropout = TreeDropout(parameters=parameters, n_outputs=loss.n_outputs, rows=rows, rng=tree_rng)
+        for rows in scored:
+            rows.add_tree(tree, i % loss.n_outputs)
+    dropout = TreeDropout(parameters=parameters, n_outputs=loss.n_outputs, rows=scored, rng=tree_rng)
     with threads_for(table.bins.size) as look:
 
         def after_round(report: RoundReport) -> bool | None:
@@ -285,7 +288,7 @@ def boost_table(
             grid=grid,
             constraints=constraints,
             n_outputs=loss.n_outputs,
-            validation=followers,
+            validation=validation,
             rng=column_rng,
             on_round=after_round,
             refine=lambda tree: holder.with_quantiles(tree, parameters.learning_rate),

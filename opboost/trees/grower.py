@@ -235,8 +235,8 @@ class _Growth:
                     heapq.heappush(queue, (-opened.best.gains[place], int(opened.nodes[place]), opened, place))
             if not queue:
                 break
-            *_, of, place = heapq.heappop(queue)
-            opened = self._split(of, np.array([place]))
+            *_, siblings, place = heapq.heappop(queue)
+            opened = self._split(siblings, np.array([place]))
 
     def _split(self, opened: _OpenNodes, chosen: NDArray[np.intp]) -> _OpenNodes | None:
         """Split some of the open nodes; returns their children if these may be split in turn."""

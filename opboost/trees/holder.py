@@ -114,21 +114,21 @@ class LocalHolder:
         self._rng = rng
         self._compute = loss.gradients_of(labels, weights, grid)
         self._rows = SortedRows(table.bins, repeated(initial_scores, n_rows, loss.score_type))
-        # Of a single output, the rows carry the only copy.
+        # With a single output, the only copy is that of the rows.
         self._gradients = np.empty((loss.n_outputs if loss.n_outputs > 1 else 0, n_rows), dtype=np.int64)
         self._output = 0
 
     def start_tree(self, output: int) -> None:
         self._rows.start_tree()
-        carried = self._rows.gradients
+        row_gradients = self._rows.gradients
         if output == 0:
-            fresh = self._gradients if len(self._gradients) else carried[None]
-            self._compute(self._rows.scores, fresh)
+            gradients = self._gradients if len(self._gradients) else row_gradients[None]
+            self._compute(self._rows.scores, gradients)
             if self._subsample < 1.0:
                 is_left_out = self._rng.random(len(self._labels)) >= self._subsample
-                fresh[:, is_left_out] = 0
+                gradients[:, is_left_out] = 0
         if len(self._gradients):
-            carried[:] = self._gradients[output]
+            row_gradients[:] = self._gradients[output]
         self._output = output
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:

@@ -89,7 +89,7 @@ class SortedRows:
         """Numbers and packed gradients of a node's rows, in the order of the table."""
         self._divide()
         areas = [slice(begin, end) for begin, end in zip(self._begins[node], self._ends[node], strict=True)]
-        numbers, gradients = ([of[here] for here in areas] for of in (self._numbers, self._gradients))
+        numbers, gradients = ([array[area] for area in areas] for array in (self._numbers, self._gradients))
         return np.concatenate(numbers), np.concatenate(gradients)
 
     def write_histograms(self, nodes: Nodes, out: Sums, *, offsets: NDArray[np.int64]) -> None:

@@ -285,7 +285,7 @@ class Ensemble:
         if kind not in weights:
             raise ParameterError(f"importance must be gain, total_gain, cover, total_cover or split; got {kind!r}")
         at, n = columns.astype(np.int64), len(self.features)
-        counts, total = (np.bincount(at, of, n).astype(np.float64) for of in (None, weights[kind]))
+        counts, total = (np.bincount(at, w, n).astype(np.float64) for w in (None, weights[kind]))
         return total / np.maximum(counts, 1) if kind in ("gain", "cover") else total
 
     @cached_property

@@ -26,7 +26,7 @@ class Metric:
     ----------
     name : str
     of : callable
-        Takes labels and predictions.
+        From labels and predictions to the metric's value.
     is_higher_better : bool
     """
 
@@ -56,7 +56,7 @@ class HeldOutRows(NamedTuple):
     margins : ndarray of float64, shape (n_outputs, n_rows), or 0.0
         What is added to the base scores.
     share : float
-        By which trees count in the scores.
+        Weight of the trees in the scores.
     """
 
     table: BinnedTable
@@ -68,7 +68,7 @@ class HeldOutRows(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRows:
-    """Held-out rows beside the training table, each value of which is known at least as exactly as trees cut columns.
+    """Held-out rows beside the training table, known at least to the cuts between which each value lies.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class ValidationRows:
     metrics : tuple of Metric
         The last one decides when to stop.
     share : float
-        By which trees count in the scores.
+        Weight of the trees in the scores.
     """
 
     def __init__(

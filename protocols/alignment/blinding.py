@@ -30,7 +30,8 @@ POINT_BYTES = 33
 # Number of points of P-256.
 CURVE_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
-# What ids are compared by: two of 2^30 ids on each side are alike by chance with a probability below 2^-67.
+# Bytes of the values that ids are compared by: of 2^30 ids on each side, two are alike by chance with a probability
+# below 2^-67.
 VALUE_BYTES = 16
 
 # Matches that are read from disk at a time.
@@ -53,8 +54,8 @@ class Cipher:
     Notes
     -----
     Privacy: a blinded id is a pseudo-random point to whoever lacks the key (decisional Diffie-Hellman on P-256, the
-    hash onto the curve taken as random). Two keys have nothing in common, so what two runs send under fresh keys cannot
-    be linked.
+    hash onto the curve taken as random). Keys are independent, so messages of two runs under fresh keys cannot be
+    linked.
     """
 
     def __init__(self, *, n_workers: int | None = None, key: bytes | None = None) -> None:
@@ -74,16 +75,16 @@ class Cipher:
     def __exit__(self, *_: object) -> None:
         self._pool.shutdown()
 
-    # Each object takes 2 ms to make, and nobody needs both.
+    # Made on demand: each object takes 2 ms to make, and no caller needs both kinds.
     @cached_property
     def _servers(self) -> list[Any]:
-        return self._made_from(self.key)
+        return self._servers_with(self.key)
 
     @cached_property
-    def _roots(self) -> list[Any]:
-        return self._made_from(pow(int.from_bytes(self.key, "big"), -1, CURVE_ORDER).to_bytes(len(self.key), "big"))
+    def _inverse_servers(self) -> list[Any]:
+        return self._servers_with(pow(int.from_bytes(self.key, "big"), -1, CURVE_ORDER).to_bytes(len(self.key), "big"))
 
-    def _made_from(self, key: bytes) -> list[Any]:
+    def _servers_with(self, key: bytes) -> list[Any]:
         from private_set_intersection.python import server
 
         return [server.CreateFromKey(key, True) for _ in self._clients]
@@ -105,7 +106,7 @@ class Cipher:
 
     def unblind(self, rows: ByteRows) -> ByteRows:
         """Take this key's blinding off points, in their order; raises as `reblind` does."""
-        return self._multiplied(self._roots, rows)
+        return self._multiplied(self._inverse_servers, rows)
 
     def _multiplied(self, workers: Sequence[Any], rows: ByteRows) -> ByteRows:
         if rows.shape[1] != POINT_BYTES:

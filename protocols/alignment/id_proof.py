@@ -29,8 +29,8 @@ from protocols.messages.vertical import Hello
 
 def password_of(id_digest: str, order: NDArray[np.int64] | None = None) -> bytes:
     """Password of the key exchange: the ids, and the order of their ranks that both sides' shares made."""
-    sent = b"" if order is None else order.astype("<i8").tobytes()
-    return hashlib.sha256(b"opboost ids" + hashlib.sha256(id_digest.encode()).digest() + sent).digest()
+    order_bytes = b"" if order is None else order.astype("<i8").tobytes()
+    return hashlib.sha256(b"opboost ids" + hashlib.sha256(id_digest.encode()).digest() + order_bytes).digest()
 
 
 class IdProof:
@@ -46,7 +46,7 @@ class IdProof:
     Attributes
     ----------
     point : bytes
-        For this side's greeting.
+        For this side's `Hello`.
     """
 
     def __init__(self, password: bytes, cipher: Cipher) -> None:
@@ -59,18 +59,18 @@ class IdProof:
         Raises
         ------
         DecodeError
-            If the other side's greeting holds no point of the curve.
+            If the other side's `Hello` holds no point of the curve.
         """
-        theirs_only = np.frombuffer(theirs.id_point or b"", np.uint8).reshape(1, -1)
+        peer_point = np.frombuffer(theirs.id_point or b"", np.uint8).reshape(1, -1)
         try:
-            key = self._cipher.reblind(theirs_only).tobytes()
+            key = self._cipher.reblind(peer_point).tobytes()
         except DecodeError as error:
             raise DecodeError(f"{theirs.party} sent ids that cannot be compared: {error}") from None
-        both = sorted((mine, theirs), key=lambda hello: hello.role)
-        said = [
-            field for hello in both for field in (hello.run_id.encode(), hello.party.encode(), hello.id_point or b"")
+        hellos = sorted((mine, theirs), key=lambda hello: hello.role)
+        fields = [
+            field for hello in hellos for field in (hello.run_id.encode(), hello.party.encode(), hello.id_point or b"")
         ]
-        transcript = b"".join(len(field).to_bytes(4, "little") + field for field in said)
+        transcript = b"".join(len(field).to_bytes(4, "little") + field for field in fields)
         return _confirmation(key, mine, transcript), _confirmation(key, theirs, transcript)
 
 

@@ -48,8 +48,8 @@ from protocols.transport.channel import Channel, expect
 
 SetMethod = Literal["psi", "psi-dh", "hashed"]
 
-# More ids than this are refused: bounds the time and the disk that a peer can make us use. Of a peer's ids no more are
-# in memory than a message brings.
+# More ids than this are refused, which bounds the time and the disk space that a peer can use up. In memory are no more
+# of a peer's ids than one message brings.
 MAX_IDS = 1 << 30
 
 # Flags of common ids in a message: 8 MB.
@@ -85,7 +85,7 @@ class AlignmentTerms:
 
     @property
     def shared_secret(self) -> bytes:
-        """Shared secret of the method `hashed`, which has one."""
+        """The secret, for the method `hashed`, which always has one."""
         assert self.secret is not None
         return self.secret
 
@@ -125,12 +125,12 @@ def psi_initiate(
         How many ids each peer announced.
     terms : AlignmentTerms
     may_be_none : bool
-        Whether the parties go on, all knowing so, where no id is common.
+        Whether the parties go on where no id is common, as all of them know.
 
     Raises
     ------
     NothingInCommon
-        If there is none and must be one; the peers were told nothing then.
+        If no id is common and `may_be_none` is false; the peers are told nothing then.
     ProtocolError
         If a peer is gone or does not keep to the protocol.
     """
@@ -144,20 +144,20 @@ def psi_initiate(
             values = curve_prf.query(channels, ids, terms.progress)
         case "hashed":
             values = [hashed(ids, terms.shared_secret, seed) for seed in seeds]
-    n_knowing, found = np.zeros(len(ids), np.min_scalar_type(len(channels))), list[MatchedIds]()
+    n_holders, matches = np.zeros(len(ids), np.min_scalar_type(len(channels))), list[MatchedIds]()
     for channel, size in zip(channels, sizes, strict=True):
-        theirs = receive_on_demand(channel, size, VALUE_BYTES, terms.progress)
-        found.append(MatchedIds(match_ascending(values.pop(0), theirs, channel.peer)))
-        for own, _ in found[-1]:
-            n_knowing[own] += 1
-    is_common = n_knowing == len(channels)
+        peer_values = receive_on_demand(channel, size, VALUE_BYTES, terms.progress)
+        matches.append(MatchedIds(match_ascending(values.pop(0), peer_values, channel.peer)))
+        for own_positions, _ in matches[-1]:
+            n_holders[own_positions] += 1
+    is_common = n_holders == len(channels)
     if not is_common.any() and not may_be_none:
         raise NothingInCommon(f"not one id is common to all {1 + len(channels)} parties. Nothing was released")
-    for channel, matched, size in zip(channels, found, sizes, strict=True):
+    for channel, matched, size in zip(channels, matches, sizes, strict=True):
         for flags in matched.flags(is_common, size, FLAGS_IDS):
             channel.send(CommonIds(bits=np.packbits(flags)))
     positions = np.flatnonzero(is_common)
-    orders = {c.peer: keyed_order(ids, positions, seed) for c, seed in zip(channels, seeds, strict=True)}
+    orders = {channel.peer: keyed_order(ids, positions, seed) for channel, seed in zip(channels, seeds, strict=True)}
     return Common(positions, orders)
 
 
@@ -196,15 +196,15 @@ def psi_respond(
 
 
 def keyed_order(ids: Sequence[bytes], positions: IdPositions, key: bytes) -> IdPositions:
-    """A pseudo-random order of the ids at ascending positions, which depends on their *set* and the key alone.
+    """A pseudo-random order of the ids at ascending positions: that of their keyed hashes.
 
-    It is that of their keyed hashes.
+    It depends on the key and the *set* of these ids alone.
     """
     rows = ExternalSort(len(positions), VALUE_BYTES)
-    for start, some in chunks(ids):
-        first, end = np.searchsorted(positions, [start, start + len(some)])
-        chosen = [some[at] for at in (positions[first:end] - start).tolist()]
-        hashes = digest_rows(chosen, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
+    for start, chunk in chunks(ids):
+        first, end = np.searchsorted(positions, [start, start + len(chunk)])
+        ordered = [chunk[place] for place in (positions[first:end] - start).tolist()]
+        hashes = digest_rows(ordered, lambda record_id: hmac.digest(key, record_id, "sha256"), VALUE_BYTES)
         rows.put(np.arange(first, end), hashes)
     return joined((places for places, _ in rows.ascending()), len(positions))
 
@@ -217,10 +217,10 @@ def _exchange_shares(channel: Channel, terms: AlignmentTerms, *, speaks_first: b
     """
     if speaks_first:
         channel.send(OrderShare(random=terms.share))
-    theirs = expect(channel, OrderShare).random
+    peer_share = expect(channel, OrderShare).random
     if not speaks_first:
         channel.send(OrderShare(random=terms.share))
-    passive, active = (terms.share, theirs) if speaks_first else (theirs, terms.share)
+    passive, active = (terms.share, peer_share) if speaks_first else (peer_share, terms.share)
     return hashlib.sha256(b"opboost order" + passive + active + terms.run_id.encode()).digest()
 
 
@@ -250,13 +250,13 @@ def _flagged(values: Ascending, flags: NDArray[np.uint8]) -> IdPositions:
         start = 0
         for positions, _ in values.ascending():
             end = start + len(positions)
-            own = np.unpackbits(flags[start // 8 : -(-end // 8)])[start % 8 :][: len(positions)]
-            yield positions[own.astype(np.bool_)]
+            is_flagged = np.unpackbits(flags[start // 8 : -(-end // 8)])[start % 8 :][: len(positions)]
+            yield positions[is_flagged.astype(np.bool_)]
             start = end
 
-    found = joined(pieces(), int(np.bitwise_count(flags).sum()))
-    found.sort()
-    return found
+    flagged = joined(pieces(), int(np.bitwise_count(flags).sum()))
+    flagged.sort()
+    return flagged
 
 
 def _check_size(channel: Channel, size: int) -> None:

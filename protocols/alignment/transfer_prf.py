@@ -64,18 +64,18 @@ _SESSION_BYTES = 32
 def query(
     channels: Sequence[Channel], ids: Sequence[bytes], seeds: Sequence[bytes], progress: OnStep
 ) -> list[ExternalSort]:
-    """A's side: every peer's function of the ids; `seeds` are those of the peers' hashes."""
+    """A's side: values of the ids under every peer's function; `seeds` are those of the peers' hashes."""
     sizes = _TableSizes(len(ids))
-    asked = [_Query(channel, ids, seed, sizes) for channel, seed in zip(channels, seeds, strict=True)]
+    queries = [_Query(channel, ids, seed, sizes) for channel, seed in zip(channels, seeds, strict=True)]
     for number in range(sizes.n_buckets):
-        for one in asked:
-            one.hide(number)
+        for peer_query in queries:
+            peer_query.hide(number)
         progress("hiding ids", number + 1, sizes.n_buckets)
-    return [one.values for one in asked]
+    return [peer_query.values for peer_query in queries]
 
 
 def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, progress: OnStep) -> ExternalSort:
-    """B's side: takes as many tables as A's announced number of ids makes, and returns the function of its own ids.
+    """B's side: receives the tables of A's announced number of ids, and returns the values of its own ids.
 
     Raises
     ------
@@ -95,10 +95,10 @@ def evaluate(channel: Channel, ids: Sequence[bytes], seed: bytes, *, size: int, 
         hidden = sizes.receive(channel, number)
         with comparing(channel):
             rows = keeper.extend(*hidden, _context(session, number))
-        # However few ids A has announced, B's own are many, and a step costs as much as hundreds of them.
-        for some, digests in buckets.pieces(number):
+        # A bucket may have many of B's ids, however few A has announced; each step costs as much as hundreds of ids.
+        for positions, digests in buckets.pieces(number):
             sums = read_table(rows, digests, sizes.n_sparse) ^ keeper.codewords(values_of(digests))
-            values.put(some, _hashes(sums, digests, session))
+            values.put(positions, _hashes(sums, digests, session))
         progress(f"comparing with hidden ids of {channel.peer}", number + 1, sizes.n_buckets)
     return values
 
@@ -128,12 +128,12 @@ class _TableSizes:
 
 
 class _Buckets:
-    """Digests of ids by buckets, on disk where they are many; ids are read once, some at a time."""
+    """Digests of ids by buckets, on disk where they are many; ids are read once, in chunks."""
 
     def __init__(self, ids: Sequence[bytes], seed: bytes, n_bits: int) -> None:
         self._n_bits, self._rows = n_bits, ExternalSort(len(ids), _DIGEST_BYTES, key=_BUCKET)
-        for start, some in chunks(ids):
-            self._rows.put(start + np.arange(len(some)), _digests(some, seed))
+        for start, chunk in chunks(ids):
+            self._rows.put(start + np.arange(len(chunk)), _digests(chunk, seed))
         self._range: tuple[int, IdPositions, BitMatrix] | None = None
 
     def pieces(self, number: int) -> Iterator[tuple[IdPositions, BitMatrix]]:
@@ -146,15 +146,15 @@ class _Buckets:
             self._range = number >> -n_more, *self._rows.range(number >> -n_more)
         _, positions, digests = self._range
         buckets = first_bits(digests[:, _BUCKET], self._n_bits)
-        own = slice(*np.searchsorted(buckets, [number, number + 1]).tolist())
-        yield positions[own], digests[own]
+        bucket = slice(*np.searchsorted(buckets, [number, number + 1]).tolist())
+        yield positions[bucket], digests[bucket]
 
 
 class _Query:
     """A's conversation with one peer."""
 
     def __init__(self, channel: Channel, ids: Sequence[bytes], seed: bytes, sizes: _TableSizes) -> None:
-        self._channel, self._rooms = channel, sizes
+        self._channel, self._sizes = channel, sizes
         rows = expect(channel, TransferPoints).rows
         if rows.shape != (2 * N_TRANSFERS, ELEMENT_BYTES):
             raise UnexpectedMessage(f"{channel.peer} sent {rows.shape} bytes of points; {2 * N_TRANSFERS} were due")
@@ -172,12 +172,12 @@ class _Query:
         if number >= TABLE_WINDOW:
             expect(self._channel, MoreIds)
         members, digests = (np.concatenate(parts) for parts in zip(*self._buckets.pieces(number), strict=True))
-        if len(members) > self._rooms.capacity:
+        if len(members) > self._sizes.capacity:
             raise ProtocolError("these ids fall into buckets too unevenly, which hardly ever happens. Try again")
-        table = make_table(digests, self._rooms.n_sparse)
+        table = make_table(digests, self._sizes.n_sparse)
         rows, columns, tags = self._encoder.extend(table, _context(self._session, number))
         self._channel.send(HiddenIds(number=number, columns=columns, tags=tags))
-        sums = read_table(rows, digests, self._rooms.n_sparse)
+        sums = read_table(rows, digests, self._sizes.n_sparse)
         self.values.put(members, _hashes(sums, digests, self._session))
 
 
@@ -201,9 +201,10 @@ def _digests(ids: Sequence[bytes], seed: bytes) -> BitMatrix:
 def _hashes(sums: BitMatrix, digests: BitMatrix, session: bytes) -> ByteRows:
     """Values of the function: hashes of one block of BLAKE2b each."""
     ends = np.broadcast_to(np.frombuffer(session, np.uint8), (len(sums), _SESSION_BYTES))
-    whole = np.concatenate([sums, digests, ends], axis=1).reshape(-1).data
+    blocks = np.concatenate([sums, digests, ends], axis=1).reshape(-1).data
     width = ROW_BYTES + _DIGEST_BYTES + _SESSION_BYTES
     joined = b"".join(
-        hashlib.blake2b(whole[at : at + width], digest_size=VALUE_BYTES).digest() for at in range(0, len(whole), width)
+        hashlib.blake2b(blocks[at : at + width], digest_size=VALUE_BYTES).digest()
+        for at in range(0, len(blocks), width)
     )
     return np.frombuffer(joined, np.uint8).reshape(-1, VALUE_BYTES)

@@ -1,4 +1,4 @@
-"""Message of a horizontal role that only looks whether the other side has its terms."""
+"""Message by which a horizontal role compares its terms with the other side's, outside of a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocols.messages.message import Message
 
 
 class Compare(Message):
-    """The terms of a party that only looks whether they are the other's, or the answer to it."""
+    """The sender's terms, to be compared with the receiver's; answered by another one. Nothing else follows."""
 
     kind: ClassVar[str] = "compare"
     party: Name

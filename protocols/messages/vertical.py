@@ -101,14 +101,14 @@ class Task(StrEnum):
 
 
 class Terms(Message):
-    """What a party does in a run, or what was agreed that it does; None where nothing was said.
+    """Terms of one party in a run: what it will do, or what both agreed that it does; None where nothing is stated.
 
-    `objective` is the active party's, and so are `tests`, the most distinct split tests that its model can make, and
-    `reveal`, how coarse the scores are that it lets out (prediction only). Both say `held_out`, a share of the records,
-    `most_records`, how many of the others are released at most, and `by_cells`, whether records are answered for by
-    cells in place of split tests. Everything else is the passive
-    party's: the number of its columns, the mechanisms and laws in use, and the largest budgets of a column per point of
-    its mapped domain and of all columns between records one step apart in each.
+    The active party states its `objective`; `tests`, the most distinct split tests that its model can make; and, for
+    prediction, `reveal`, how coarse the scores are that it publishes. Both parties state `held_out`, a share of the
+    records; `most_records`, the most of the other records that are released; and `by_cells`, whether answers are cells
+    in place of split tests. The other fields are the passive party's: the number of its columns, its mechanisms and
+    laws, whether it shares thresholds, the largest budget of a column per point of its mapped domain (`epsilon`), and
+    the largest one of all columns between records one step apart in each (`total_epsilon`).
     """
 
     kind: ClassVar[str] = "terms"
@@ -127,7 +127,7 @@ class Terms(Message):
 
 
 class Held(Message):
-    """What the active party holds of an earlier attempt: of which offer, and up to which row of which column."""
+    """Ranks that the active party holds from an earlier attempt: the offer's digest, and the column and row reached."""
 
     kind: ClassVar[str] = "held"
     offer: Digest
@@ -138,12 +138,13 @@ class Held(Message):
 class Hello(Message):
     """Handshake message: who speaks, what must agree on both sides, and what each expects the other to do.
 
-    `max_rows` and `comes_again` are a passive party's that came to predict: how many records it answers per request,
-    and whether it serves, that is, looks for the active party again whatever comes of this conversation.
-    `looks_for` is what a party that only looks (task ``check``) is going to come for; None stands for training.
-    `names` are those under which the passive party is going to offer its columns, in their order.
-    `id_point` hides the ids of records that are aligned; it is None before they are, and where none are compared.
-    `training` tells to predict which training a share of a model is of; None of models from before there was one.
+    For prediction, a passive party states `max_rows`, the records that it answers per request, and `comes_again`,
+    whether it serves: then it connects again whatever becomes of this conversation. `training` identifies the training
+    that a share of a model comes from; None for models of earlier versions.
+
+    A party with the task ``check`` states in `looks_for` the task that it will come for; None stands for training.
+    `names` are the names of the columns that the passive party will offer, in their order.
+    `id_point` hides the ids of the aligned records; it is None before alignment, and where no ids are compared.
     """
 
     kind: ClassVar[str] = "hello"
@@ -186,7 +187,7 @@ class OfferedColumn(Message):
 
 
 class Offer(Message):
-    """What B is about to release, and what that promises; `router` has the grid's thresholds where B shares them."""
+    """Columns that B is about to release, and their guarantee; `router` has a grid's thresholds if B shares them."""
 
     kind: ClassVar[str] = "offer"
     columns: Annotated[tuple[OfferedColumn, ...], FailFast(), Field(strict=False, max_length=MAX_COLUMNS)]
@@ -204,7 +205,7 @@ class RankChunk(Message):
 
 
 class MoreRanks(Message):
-    """A has taken so many chunks (`parties.vertical.rank_sender`) since the last such word; B may send as many more."""
+    """Flow control: A has taken a window of chunks (`parties.vertical.rank_sender`), and B may send another one."""
 
     kind: ClassVar[str] = "more ranks"
 
@@ -225,7 +226,7 @@ class SplitRanks(Message):
 
 
 class Thresholds(Message):
-    """What answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
+    """The router that answers the tests (thresholds in the mapped domain, public encoding), or None if B keeps it."""
 
     kind: ClassVar[str] = "thresholds"
     router: Document | None

@@ -98,23 +98,26 @@ class SummedWorker:
         epoch = self._joined()
         if number <= self._last_masked or (self._prepared is not None and number <= self._prepared[0]):
             raise SumRefused(f"round {number} of secure aggregation is over; nothing was sent")
-        own, opening = get_random_bytes(SECRET_BYTES), get_random_bytes(SECRET_BYTES)
+        # b and k of `protocols.secure_aggregation.sum`.
+        mask_secret, seeds_secret = get_random_bytes(SECRET_BYTES), get_random_bytes(SECRET_BYTES)
         seeds = [derive(pair.masks, "round", epoch.nonce(number)) for pair in self._pairs]
-        of_own, of_opening = (
-            split(secret, threshold=epoch.threshold, n_shares=epoch.n_workers) for secret in (own, opening)
+        mask_shares, seeds_shares = (
+            split(secret, threshold=epoch.threshold, n_shares=epoch.n_workers) for secret in (mask_secret, seeds_secret)
         )
-        shares = list(zip(of_own, of_opening, strict=True))
+        shares = list(zip(mask_shares, seeds_shares, strict=True))
         sealed = [
-            seal(pair.to_them, epoch.nonce(number), b"".join(both), epoch.context(number, self._place, v))
-            for v, (pair, both) in enumerate(zip(self._pairs, shares, strict=True))
+            seal(pair.to_them, epoch.nonce(number), b"".join(pair_of_shares), epoch.context(number, self._place, v))
+            for v, (pair, pair_of_shares) in enumerate(zip(self._pairs, shares, strict=True))
         ]
-        self._prepared = number, own, seeds
+        self._prepared = number, mask_secret, seeds
         context = epoch.context(number, self._place, self._place)
-        digests = [share_digest(share, context, v) for v, both in enumerate(shares) for share in both]
+        digests = [
+            share_digest(share, context, v) for v, pair_of_shares in enumerate(shares) for share in pair_of_shares
+        ]
         return Parcel(
             sealed=np.frombuffer(b"".join(sealed), np.uint8).reshape(-1, SEALED_BYTES),
-            seeds=seal(derive(opening, "seeds"), epoch.nonce(number), b"".join(seeds), context),
-            mark=derive(own, "mark"),
+            seeds=seal(derive(seeds_secret, "seeds"), epoch.nonce(number), b"".join(seeds), context),
+            mark=derive(mask_secret, "mark"),
             digests=np.frombuffer(b"".join(digests), np.uint8).reshape(-1, DIGESTS_BYTES),
         )
 
@@ -139,10 +142,10 @@ class SummedWorker:
         if self._prepared is None or self._prepared[0] != number or number <= self._last_masked:
             raise SumRefused(f"round {number} of secure aggregation is not the one that is due; nothing was sent")
         _check_present(epoch, present, self._place)
-        _, own, seeds = self._prepared
+        _, mask_secret, seeds = self._prepared
         self._prepared = self._confirmed = None
         self._last_masked, self._masked = number, (number, present.copy())
-        masked = vector.astype("<u8") + mask(derive(own, "own mask"), len(vector))
+        masked = vector.astype("<u8") + mask(derive(mask_secret, "own mask"), len(vector))
         for v in np.flatnonzero(present):
             if v != self._place:
                 add(masked, pair_mask(seeds[v], about, len(vector)), is_plus=self._place < int(v))
@@ -228,17 +231,17 @@ class SummedWorker:
         shares = np.zeros((epoch.n_workers, SECRET_BYTES), np.uint8)
         if confirmed.sum() < epoch.threshold:
             return shares, confirmed
-        closed: list[SumRefused] = []
+        unopened: list[SumRefused] = []
         for u in np.flatnonzero(present):
             context = epoch.context(number, int(u), self._place)
             try:
-                both = unseal(self._pairs[u].from_them, epoch.nonce(number), sealed[u].tobytes(), context)
+                opened = unseal(self._pairs[u].from_them, epoch.nonce(number), sealed[u].tobytes(), context)
             except SumRefused as error:
-                closed.append(error)
+                unopened.append(error)
                 continue
-            shares[u] = np.frombuffer(both[:SECRET_BYTES] if survivors[u] else both[SECRET_BYTES:], np.uint8)
-        if len(closed) >= epoch.threshold:
-            raise closed[0]
+            shares[u] = np.frombuffer(opened[:SECRET_BYTES] if survivors[u] else opened[SECRET_BYTES:], np.uint8)
+        if len(unopened) >= epoch.threshold:
+            raise unopened[0]
         return shares, confirmed
 
     def _agreeing(self, epoch: Epoch, number: int, present: Flags, survivors: Flags, rows: ByteRows) -> Flags:

@@ -28,8 +28,8 @@ M = TypeVar("M", bound=Message)
 # How often a party that hears several peers looks for the next message.
 _LOOK_S = 0.002
 
-# More than a termination message takes, whatever its characters. Whoever waits for one peer looks at what the others
-# said last many times a second, and to decode 32 MB takes more than a second.
+# A bound on a termination message, whatever its characters. A party that waits for one peer looks at the others' last
+# messages many times a second, and to decode 32 MB takes more than a second.
 MAX_ABORT_BYTES = 1 << 14
 
 # Characters of a peer's phase that are passed on to people.
@@ -78,11 +78,11 @@ class Traffic:
     on_send, on_receive : callable
         Called with the kind and the frames of each message, for the audit log.
     n_looks : int
-        How often the peer only looked whether both sides agree.
+        Visits of a peer that only checked whether both sides agree.
     n_compared : int
-        How often it was begun to compare ids with the peer's.
+        Comparisons of ids with the peer's, finished or not.
     on_look : callable
-        Called with a sentence whenever it did.
+        Called with a sentence at every such visit.
     on_return : callable
         Called with a sentence whenever another connection took the place of a broken one.
     on_wait : callable
@@ -105,7 +105,7 @@ class Traffic:
         self.on_send(message.kind, frames)
 
     def decode_received(self, frames: Sequence[Frame], peer: str) -> Message:
-        """Count and decode a peer's message; the error of one that is none names the peer, so no other reads it."""
+        """Count and decode a peer's message; the error of a malformed one names the peer."""
         self.received_bytes += size_bytes(frames)
         try:
             message = decode(frames)
@@ -154,7 +154,7 @@ class Channel(Protocol):
         """Whether the peer has connected since this end waits for it, so that `send` does not wait for that."""
 
     def check(self) -> None:
-        """Return at once if the peer is alive, or left before the rest of what it said was read.
+        """Return at once if the peer is alive, or has left and messages of it are still unread.
 
         Raises
         ------
@@ -164,7 +164,7 @@ class Channel(Protocol):
         """
 
     def set_apart(self) -> None:
-        """Until it begins again, let the peer's end or fault end no work with another peer of the same listener."""
+        """From now on, the end or a fault of this peer stops no work with other peers of the same listener."""
 
     def begin_again(self, *, waits_anew: bool = False) -> None:
         """Reset the channel after a peer that only checked, or was started again, and wait for the peer to connect.
@@ -179,22 +179,22 @@ class Channel(Protocol):
 def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
     """Exception for a lost peer: its termination message, if one is among the waiting messages."""
     for frames in waiting:
-        if (message := _last_word(frames)) is not None:
+        if (message := _termination_message(frames)) is not None:
             return aborted(peer, message)
     return PeerLost(f"{peer} {otherwise}")
 
 
 def ends_with_abort(waiting: Sequence[Sequence[Frame]], *, begins_again: bool = False) -> bool:
-    """Whether the last message that waits ends the run, so that what came before it matters no more.
+    """Whether the last waiting message ends the run, so that those before it matter no more.
 
-    With `begins_again` only one that says so of its sender counts.
+    With `begins_again`, only a message counts whose sender begins again.
     """
-    last = _last_word(waiting[-1]) if waiting else None
+    last = _termination_message(waiting[-1]) if waiting else None
     return last is not None and (last.outlook is Outlook.AGAIN or not begins_again)
 
 
-def _last_word(frames: Sequence[Frame]) -> Abort | None:
-    """The termination message that these are, if they are one; longer ones wait undecoded until they are asked for."""
+def _termination_message(frames: Sequence[Frame]) -> Abort | None:
+    """Decode a termination message; None for any other message, or one too long to be decoded ahead of its turn."""
     try:
         message = decode(frames) if size_bytes(frames) <= MAX_ABORT_BYTES else None
     except DecodeError:
@@ -225,7 +225,7 @@ def expected(peer: str, message: Message, kind: type[M]) -> M:
 
 
 def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
-    """The next message of whichever peer speaks first, and whose it is.
+    """The next message of any of the peers, with its channel.
 
     Raises
     ------

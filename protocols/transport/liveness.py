@@ -18,23 +18,23 @@ from protocols.transport.codec import Frame, encode
 
 HEARTBEAT: tuple[Frame, ...] = tuple(encode(Heartbeat()))
 
-# How long a party that works or waits goes without a word to a peer, unless the peers' patience is short.
+# Most time between two heartbeats to a peer; shorter where `Timing.stall_s` is short.
 BEAT_S = 60.0
 
 # Heartbeats that a connection may have sent in its first second, and in every second after it.
 MAX_BEATS, MAX_BEATS_PER_S = 1000, 100
 
-# Between two looks at the most so much counts as listening: a party that was busy has not listened.
+# Most time between two looks that counts as listening: a party that was busy has not listened.
 _LOOK_S = 1.0
 
 
 def is_heartbeat(frames: Sequence[Frame]) -> bool:
-    """Whether a message says no more than that its sender goes on."""
+    """Whether a message is a heartbeat without a mark."""
     return len(frames) == 1 and len(frames[0]) == len(HEARTBEAT[0]) and frames[0] == HEARTBEAT[0]
 
 
 @dataclass(slots=True)
-class Pulse:
+class HeartbeatTimer:
     """Timer of heartbeats to a peer, started by the first message.
 
     Parameters
@@ -46,7 +46,7 @@ class Pulse:
     _due: float = math.inf
 
     def start(self) -> None:
-        """Begin to count: a message was sent."""
+        """Start anew: a message was sent."""
         self._due = time.monotonic() + min(BEAT_S, self.timing.stall_s / 4)
 
     @property
@@ -55,8 +55,8 @@ class Pulse:
 
 
 @dataclass(slots=True)
-class BeatCount:
-    """How many heartbeats came over a connection: a flood of them is no sign of life."""
+class HeartbeatCount:
+    """Heartbeats received over a connection; a flood of them is no sign of life."""
 
     _n: int = 0
     _began: float = field(default_factory=time.monotonic)
@@ -81,13 +81,13 @@ class Silence:
     _lasted_s: float = 0.0
 
     def listen(self) -> None:
-        """Nothing of the peer is there; what passed since the last look counts."""
+        """Count the time since the last look: nothing of the peer has come."""
         now = time.monotonic()
         self._lasted_s += min(now - self._looked, _LOOK_S)
         self._looked = now
 
     def end(self) -> None:
-        """The peer said something, or is not listened to."""
+        """Reset: the peer said something, or is not listened to."""
         self._looked, self._lasted_s = time.monotonic(), 0.0
 
     @property
@@ -95,7 +95,7 @@ class Silence:
         return self._lasted_s > self.stall_s
 
 
-class Blocked(Silence):
+class BlockedSend(Silence):
     """How long a message has waited for a peer that takes nothing: `listen` whenever it could not be sent."""
 
     def __init__(self, timing: Timing) -> None:

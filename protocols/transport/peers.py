@@ -1,10 +1,9 @@
 """State of a listener's peers: their connections, and their received but unread messages. No sockets.
 
-A peer is known by its key, never by the name a connection gives itself. The first of its connections that speaks holds
-its place until that connection ends; another one at the same time is turned away. A connection of the same conversation
-takes the place of a broken one (`conversation`); a peer whose connection does not come back is lost. Until the peer was
-heard it may begin another conversation, and the earlier one is forgotten; afterwards it was started again, and what it
-says waits until this party begins again, too.
+A peer is known by its key, never by the name of a connection. Its first connection that speaks is used until it ends;
+another one at the same time is turned away. After a broken connection the conversation goes on over the next one
+(`conversation`); a peer that does not come back is lost. A peer that begins another conversation was started again:
+what it says waits until this party begins again, too, unless nothing of the earlier conversation was read yet.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from protocols.errors import PeerRestarted, UnexpectedMessage
 from protocols.messages.liveness import Received
 from protocols.transport.channel import Timing, ends_with_abort, farewell
 from protocols.transport.codec import Frame
-from protocols.transport.conversation import FORGOTTEN, Conversation, is_beat, received_word
+from protocols.transport.conversation import FORGOTTEN, Conversation, is_any_heartbeat, read_received
 from protocols.transport.liveness import stalled
 from protocols.transport.peer_state import MAX_WAITING, Descriptor, PeerConnection, PeerState
 
@@ -56,18 +55,18 @@ class Peers:
         serial = self._descriptors.setdefault(descriptor, Descriptor()).serial
         for peer in self._peers.values():
             if peer.connection and (peer.connection.descriptor, peer.connection.serial) == (descriptor, serial):
-                peer.flood = f"sent more than {amount} ahead of its turn"
+                peer.flood_reason = f"sent more than {amount} ahead of its turn"
 
     def take(self, name: str, route: bytes, descriptor: int, frames: list[Frame]) -> bool:
         """Keep a message until it is asked for; False if it came over another connection than the peer's.
 
-        Such a connection is shut when it goes on, and so is one over which heartbeats come without end.
+        Such a connection is shut if it goes on, as is one over which heartbeats come without end.
         """
         known = self._descriptors.setdefault(descriptor, Descriptor())
         connection = self._connection(name, PeerConnection(route, descriptor, known.serial))
-        word = received_word(frames)
-        if word is not None or is_beat(frames):
-            self._take_word(name, connection, word, frames)
+        ack = read_received(frames)
+        if ack is not None or is_any_heartbeat(frames):
+            self._take_control(name, connection, ack, frames)
             return True
         if (peer := self._speaker(name, connection)) is None:
             if known.is_turned_away:
@@ -86,31 +85,32 @@ class Peers:
             peer.n_dropped += 1
             if peer.n_dropped >= MAX_WAITING:
                 self._give_up(name, connection, "went on after the end")
-        elif not peer.flood and not peer.keep(frames):
+        elif not peer.flood_reason and not peer.keep(frames):
             self._give_up(name, connection, "sent too much ahead of its turn")
         peer.drop_unheard()
         return True
 
     def _connection(self, name: str, found: PeerConnection) -> PeerConnection:
         """The connection of a message; its descriptor may be another one's by the time that the message is read."""
-        known = (one.connection for one in self._of(name) if one.connection and one.connection.route == found.route)
+        connections = (peer.connection for peer in self._states(name))
+        known = (connection for connection in connections if connection and connection.route == found.route)
         return next(known, found) if found.token else found
 
-    def _take_word(self, name: str, connection: PeerConnection, word: Received | None, frames: list[Frame]) -> None:
-        """Take a `Received`, or None for a heartbeat; neither is handed on."""
+    def _take_control(self, name: str, connection: PeerConnection, ack: Received | None, frames: list[Frame]) -> None:
+        """Process an acknowledgement, or a heartbeat if `ack` is None; neither reaches the channel."""
         if self._peers[name].connection == connection:
             self._peers[name].silence.end()
-        if self._descriptors[connection.descriptor].beats.is_flood():
+        if self._descriptors[connection.descriptor].heartbeats.is_flood():
             self._give_up(name, connection, "sent heartbeats without end")
-        elif word is not None:
-            self._note_received(name, connection, word)
-        elif any(one.misses(frames, connection) for one in self._of(name)):
+        elif ack is not None:
+            self._note_received(name, connection, ack)
+        elif any(peer.misses(frames, connection) for peer in self._states(name)):
             self._to_shut.append(connection)
 
     def _speaker(self, name: str, connection: PeerConnection) -> PeerState | None:
         """The peer whose message came over a connection, or its next process; None if another connection stands."""
         peer = self._peers[name]
-        if connection.token and connection.token in (peer.former, peer.token):
+        if connection.token and connection.token in (peer.former_token, peer.token):
             return peer
         if peer.is_heard and peer.connection != connection and self._is_away(peer):
             peer = self._restarted.setdefault(name, PeerState.new(self._timing))
@@ -121,58 +121,59 @@ class Peers:
             peer.begin(connection)
         return peer
 
-    def _note_received(self, name: str, connection: PeerConnection, word: Received) -> None:
+    def _note_received(self, name: str, connection: PeerConnection, ack: Received) -> None:
         """Note what a peer has received; over another connection, the conversation goes on there."""
-        peer = next((one for one in self._of(name) if one.connection == connection), self._peers[name])
+        peer = next((peer for peer in self._states(name) if peer.connection == connection), self._peers[name])
         try:
             if peer.connection == connection:
-                peer.conversation.confirm(word.count or 0)
-                if word.is_last:
+                peer.conversation.confirm(ack.count or 0)
+                if ack.is_last:
                     peer.has_left = True
-                    peer.conversation.hurry()
-            elif word.count is None or not peer.token or connection.token != peer.token or peer.cut or peer.flood:
+                    peer.conversation.acknowledge_soon()
+            elif ack.count is None or not peer.token or connection.token != peer.token or peer.is_given_up:
                 self._unknown.append(connection.route)
             elif peer.connection is not None and connection.number > peer.connection.number:
-                n_again = peer.conversation.resume(word.count)
+                n_again = peer.conversation.resume(ack.count)
                 self._to_shut.append(peer.connection)
                 peer.connection = connection
                 self._resumed.append((name, n_again))
         except UnexpectedMessage as error:
-            peer.flood = peer.flood or str(error)
+            peer.flood_reason = peer.flood_reason or str(error)
             self._give_up(name, connection, str(error))
 
     def resumed(self) -> list[tuple[str, int]]:
         """Peers that came back over another connection, and how many messages are sent to them again."""
-        found, self._resumed = self._resumed, []
-        return found
+        resumed, self._resumed = self._resumed, []
+        return resumed
 
     def unknown(self) -> list[bytes]:
         """Connections that ask for a conversation of which nothing is known."""
-        found, self._unknown = self._unknown, []
-        return found
+        unknown, self._unknown = self._unknown, []
+        return unknown
 
     def conversation(self, name: str) -> Conversation:
         """The conversation with a peer."""
         return self._peers[name].conversation
 
-    def words(self, *, is_idle: bool = False, is_last: bool = False) -> Iterator[tuple[str, Conversation]]:
-        """The peers that should be told what has come of them; of the last word all of them, once."""
+    def to_acknowledge(self, *, is_idle: bool = False, is_last: bool = False) -> Iterator[tuple[str, Conversation]]:
+        """The peers to which an acknowledgement should be sent; the last one to all of them, once."""
         for name, peer in self._peers.items():
-            talk = peer.conversation
-            may_be_due = talk.is_word_due or (is_idle and talk.is_untold)
-            is_due = not (talk.n_unsent or peer.is_left) if is_last else may_be_due
+            conversation = peer.conversation
+            is_due = conversation.is_acknowledgement_due or (is_idle and conversation.has_unacknowledged)
+            if is_last:
+                is_due = not (conversation.n_unsent or peer.is_dismissed)
             if is_due and peer.connection is not None and not self._is_away(peer):
-                peer.is_left |= is_last
-                yield name, talk
+                peer.is_dismissed |= is_last
+                yield name, conversation
 
-    def are_told(self) -> bool:
-        """Whether all peers that can tell have received everything, or have left."""
+    def are_confirmed(self) -> bool:
+        """Whether all peers with a conversation have acknowledged everything, have left or were given up."""
         known = (peer for peer in self._peers.values() if peer.token)
-        return all(peer.conversation.is_confirmed or peer.has_left or peer.cut for peer in known)
+        return all(peer.conversation.is_confirmed or peer.has_left or peer.cut_reason for peer in known)
 
     def descriptors(self) -> Iterator[int]:
         """The connections over which peers speak."""
-        for peer in (one for name in self._peers for one in self._of(name)):
+        for peer in (peer for name in self._peers for peer in self._states(name)):
             if peer.connection is not None and not self._is_away(peer):
                 yield peer.connection.descriptor
 
@@ -184,11 +185,11 @@ class Peers:
     def _give_up(self, name: str, connection: PeerConnection, why: str) -> None:
         peer = self._peers[name]
         if peer.connection == connection and not self.is_lost(name):
-            peer.cut = why
+            peer.cut_reason = why
         self._to_shut.append(connection)
 
     def listen(self) -> list[int]:
-        """Count the silence of those of whom nothing waits; returns the connections of peers given up since."""
+        """Count the silence of peers with an empty inbox; returns the descriptors of connections to shut."""
         for name, peer in self._peers.items():
             if self._is_away(peer) and not peer.inbox:
                 peer.away.listen()
@@ -200,19 +201,19 @@ class Peers:
             peer.silence.listen()
             if peer.silence.is_stall:
                 self.cut(name, stalled(self._timing.stall_s))
-        found, self._to_shut = [one for one in self._to_shut if self._stands(one)], []
-        return [connection.descriptor for connection in found]
+        standing, self._to_shut = [connection for connection in self._to_shut if self._stands(connection)], []
+        return [connection.descriptor for connection in standing]
 
-    def beats(self) -> Iterator[tuple[str, bytes]]:
-        """The peers that should hear that this party goes on, and where they are; they are taken for told."""
+    def heartbeats_due(self) -> Iterator[tuple[str, bytes]]:
+        """The peers to which a heartbeat is due, and their routes; it counts as sent."""
         for name, peer in self._peers.items():
-            if peer.connection is not None and peer.pulse.is_due and not (peer.is_released or self._is_away(peer)):
-                peer.pulse.start()
+            if peer.connection is not None and peer.timer.is_due and not (peer.is_released or self._is_away(peer)):
+                peer.timer.start()
                 yield name, peer.connection.route
 
     def sent(self, name: str) -> None:
         """A message was sent to the peer."""
-        self._peers[name].pulse.start()
+        self._peers[name].timer.start()
 
     def is_known(self, name: str) -> bool:
         """Whether this is a peer of the run."""
@@ -225,18 +226,17 @@ class Peers:
     def is_lost(self, name: str) -> bool:
         """Whether the peer came, and has left, did not come back in time, was started again or was given up."""
         peer = self._peers[name]
-        if peer.connection is None:
-            return False
-        return bool(peer.cut) or name in self._restarted or peer.has_left or peer.away.is_stall
+        is_over = peer.has_left or peer.away.is_stall or name in self._restarted or bool(peer.cut_reason)
+        return peer.connection is not None and is_over
 
     def is_away(self, name: str) -> bool:
         """Whether the peer's connection has ended."""
         return self._is_away(self._peers[name])
 
     def _is_away(self, peer: PeerState) -> bool:
-        return peer.connection is not None and (bool(peer.cut) or not self._stands(peer.connection))
+        return peer.connection is not None and (bool(peer.cut_reason) or not self._stands(peer.connection))
 
-    def _of(self, name: str) -> Iterator[PeerState]:
+    def _states(self, name: str) -> Iterator[PeerState]:
         yield self._peers[name]
         if name in self._restarted:
             yield self._restarted[name]
@@ -256,9 +256,9 @@ class Peers:
 
     def forget(self, name: str) -> None:
         """The peer may come anew, or has; what it still says in the conversation so far is dropped."""
-        before = self._peers[name]
-        now = self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
-        now.former, now.is_apart = before.token, before.is_apart
+        former = self._peers[name]
+        peer = self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
+        peer.former_token, peer.is_apart = former.token, former.is_apart
 
     def release(self, name: str) -> None:
         """The peer may leave: nothing more is expected of it, and what it still says is dropped."""
@@ -280,7 +280,7 @@ class Peers:
         peer = self._peers[name]
         if name in self._restarted and not ends_with_abort(peer.inbox):
             return PeerRestarted(f"{name} {FORGOTTEN}")
-        return farewell(name, peer.inbox, peer.cut or otherwise)
+        return farewell(name, peer.inbox, peer.cut_reason or otherwise)
 
     def check(self, name: str) -> None:
         """Raise if this peer is gone and left nothing to read, or any that is not apart ended the run or begins again.
@@ -289,11 +289,11 @@ class Peers:
         ------
         PeerLost, PeerAborted, UnexpectedMessage
         """
-        for other, peer in sorted(self._peers.items(), key=lambda one: one[0] != name):
+        for other, peer in sorted(self._peers.items(), key=lambda item: item[0] != name):
             if peer.is_released or (peer.is_apart and other != name):
                 continue
-            if peer.flood:
-                raise UnexpectedMessage(f"{other} {peer.flood}")
+            if peer.flood_reason:
+                raise UnexpectedMessage(f"{other} {peer.flood_reason}")
             is_gone = self.is_lost(other) and not peer.inbox and (other == name or peer.is_heard)
             # Who begins again may stay connected, and wait for this party to do so, too.
             if is_gone or ends_with_abort(peer.inbox, begins_again=not self._is_away(peer)):

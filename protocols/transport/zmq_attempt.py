@@ -16,7 +16,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.codec import Frame
 from protocols.transport.keys import KeyPair
 from protocols.transport.receive_quota import MAX_AHEAD_BYTES, ReceiveQuotas
-from protocols.transport.zmq_socket import events, has_arrived, open_socket, receive_parts
+from protocols.transport.zmq_socket import has_arrived, monitor_events, open_socket, receive_parts
 
 # A handshake that failed, by what ZeroMQ tells of it: the other end does not list this party's key, or does not let it
 # in now (`zmq_authenticator.HASTY_KEY`); or the connection just ended, as it does where the other end has another key
@@ -108,7 +108,7 @@ class Attempt:
         """
         if self.socket.closed:
             raise PeerLost("the connection was closed")
-        for event in events(self.monitor):
+        for event in monitor_events(self.monitor):
             kind = event["event"]
             if kind == zmq.Event.CONNECTED:
                 self._descriptor = event["value"]

@@ -21,9 +21,9 @@ from protocols.messages.message import Message
 from protocols.messages.vertical import Abort
 from protocols.transport.channel import Timing, Traffic, ends_with_abort
 from protocols.transport.codec import Frame, encode
-from protocols.transport.conversation import Conversation, connection_id, is_beat, new_token, received_word
+from protocols.transport.conversation import Conversation, connection_id, is_any_heartbeat, new_token, read_received
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, BeatCount, Blocked, Pulse
+from protocols.transport.liveness import HEARTBEAT, BlockedSend, HeartbeatCount, HeartbeatTimer
 from protocols.transport.presence import Presence
 from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, has_arrived
@@ -61,7 +61,7 @@ class ConnectedChannel:
 
     def send(self, message: Message) -> None:
         frames = encode(message)
-        blocked, is_kept = Blocked(self._timing), False
+        blocked, is_kept = BlockedSend(self._timing), False
         deadline = time.monotonic() + (FAREWELL_S if isinstance(message, Abort) else math.inf)
         while True:
             self._follow_events()
@@ -89,8 +89,12 @@ class ConnectedChannel:
         while not self._listen():
             self.check()
             self.traffic.on_wait()
-            if not self._attempt.socket.poll(int(POLL_S * 1000)) and self._is_open and self._conversation.is_untold:
-                self._tell()
+            if (
+                not self._attempt.socket.poll(int(POLL_S * 1000))
+                and self._is_open
+                and self._conversation.has_unacknowledged
+            ):
+                self._acknowledge()
         return self.traffic.decode_received(self._inbox.popleft(), self.peer)
 
     def is_ready(self) -> bool:
@@ -134,7 +138,7 @@ class ConnectedChannel:
         self._presence = self._new_presence()
         self._token, self._number, self._retry_s = new_token(), 0, RETRY_S
         self._conversation, self._inbox = Conversation(), deque[list[Frame]]()
-        self._pulse, self._beats = Pulse(self._timing), BeatCount()
+        self._heartbeat_timer, self._heartbeat_count = HeartbeatTimer(self._timing), HeartbeatCount()
         self._connect()
 
     def _connect(self) -> None:
@@ -144,13 +148,13 @@ class ConnectedChannel:
         self._number += 1
 
     def _leave(self) -> None:
-        """Say that this party leaves, and wait a moment until the peer has what was sent."""
-        deadline, is_said = time.monotonic() + CLOSING_S, False
+        """Send the last acknowledgement, and wait a moment until the peer has acknowledged what was sent."""
+        deadline, is_last_sent = time.monotonic() + CLOSING_S, False
         self._follow_events()
         while not self._presence.is_beyond_reach and time.monotonic() < deadline:
-            if self._is_open and not is_said and not self._conversation.n_unsent:
-                is_said = self._tell(is_last=True)
-            if self._conversation.is_confirmed and (is_said or not self._is_open):
+            if self._is_open and not is_last_sent and not self._conversation.n_unsent:
+                is_last_sent = self._acknowledge(is_last=True)
+            if self._conversation.is_confirmed and (is_last_sent or not self._is_open):
                 break
             self._poll()
             self._inbox.clear()
@@ -161,20 +165,24 @@ class ConnectedChannel:
         attempt = self._attempt
         attempt.follow()
         self._presence.note_attempt(attempt)
-        if attempt.is_met and not (attempt.is_over or self._is_joined) and (self._pulse.is_due or not self._is_greeted):
+        if (
+            attempt.is_met
+            and not (attempt.is_over or self._is_joined)
+            and (self._heartbeat_timer.is_due or not self._is_greeted)
+        ):
             self._greet()
         self._reconnect()
         self._transmit()
-        self._beat()
+        self._send_heartbeat()
 
     def _greet(self) -> None:
-        """Both sides are known. The first connection is the conversation's; on others the peer hears what has come."""
+        """Begin the conversation on its first connection; on another one, acknowledge what was received so far."""
         self._is_greeted, self._retry_s = True, RETRY_S
         self._is_joined = not self._presence.was_joined
         self._presence.was_joined = True
         if not self._is_joined:
-            self._pulse.start()  # It hears that again if it does not answer: the word may have been left out.
-            self._tell()
+            self._heartbeat_timer.start()  # Sent again if no answer comes: somebody may have left it out.
+            self._acknowledge()
 
     def _reconnect(self) -> None:
         """Connect again, after everything was taken that came over the connection that has ended."""
@@ -197,21 +205,21 @@ class ConnectedChannel:
             while self._is_open and (frames := self._conversation.next_unsent()) is not None:
                 self._attempt.socket.send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
                 self._conversation.sent()
-                self._pulse.start()
+                self._heartbeat_timer.start()
 
-    def _tell(self, *, is_last: bool = False) -> bool:
-        """Tell the peer how many of its messages have come; returns whether there was room for that."""
+    def _acknowledge(self, *, is_last: bool = False) -> bool:
+        """Acknowledge the peer's messages; returns whether there was room for the acknowledgement."""
         with suppress(zmq.Again):
-            self._attempt.socket.send_multipart(self._conversation.word(is_last=is_last), flags=zmq.NOBLOCK)
+            self._attempt.socket.send_multipart(self._conversation.acknowledgement(is_last=is_last), flags=zmq.NOBLOCK)
             return True
         return False
 
-    def _beat(self) -> None:
-        """Let the peer know that this party goes on."""
-        if self._pulse.is_due and self._is_open:
-            self._pulse.start()
+    def _send_heartbeat(self) -> None:
+        """Send a heartbeat if one is due."""
+        if self._heartbeat_timer.is_due and self._is_open:
+            self._heartbeat_timer.start()
             with suppress(zmq.Again):
-                self._attempt.socket.send_multipart(self._conversation.beat(), flags=zmq.NOBLOCK)
+                self._attempt.socket.send_multipart(self._conversation.heartbeat(), flags=zmq.NOBLOCK)
                 self.traffic.count_sent(Heartbeat(), HEARTBEAT)
 
     def _listen(self) -> bool:
@@ -223,43 +231,43 @@ class ConnectedChannel:
         return bool(self._inbox)
 
     def _take_next(self) -> None:
-        """Take what came next; whoever goes on says so first, and what is missing comes again over another one."""
+        """Take the next message. After one that is out of turn the connection is given up; its messages come again."""
         frames = self._attempt.take()
         self._presence.silence.end()
-        word, beats = received_word(frames), is_beat(frames)
-        self._presence.is_cut |= (beats or word is not None) and self._beats.is_flood()
-        if word is not None:
+        received, is_heartbeat = read_received(frames), is_any_heartbeat(frames)
+        self._presence.is_cut |= (is_heartbeat or received is not None) and self._heartbeat_count.is_flood()
+        if received is not None:
             try:
-                self._note_received(word)
+                self._note_received(received)
             except UnexpectedMessage as error:
-                # Whoever leaves or begins again takes messages, too, and must come to the end of it.
+                # No error is raised here: leaving and beginning again take messages, too, and must be completed.
                 self._presence.cut(str(error))
-        elif beats:
+        elif is_heartbeat:
             self._attempt.is_over |= self._conversation.misses(frames) or (len(frames) > 1 and not self._is_joined)
         elif self._is_joined and self._conversation.received(frames):
             self._inbox.append(frames)
-            if self._conversation.is_word_due and self._is_open:
-                self._tell()
+            if self._conversation.is_acknowledgement_due and self._is_open:
+                self._acknowledge()
         else:
             self._attempt.is_over = True
 
-    def _note_received(self, word: Received) -> None:
+    def _note_received(self, received: Received) -> None:
         """Note what the peer has received, and go on from there if that was asked for."""
-        if word.count is None:
+        if received.count is None:
             self._presence.is_forgotten = True
         elif self._is_joined:
-            self._conversation.confirm(word.count)
-            self._presence.has_left |= word.is_last
-            if word.is_last:
-                self._tell()
+            self._conversation.confirm(received.count)
+            self._presence.has_left |= received.is_last
+            if received.is_last:
+                self._acknowledge()
         else:
-            again = f"{self._conversation.resume(word.count)} messages are sent again"
+            again = f"{self._conversation.resume(received.count)} messages are sent again"
             self._is_joined = True
             self._transmit()
             self.traffic.on_return(f"{self.peer} was reached over another connection; {again}")
 
     def _poll(self) -> None:
-        """Wait for a moment, until something may be sent or the connection is another one; then listen."""
+        """Wait a moment for room to send or for news of the connection; then listen."""
         if self._is_open and self._conversation.n_unsent:
             self._attempt.socket.poll(int(POLL_S * 1000), zmq.POLLOUT)
         else:

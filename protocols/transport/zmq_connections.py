@@ -14,12 +14,12 @@ from collections.abc import Iterable, Sequence
 import zmq
 
 from protocols.transport.receive_quota import QUOTA_LOOK_S, Cut, ReceiveQuotas
-from protocols.transport.zmq_socket import CLOSING_S, HIGH_WATER_MARK, events, has_arrived, receive_parts
+from protocols.transport.zmq_socket import CLOSING_S, HIGH_WATER_MARK, has_arrived, monitor_events, receive_parts
 
 FAILED = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_AUTH
 
 # Events that wait for the party's own thread. Strangers who come and go while it is busy must not fill the memory.
-MAX_NEWS = 10_000
+MAX_EVENTS = 10_000
 
 # How often to look whether connections that were ended here are over.
 _ENDING_LOOK_S = 0.002
@@ -37,14 +37,14 @@ class WatchedConnections:
     Attributes
     ----------
     n_forgotten : int
-        Connections that began and ended while nobody fetched the news, and are in none.
+        Connections that began and ended while nobody fetched events, and whose events were dropped.
     """
 
     def __init__(self, socket: zmq.Socket[bytes], quotas: ReceiveQuotas) -> None:
         self._socket = socket
         self._monitor = socket.get_monitor_socket(zmq.Event.ACCEPTED | zmq.Event.DISCONNECTED | FAILED)
         self._quotas = quotas
-        self._news: list[dict[str, int]] = []
+        self._events: list[dict[str, int]] = []
         self._standing: set[int] = set()
         self.n_forgotten = 0
         self._cut: list[Cut] = []
@@ -53,11 +53,11 @@ class WatchedConnections:
         self._thread = threading.Thread(target=self._watch, name="opboost connections", daemon=True)
         self._thread.start()
 
-    def news(self) -> list[dict[str, int]]:
-        """The events since the last call, up to now; the end of a connection says whether it `was_cut` off here."""
+    def new_events(self) -> list[dict[str, int]]:
+        """The events since the last call; that of a connection's end says whether it `was_cut` off here."""
         with self._lock:
             self._follow()
-            found, self._news = self._news, []
+            found, self._events = self._events, []
             return found
 
     def cut(self) -> list[Cut]:
@@ -115,15 +115,15 @@ class WatchedConnections:
                 self._cut += self._quotas.cut_off()
 
     def _follow(self) -> None:
-        for event in events(self._monitor):
+        for event in monitor_events(self._monitor):
             if event["event"] == zmq.Event.ACCEPTED:
                 self._quotas.begin(event["value"])
                 self._standing.add(event["value"])
             elif event["event"] == zmq.Event.DISCONNECTED:
                 event["was_cut"] = not self._quotas.end(event["value"])
                 self._standing.discard(event["value"])
-            self._news.append(event)
-        self._news, n_forgotten = bounded(self._news)
+            self._events.append(event)
+        self._events, n_forgotten = bounded(self._events)
         self.n_forgotten += n_forgotten
 
 
@@ -143,7 +143,7 @@ class Unproven:
         self.spoken: set[int] = set()
         self._n_failed = 0
 
-    def is_one(self, event: dict[str, int], speaking: set[int]) -> bool:
+    def is_unproven_end(self, event: dict[str, int], speaking: set[int]) -> bool:
         """Whether the event is the end of such a connection; messages came over those in `speaking` just now."""
         kind, descriptor = event["event"], event["value"]
         if kind & FAILED:
@@ -157,22 +157,22 @@ class Unproven:
         return not is_known
 
 
-def bounded(news: list[dict[str, int]]) -> tuple[list[dict[str, int]], int]:
-    """The `latest` news where there are too many; and how many ends of connections are in none any more."""
-    if len(news) <= MAX_NEWS:
-        return news, 0
-    kept = latest(news)
-    return kept, _count_ended(news) - _count_ended(kept)
+def bounded(events: list[dict[str, int]]) -> tuple[list[dict[str, int]], int]:
+    """The events, or only the `latest` ones if there are too many; and how many ends of connections were dropped."""
+    if len(events) <= MAX_EVENTS:
+        return events, 0
+    kept = latest(events)
+    return kept, _count_ended(events) - _count_ended(kept)
 
 
-def latest(news: Sequence[dict[str, int]]) -> list[dict[str, int]]:
+def latest(events: Sequence[dict[str, int]]) -> list[dict[str, int]]:
     """Of every descriptor what happened since its last connection began; enough to know which ones still stand."""
-    told = [event for event in news if event["event"] in (zmq.Event.ACCEPTED, zmq.Event.DISCONNECTED)]
-    begun = {event["value"]: i for i, event in enumerate(told) if event["event"] == zmq.Event.ACCEPTED}
-    return [event for i, event in enumerate(told) if i >= begun.get(event["value"], 0)]
+    changes = [event for event in events if event["event"] in (zmq.Event.ACCEPTED, zmq.Event.DISCONNECTED)]
+    last_start = {event["value"]: i for i, event in enumerate(changes) if event["event"] == zmq.Event.ACCEPTED}
+    return [event for i, event in enumerate(changes) if i >= last_start.get(event["value"], 0)]
 
 
-def due_news(news: Sequence[dict[str, int]], *, is_all: bool) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
+def due_events(events: Sequence[dict[str, int]], *, is_all: bool) -> tuple[list[dict[str, int]], list[dict[str, int]]]:
     """The events that may be noted, and those that wait: ends of connections, unless all was read that came over them.
 
     What happened on a descriptor after such an end waits for it.
@@ -180,7 +180,7 @@ def due_news(news: Sequence[dict[str, int]], *, is_all: bool) -> tuple[list[dict
     due: list[dict[str, int]] = []
     waiting: list[dict[str, int]] = []
     ended: set[int] = set()
-    for event in news:
+    for event in events:
         if event["event"] == zmq.Event.DISCONNECTED:
             ended.add(event["value"])
         is_held = not is_all and not event["event"] & FAILED and event["value"] in ended
@@ -188,5 +188,5 @@ def due_news(news: Sequence[dict[str, int]], *, is_all: bool) -> tuple[list[dict
     return due, waiting
 
 
-def _count_ended(news: Sequence[dict[str, int]]) -> int:
-    return sum(event["event"] == zmq.Event.DISCONNECTED for event in news)
+def _count_ended(events: Sequence[dict[str, int]]) -> int:
+    return sum(event["event"] == zmq.Event.DISCONNECTED for event in events)

@@ -24,7 +24,7 @@ from protocols.transport.codec import Frame, encode
 from protocols.transport.conversation import Conversation, read_connection_id
 from protocols.transport.descriptors import raise_limit, shut
 from protocols.transport.keys import KeyPair, check_loopback
-from protocols.transport.liveness import HEARTBEAT, Blocked
+from protocols.transport.liveness import HEARTBEAT, BlockedSend
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import (
@@ -35,7 +35,7 @@ from protocols.transport.receive_quota import (
     ReceiveQuotas,
 )
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
-from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, bounded, due_news
+from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, bounded, due_events
 from protocols.transport.zmq_listener_channel import ListenerChannel
 from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, TEND_S, drain, has_arrived, open_router
 
@@ -46,7 +46,7 @@ NOT_IN_RUN = "dropped a message from a party that is not in this run"
 
 
 class Listener:
-    """The active party's socket, from which one channel per passive party is had.
+    """The active party's socket, which provides one channel per passive party.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class Listener:
         check_loopback(address, keys)
         self._notices = Notices(on_event)
         self._unproven = Unproven()
-        self._news: list[dict[str, int]] = []
+        self._events: list[dict[str, int]] = []
         self._n_forgotten = 0
         self._peers = Peers(peers, timing=timing)
         self._traffic = {peer: Traffic() for peer in peers}
@@ -116,22 +116,22 @@ class Listener:
         self._notices.close()
 
     def _deliver(self) -> None:
-        """Tell the peers that this party leaves; wait until they have what was sent, and cut those off who do not.
+        """Send the last acknowledgements; wait until the peers took what was sent, and cut off the others.
 
         libzmq reads no more from a connection that outlives its socket, which is what `open_socket` avoids.
         """
-        told, deadline = time.monotonic() + CLOSING_S, time.monotonic() + int(self._socket.linger) / 1000
-        self._tell(self._peers.words(is_last=True), is_last=True)
-        while not self._peers.are_told() and time.monotonic() < told:
+        confirm_by, deadline = time.monotonic() + CLOSING_S, time.monotonic() + int(self._socket.linger) / 1000
+        self._acknowledge(self._peers.to_acknowledge(is_last=True), is_last=True)
+        while not self._peers.are_confirmed() and time.monotonic() < confirm_by:
             self._pump(POLL_S)
-            self._tell(self._peers.words(is_last=True), is_last=True)
+            self._acknowledge(self._peers.to_acknowledge(is_last=True), is_last=True)
         is_over = False
         while not is_over and self._connections.cut_stuck(is_over=(is_over := time.monotonic() >= deadline)):
             self._pump(POLL_S)
 
     def send(self, peer: str, frames: list[Frame], kind: str) -> None:
         """Send a message; while the connection is broken, it waits for the next one with some others."""
-        blocked, conversation, began = Blocked(self._timing), None, time.monotonic()
+        blocked, conversation, began = BlockedSend(self._timing), None, time.monotonic()
         while True:
             self._pump(0)
             if self._peers.route(peer) is None:
@@ -160,7 +160,7 @@ class Listener:
             try:
                 self._socket.send_multipart([route, *frames], flags=zmq.NOBLOCK, copy=False)
             except zmq.ZMQError as error:
-                # The news that the connection has ended may be on its way.
+                # The event that the connection has ended may be on its way.
                 if error.errno not in (zmq.EAGAIN, zmq.EHOSTUNREACH):
                     raise
                 return
@@ -169,7 +169,7 @@ class Listener:
 
     def receive(self, peer: str, deadline: float) -> list[Frame]:
         """Wait for the next message of a peer; one that has not come yet has until the deadline."""
-        self._beat()
+        self._send_heartbeat()
         if time.monotonic() > self._looked + POLL_S:
             self._pump(0)
         while not self._peers.has_waiting(peer):
@@ -191,11 +191,11 @@ class Listener:
         self._peers.check(peer)
 
     def _pump(self, wait_s: float) -> None:
-        """Take what has arrived: messages, and the news of connections that began and ended.
+        """Take what has arrived: messages, and the events of connections that began and ended.
 
         The end of a connection is not noted before the last message that came over it is taken in: it waits while
-        messages wait, and what came between the last look at the messages and the news is taken in as well. What
-        happened to other connections does not wait for it.
+        messages wait, and what came between the last look at the messages and at the events is taken in as well. Events
+        of other connections do not wait for it.
         """
         if wait_s:
             self._socket.poll(int(wait_s * 1000))
@@ -205,14 +205,14 @@ class Listener:
             if cut.is_flooding:
                 self._peers.note_flood(cut.descriptor, f"{MAX_AHEAD_BYTES >> 20} MiB")
         arrived = self._connections.arrived()
-        self._news.extend(self._connections.news())
+        self._events.extend(self._connections.new_events())
         arrived += self._connections.arrived()
-        self._news.extend(self._connections.news())  # Of whoever spoke is known that it connected.
+        self._events.extend(self._connections.new_events())  # Whoever sent a message is now known to be connected.
         is_all = not has_arrived(self._socket)
         if is_all:
             self._allowlist.forget()
         else:
-            self._news, n_forgotten = bounded(self._news)
+            self._events, n_forgotten = bounded(self._events)
             self._n_forgotten += n_forgotten
         self._follow({int(parts[-1].get(zmq.SRCFD)) for parts in arrived}, is_all=is_all)
         for parts in arrived:
@@ -221,20 +221,20 @@ class Listener:
             self._tend(is_idle=bool(wait_s) and not arrived)
 
     def _tend(self, *, is_idle: bool) -> None:
-        """Look after all peers: those who came back, are silent, or should hear of this party."""
+        """Look after all peers: resume conversations, cut silent ones off, send heartbeats and acknowledgements."""
         self._tended = time.monotonic()
         self._resume()
         for descriptor in self._peers.listen():
-            # Whoever comes to again learns that it was given up.
+            # A peer that hung and recovers learns so that it was given up.
             shut(descriptor)
         self._connections.keep(self._peers.descriptors())
-        self._beat()
-        self._tell(self._peers.words(is_idle=is_idle))
+        self._send_heartbeat()
+        self._acknowledge(self._peers.to_acknowledge(is_idle=is_idle))
 
     def _resume(self) -> None:
-        """Go on with the peers that came back; those who ask for another conversation are told that there is none."""
+        """Go on with the peers that came back, and refuse those that ask for an unknown conversation."""
         for peer, n_again in self._peers.resumed():
-            self._tell([(peer, self._peers.conversation(peer))])
+            self._acknowledge([(peer, self._peers.conversation(peer))])
             self._traffic[peer].on_return(f"{peer} came back over another connection; {n_again} messages go again")
         for route in self._peers.unknown():
             with suppress(zmq.ZMQError):
@@ -242,33 +242,33 @@ class Listener:
         for peer in self._traffic:
             self._transmit(peer)
 
-    def _tell(self, words: Iterable[tuple[str, Conversation]], *, is_last: bool = False) -> None:
-        """Tell peers how many of their messages have come."""
-        for peer, conversation in words:
+    def _acknowledge(self, due: Iterable[tuple[str, Conversation]], *, is_last: bool = False) -> None:
+        """Acknowledge the messages of these peers."""
+        for peer, conversation in due:
             route = self._peers.route(peer) or b""
             with suppress(zmq.ZMQError):
-                self._socket.send_multipart([route, *conversation.word(is_last=is_last)], flags=zmq.NOBLOCK)
+                self._socket.send_multipart([route, *conversation.acknowledgement(is_last=is_last)], flags=zmq.NOBLOCK)
 
-    def _beat(self) -> None:
-        """Let the peers know that this party goes on. Who has too much to read already is not told."""
-        for peer, route in self._peers.beats():
+    def _send_heartbeat(self) -> None:
+        """Send the heartbeats that are due, except to peers whose queue is full."""
+        for peer, route in self._peers.heartbeats_due():
             with suppress(zmq.ZMQError):
-                self._socket.send_multipart([route, *self._peers.conversation(peer).beat()], flags=zmq.NOBLOCK)
+                self._socket.send_multipart([route, *self._peers.conversation(peer).heartbeat()], flags=zmq.NOBLOCK)
                 self._traffic[peer].count_sent(Heartbeat(), HEARTBEAT)
 
     def _follow(self, speaking: set[int], *, is_all: bool) -> None:
         """Note which connections were refused, began and ended, and those that ended without having proved a key."""
         self._notices.note_all(self._allowlist.refused())
-        due, self._news = due_news(self._news, is_all=is_all)
+        due, self._events = due_events(self._events, is_all=is_all)
         for event in due:
-            if self._unproven.is_one(event, speaking):
+            if self._unproven.is_unproven_end(event, speaking):
                 self._notices.note(NO_HANDSHAKE)
             if not event["event"] & FAILED:
                 self._peers.note_event(event["value"], is_accepted=event["event"] == zmq.Event.ACCEPTED)
         self._unproven.spoken |= speaking
 
     def _accept(self, parts: list[zmq.Frame]) -> None:
-        """Keep a message for the peer whose key, or without keys whose name, it came with."""
+        """Keep a message for its peer, who is told by key, or by name where there are no keys."""
         route = bytes(parts[0].buffer)
         if len(parts) < 2:
             self._notices.note(NOT_IN_RUN)
@@ -293,8 +293,8 @@ class Listener:
         return True
 
     def _turn_away(self, peer: str, route: bytes) -> None:
-        """Tell a second connection with a peer's key that it comes too late."""
+        """Refuse a second connection with a peer's key."""
         self._notices.note(f"turned a connection away: {peer} is connected already")
-        late = Abort(phase="greeting", reason="another connection with the same key is in use")
+        refusal = Abort(phase="greeting", reason="another connection with the same key is in use")
         with suppress(zmq.ZMQError):
-            self._socket.send_multipart([route, *encode(late)], flags=zmq.NOBLOCK)
+            self._socket.send_multipart([route, *encode(refusal)], flags=zmq.NOBLOCK)

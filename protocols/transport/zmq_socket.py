@@ -106,7 +106,7 @@ def drain(socket: zmq.Socket[bytes], most: int) -> None:
         receive_parts(socket)
 
 
-def events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
+def monitor_events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
     """What happened to a socket's connections since the last call."""
     found = []
     while has_arrived(monitor):

@@ -117,7 +117,7 @@ def test_packed_answers_are_the_same_bits_with_tables_and_without(columns, data,
     by_name, n_rows = {column.schema.name: column for column in new}, len(new[0].codes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routing, "MOST_TABLE_BYTES", most_bytes)
-        patch.setattr(routing, "_AT_ONCE", 7)
+        patch.setattr(routing, "_PIECE_ANSWERS", 7)
         packed = PackedAnswers(packed_router(tests)).of(by_name, n_rows)
     assert packed.tolist() == np.packbits(answer(tests, by_name, n_rows), axis=1).tolist()
 

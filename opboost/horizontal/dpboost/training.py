@@ -162,7 +162,7 @@ def train(
     initial : callable
         Accounted for by the caller.
     deals : callable, optional
-        Another way to hand out records than by their coins; not covered by the account.
+        Another assignment of records to trees than by their coins; the privacy accounting does not cover it.
     rng : BitSource
 
     Returns
@@ -177,15 +177,15 @@ def train(
     draws = {name: rng.fork(name) for name in ("initial", "coins", "splits", "leaves")}
     score = initial(labels, draws["initial"])
     hand_out = deals or by_coins(settings)
-    state: list[Callable[[Mask], NDArray[np.int64]]] = []
+    ensemble_deals: list[Callable[[Mask], NDArray[np.int64]]] = []
 
     def admit(grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
         is_eligible = np.ones(len(labels), np.bool_)
         if settings.filters_gradients:
             is_eligible = np.abs(gradients(holder.scores, labels)[0]) <= settings.max_grad
-        is_in = np.zeros(len(labels), np.bool_)
-        is_in[state[-1](is_eligible)] = True
-        return is_in
+        is_admitted = np.zeros(len(labels), np.bool_)
+        is_admitted[ensemble_deals[-1](is_eligible)] = True
+        return is_admitted
 
     placed = columns.place(rows)
     holder = RecordHolder(
@@ -200,7 +200,7 @@ def train(
     for t in range(settings.n_trees):
         place = t % settings.coins.n_parts
         if place == 0:
-            state.append(hand_out(len(labels), draws["coins"]))
+            ensemble_deals.append(hand_out(len(labels), draws["coins"]))
         trees.append(_grow(holder, placed, settings, epsilon, place, draws))
     return trees, score
 
@@ -223,10 +223,12 @@ def _grow(
     draws: dict[str, BitSource],
 ) -> Tree:
     """Grow one tree on the records that are assigned to it."""
-    grid, on_sums = settings.clipping.grid, settings.leaf == "sums"
-    half = settings.leaf_epsilon(epsilon) / 2
-    of_sums = laplace_noise(settings.max_grad, half, grid.grad_scale), laplace_noise(1.0, half, grid.hess_scale)
-    leaves = NoisyHolder(holder, noises=of_sums if on_sums else (None, None), n_trees=1, rng=draws["leaves"])
+    grid, is_on_sums = settings.clipping.grid, settings.leaf == "sums"
+    sum_epsilon = settings.leaf_epsilon(epsilon) / 2
+    grad_noise = laplace_noise(settings.max_grad, sum_epsilon, grid.grad_scale)
+    hess_noise = laplace_noise(1.0, sum_epsilon, grid.hess_scale)
+    noises = (grad_noise, hess_noise) if is_on_sums else (None, None)
+    leaves = NoisyHolder(holder, noises=noises, n_trees=1, rng=draws["leaves"])
     mechanism = ExponentialMechanism(
         epsilon=settings.split_epsilon(epsilon), utility_range=settings.utility_range or gain_range(settings.max_grad)
     )
@@ -238,8 +240,8 @@ def _grow(
 
     def leaf_values(totals: Sums) -> Values:
         grad, count = totals[:, 0] / grid.grad_scale, totals[:, 1] / grid.hess_scale
-        if on_sums:
-            strength = max(settings.reg_lambda, settings.noise_lambda / half)
+        if is_on_sums:
+            strength = max(settings.reg_lambda, settings.noise_lambda / sum_epsilon)
             weight = np.maximum(count, 0.0) + strength
             values = -grad / np.where(weight > 0, weight, 1.0)
             return settings.learning_rate * np.clip(values, -bound, bound)
@@ -267,15 +269,15 @@ def _noisy_values(values: Values, settings: DPBoostSettings, place: int, epsilon
 
 def _tree_releases(settings: DPBoostSettings, epsilon: float) -> tuple[Release, ...]:
     """Releases of one tree; the same for every place in an ensemble."""
-    chosen: tuple[Release, ...] = ()
+    selections: tuple[Release, ...] = ()
     if settings.max_depth:
-        chosen = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
+        selections = (SelectionRelease(epsilon=settings.split_epsilon(epsilon), count=settings.max_depth),)
     leaf_epsilon = settings.leaf_epsilon(epsilon)
     if settings.leaf == "value":
-        return (*chosen, laplace_release(_value_steps(settings, 0), leaf_epsilon, 1.0))
+        return (*selections, laplace_release(_value_steps(settings, 0), leaf_epsilon, 1.0))
     grid = settings.clipping.grid
     return (
-        *chosen,
+        *selections,
         laplace_release(settings.max_grad, leaf_epsilon / 2, grid.grad_scale),
         laplace_release(1.0, leaf_epsilon / 2, grid.hess_scale),
     )

@@ -213,11 +213,11 @@ def grow_noisy_tree(
         is_split = (chosen.gains > LEAST_NOISY_GAIN) & (update.read(level.sums)[1] >= 0)
         if not is_split.any():
             break
-        done = _splits(level, chosen, is_split, columns, axes, n_nodes)
-        holder.divide(done)
-        splits.append(done)
-        n_nodes += 2 * len(done.nodes)
-        level = _children(level, chosen, np.flatnonzero(is_split), done)
+        new_splits = _splits(level, chosen, is_split, columns, axes, n_nodes)
+        holder.divide(new_splits)
+        splits.append(new_splits)
+        n_nodes += 2 * len(new_splits.nodes)
+        level = _children(level, chosen, np.flatnonzero(is_split), new_splits)
         all_sums.append(level.sums)
     return tree_of(splits, leaf_values(np.concatenate(all_sums)), axes)
 
@@ -225,8 +225,8 @@ def grow_noisy_tree(
 def _splits(
     level: Level, chosen: Chosen, is_split: Mask, columns: NDArray[np.int64], axes: HistogramAxes, n_nodes: int
 ) -> Splits:
-    of = columns[chosen.places[is_split]].astype(np.int32)
-    cuts = Cuts(of, chosen.cuts[is_split].astype(np.int32), chosen.missing_left[is_split])
+    cut_columns = columns[chosen.places[is_split]].astype(np.int32)
+    cuts = Cuts(cut_columns, chosen.cuts[is_split].astype(np.int32), chosen.missing_left[is_split])
     return splits_of(level.nodes[is_split], cuts, axes, first_child=n_nodes)
 
 

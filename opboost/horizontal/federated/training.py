@@ -48,7 +48,7 @@ class Choices:
     refining : {"none", "printed", "equal_mass"}
         Whether candidates follow noisy Hessians, and by which rule.
     hessian_rounds : int
-        Trees that begin with a question for Hessians, where no histograms are asked for anyway.
+        Number of first trees that begin with a query of Hessians, unless the split method asks for histograms anyway.
     interaction : {"all", "cyclical", "random"}
     columns_per_tree : int
         For ``cyclical`` and ``random``.
@@ -93,7 +93,7 @@ class Choices:
         return self.n_trees * per_tree + self.n_hessian_queries(n_columns)
 
     def n_hessian_queries(self, n_columns: int) -> int:
-        """How many of them are for Hessians alone."""
+        """How many of `n_queries` are for Hessians alone."""
         if self.split_method == "hist" or self.refining == "none":
             return 0
         refined = self.n_columns_of_a_tree(n_columns) if self.interaction == "random" else n_columns
@@ -126,9 +126,9 @@ class Trained:
     trees : tuple of Tree
         On values, their leaves on the scale of training; sums of values are scores.
     n_queries : int
-        That were asked.
+        Queries asked.
     n_rounds, n_bytes : int
-        Messages of one client, and their size, without what secure aggregation adds.
+        Messages of one client, and their size, without the overhead of secure aggregation.
     """
 
     trees: tuple[Tree, ...]
@@ -168,7 +168,7 @@ def train(
     Notes
     -----
     Privacy: ``choices.n_queries(n_columns)`` Gaussian releases of ``mu = 1 / multiplier`` at most, between data that
-    differ by one record, added or removed. No other answer about the data is had.
+    differ by one record, added or removed. The data are used in no other way.
     """
     bits, axes = shape_bits or rng.fork("shape"), columns.axes
     holder = QueryHolder(
@@ -271,8 +271,8 @@ class _Training:
         self.unfinished.append(_Unfinished(shape, self.columns, self.holder.totals_later(shape.leaves)))
 
     def _finish_batch(self, share: float) -> None:
-        for each in self.unfinished:
-            self._finish(each.shape.with_leaf_values(self._leaf_values(each.sums(), share)), each.columns)
+        for tree in self.unfinished:
+            self._finish(tree.shape.with_leaf_values(self._leaf_values(tree.sums(), share)), tree.columns)
         self.unfinished.clear()
 
     def _finish(self, tree: Tree, columns: PublicGrid) -> None:

@@ -62,14 +62,14 @@ class Owner:
     labels : ndarray of float64, shape (n_rows,)
         In [-1, 1], or 0 and 1 for classes.
     columns : PublicGrid or GridlessColumns
-        The candidates of the splits; trees are in bins of the grid, or in points, when they leave.
+        The candidates of the splits; released trees are in bins of the grid, or in points.
     settings : InPrivateSettings
     gradients : callable
         `squared_gradients` or `boosted_residuals`.
     rng : BitSource
     coins : BitSource, optional
-        For the records' coins, in place of a part of `rng`: an owner that comes back in another process must bring the
-        same ones, or a record could be in a second tree.
+        For the records' coins, in place of a part of `rng`: an owner that comes back in another process must use the
+        same ones, or a record could be in two trees.
     initial_score : float
         Where all scores begin.
     is_by_turn : bool
@@ -96,7 +96,7 @@ class Owner:
         self._n_turns, self._by_turn = 0, rng if is_by_turn else None
         self._draws = {name: rng.fork(name) for name in ("splits", "leaves")}
         self._deal: Deal = settings.coins.deal(len(labels), rng=coins or rng.fork("coins"))
-        self._is_in: Mask = np.zeros(len(labels), np.bool_)
+        self._is_admitted: Mask = np.zeros(len(labels), np.bool_)
         self._placed = columns.place(rows)
         table = self._table = self._placed.table if isinstance(self._placed, PointTable) else self._placed
 
@@ -121,7 +121,7 @@ class Owner:
         self._holders.catch_up([self._placed.in_bins(tree) if isinstance(self._placed, PointTable) else tree])
 
     def take_back(self, tree: Tree) -> None:
-        """Replay a turn that gave this tree in an earlier process; the same coins use its records up."""
+        """Replay a turn that gave this tree in an earlier process: the same coins mark its records as used."""
         self._deal.next_part()
         self._n_turns += 1
         self.receive(tree)
@@ -134,8 +134,8 @@ class Owner:
         Privacy: `epsilon` for the records of the round, nothing for the others.
         """
         settings, grid = self._settings, self._settings.clipping.grid
-        self._is_in[:] = False
-        self._is_in[self._deal.next_part()] = True
+        self._is_admitted[:] = False
+        self._is_admitted[self._deal.next_part()] = True
         share = settings.leaf_epsilon(epsilon)
         self._n_turns += 1
         if self._by_turn is not None:
@@ -186,7 +186,7 @@ class Owner:
         return len(self._labels)
 
     def _admit(self, grad: NDArray[np.int64], hess: NDArray[np.int64]) -> Mask:
-        return self._is_in
+        return self._is_admitted
 
 
 def run_chain(
@@ -205,8 +205,8 @@ def run_chain(
 
     Notes
     -----
-    Privacy: `epsilon` for every record without a least advance. With one, the number of trees tells of an error on
-    private data that nobody paid for, and nothing is promised.
+    Privacy: `epsilon` for every record without a least advance. With one, the number of trees depends on an error on
+    private data that is not accounted for, and nothing is promised.
     """
     trees: list[Tree] = []
     error = _mean_error(owners) if least_advance is not None else 0.0
@@ -217,8 +217,8 @@ def run_chain(
                 if other is not owner:
                     other.receive(trees[-1])
         if least_advance is not None:
-            before, error = error, _mean_error(owners)
-            if before - error < least_advance:
+            earlier_error, error = error, _mean_error(owners)
+            if earlier_error - error < least_advance:
                 break
     return trees
 
@@ -237,12 +237,12 @@ def messages_of_round(n_owners: int, *, broadcast: bool) -> tuple[int, int]:
     """
     if n_owners < 1:
         raise ParameterError(f"a chain needs at least one owner; got {n_owners}")
-    short, long = n_owners - 1, n_owners * (n_owners - 1) // 2
-    return (long, short) if broadcast else (short, long)
+    n_links, n_pairs = n_owners - 1, n_owners * (n_owners - 1) // 2
+    return (n_pairs, n_links) if broadcast else (n_links, n_pairs)
 
 
 class _Holders(SummedHolders):
-    """Two views of the same rows: counts for splits, and what leaves are divided by."""
+    """Two holders of the same rows: one whose h are counts, for splits, and one for the leaves."""
 
     def __init__(self, splits: RecordHolder, leaves: RecordHolder) -> None:
         super().__init__([leaves] if splits is leaves else [splits, leaves])

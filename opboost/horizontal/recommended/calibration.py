@@ -8,7 +8,7 @@ from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_rounds import FirstRounds
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
-from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, sizes_or, tree_sizes
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
 from opboost.horizontal.recommended.tree_training import TreeTask
 from opboost.horizontal.rows.stream import EarlierTraining
@@ -50,8 +50,7 @@ def recommended_among_owners(
     plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
     tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
     plan = plan.for_records(n_records, task.grid.axes.n_columns)
-    found = tree_sizes(n_records, plan.mu, tree_task.n_outputs)
-    n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
+    n_trees, depth = sizes_or(sizes, tree_sizes(n_records, plan.mu, tree_task.n_outputs))
     bounds = task.centre - task.spread, task.centre + task.spread
     rounds = FirstRounds(grid=task.grid, label_bounds=bounds, n_classes=n_classes, plan=plan)
     releases: tuple[Release, ...] = plan.releases(tree_task.sensitivity, n_trees)
@@ -92,26 +91,28 @@ def recommended_among_owners(
     )
 
 
-def going_on(of: RecommendedAmongOwners, earlier: EarlierTraining) -> RecommendedAmongOwners:
+def going_on(recipe: RecommendedAmongOwners, earlier: EarlierTraining) -> RecommendedAmongOwners:
     """The same recipe for records that have arrived since a training of these settings was finished.
 
-    They train alone, as many trees as without one (`opboost.horizontal.recommended.later_records`). What a model leaves
-    of numbers is twice as wide as the labels may be.
+    The new records train alone, as many trees as the earlier ones (`opboost.horizontal.recommended.later_records`).
+    Residuals of numbers have bounds twice as wide as the labels.
 
     Notes
     -----
     Privacy: each record takes part in one training, so the guarantee is for all of them together, as long as no new
     record is a copy of an earlier one.
     """
-    task = of.task if of.task.is_classification else replace(of.task, centre=0.0, spread=2 * of.task.spread)
+    task = recipe.task
+    if not task.is_classification:
+        task = replace(task, centre=0.0, spread=2 * task.spread)
     return recommended_among_owners(
         task,
-        n_classes=of.rounds.n_classes,
-        delta=of.delta,
-        n_records=of.n_records,
-        n_honest=of.noise.n_honest or None,
-        sizes=of.sizes,
-        are_owners_known=of.are_owners_known,
+        n_classes=recipe.rounds.n_classes,
+        delta=recipe.delta,
+        n_records=recipe.n_records,
+        n_honest=recipe.noise.n_honest or None,
+        sizes=recipe.sizes,
+        are_owners_known=recipe.are_owners_known,
         earlier=earlier,
     )
 

@@ -16,6 +16,7 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.recommended.counted_trees import grow_counted
 from opboost.horizontal.recommended.first_releases import scores_of_counts
+from opboost.horizontal.recommended.plan import sizes_or
 from opboost.horizontal.recommended.training import TrainedBatches
 from opboost.horizontal.rows.joint_rows import JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -87,26 +88,29 @@ def train_forest(
     no more than `epsilon`. Each has an L1 sensitivity of 1, the cells' of one per column of numbers; sizes, and whether
     cells are counted, follow from the first of them.
     """
-    first = (_SHARE_OF_TWO if len(labels) == 2 else _SHARE_OF_SEVERAL) * epsilon
-    counts = _class_counts(labels, first, rng.fork("score"))
+    counts_epsilon = (_SHARE_OF_TWO if len(labels) == 2 else _SHARE_OF_SEVERAL) * epsilon
+    counts = _class_counts(labels, counts_epsilon, rng.fork("score"))
     scores, n_records = scores_of_counts(counts)
-    found = forest_sizes(n_records, epsilon, len(labels))
-    n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
+    n_trees, depth = sizes_or(sizes, forest_sizes(n_records, epsilon, len(labels)))
     # Without trees nothing takes up what the cells leave, and the promise would follow from a noisy count.
-    of_cells = cells_epsilon(columns, n_records, epsilon) if n_trees else 0.0
-    columns = _placed(columns, rows, of_cells, rng.fork("cells"))
-    each = epsilon if math.isinf(epsilon) else (epsilon - first - of_cells) / max(n_trees, 1) * _ROUND_DOWN
+    spent_on_cells = cells_epsilon(columns, n_records, epsilon) if n_trees else 0.0
+    columns = _placed(columns, rows, spent_on_cells, rng.fork("cells"))
+    rest = epsilon - counts_epsilon - spent_on_cells
+    tree_epsilon = epsilon if math.isinf(epsilon) else rest / max(n_trees, 1) * _ROUND_DOWN
     shares = np.maximum(counts, 0.0) + 1.0
-    trees = _grow(columns, rows, labels, shares / shares.sum(), (n_trees, depth), each, rng)
+    trees = _grow(columns, rows, labels, shares / shares.sum(), (n_trees, depth), tree_epsilon, rng)
+    releases: tuple[Release, ...] = ()
+    if math.isfinite(epsilon):
+        releases = _releases(counts_epsilon, spent_on_cells, len(counted_columns(columns)), tree_epsilon, n_trees)
     return TrainedBatches(
-        tuple(trees),
-        scores,
-        0.0,
-        1.0,
-        () if math.isinf(epsilon) else _releases(first, of_cells, len(counted_columns(columns)), each, n_trees),
-        tuple(crowded_columns(columns)),
-        n_records,
-        n_records * epsilon / len(labels),
+        trees=tuple(trees),
+        base_scores=scores,
+        centre=0.0,
+        spread=1.0,
+        releases=releases,
+        crowded=tuple(crowded_columns(columns)),
+        n_records=n_records,
+        signal=n_records * epsilon / len(labels),
     )
 
 
@@ -123,7 +127,7 @@ def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> tuple[int,
 
 
 def cells_epsilon(columns: PublicGrid, n_records: float, epsilon: float) -> float:
-    """What is spent on counts of the columns' cells; nothing where noise would hide even a crowded one."""
+    """Epsilon of the counts of the columns' cells; 0 where noise would hide even a crowded cell."""
     n_columns, share = len(counted_columns(columns)), _CELLS_SHARE * epsilon
     deviation = math.sqrt(2) * n_columns * N_ROUNDS / share
     return share if n_columns and deviation <= _LARGEST_DEVIATION * n_records / N_COUNTED else 0.0
@@ -200,9 +204,11 @@ def _class_counts(labels: Values, epsilon: float, rng: BitSource) -> Values:
     return counts if noise is None else counts + noise.draw(len(counts), rng=rng) / _STEPS
 
 
-def _releases(first: float, of_cells: float, n_columns: int, each: float, n_trees: int) -> tuple[Release, ...]:
+def _releases(
+    counts_epsilon: float, spent_on_cells: float, n_columns: int, tree_epsilon: float, n_trees: int
+) -> tuple[Release, ...]:
     """All that is released at a finite epsilon."""
-    made = [(1.0, first, _STEPS, 1), (1.0, each, _counting(each).grid.grad_scale, n_trees)]
-    if of_cells:
-        made.append((float(n_columns), of_cells / N_ROUNDS, STEPS, N_ROUNDS))
-    return tuple(replace(laplace_release(l1, spent, steps), count=n) for l1, spent, steps, n in made if n)
+    queries = [(1.0, counts_epsilon, _STEPS, 1), (1.0, tree_epsilon, _counting(tree_epsilon).grid.grad_scale, n_trees)]
+    if spent_on_cells:
+        queries.append((float(n_columns), spent_on_cells / N_ROUNDS, STEPS, N_ROUNDS))
+    return tuple(replace(laplace_release(l1, spent, steps), count=n) for l1, spent, steps, n in queries if n)

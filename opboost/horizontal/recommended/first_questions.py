@@ -1,4 +1,4 @@
-"""The coordinator's part in the first rounds of the recommended recipe: what it asks, concludes and tells."""
+"""The coordinator's side of the first rounds of the recommended recipe: queries, conclusions and announcements."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ class FirstQuestions:
 
     Attributes
     ----------
-    told : list of float
-        What the rounds have settled: the values of their trees' leaves.
+    settled : list of float
+        Leaf values of the rounds' trees so far, which `FirstRounds` interprets.
     """
 
     def __init__(self, holder: ClientHolder, rounds: FirstRounds, *, rng: BitSource | None) -> None:
         self._holder, self._rounds, self._rng = holder, rounds, rng
         self._number = -1
-        self.told: list[float] = []
+        self.settled: list[float] = []
 
     def run(self, grid: PublicGrid) -> tuple[Values, PublicGrid]:
-        """All rounds; returns the first scores, on the scale of training, and the cells of the trees."""
+        """Run all rounds; returns the first scores, on the scale of training, and the cells of the trees."""
         rounds = self._rounds
         unit = 1.0 if rounds.n_classes else self._settle_range()
         answer = self._ask()
@@ -57,33 +57,33 @@ class FirstQuestions:
             scores, _ = scores_of_counts(answer if rounds.n_classes > 2 else answer[::-1])
         else:
             scores, _ = score_of_half_sums(float(answer[0]), float(answer[1]))
-        scores = settled = scores / unit
+        scores = leaf_values = scores / unit
 
         def count(cells: PublicGrid) -> Values:
-            nonlocal settled
+            nonlocal leaf_values
             self._holder.place(rounds.counting(cells))
-            self._settle(settled)
-            settled = np.zeros(rounds.n_outputs)
+            self._settle(leaf_values)
+            leaf_values = np.zeros(rounds.n_outputs)
             return self._ask().reshape(-1, N_COUNTED)
 
         placed = cells_by_counts(grid, count, std=rounds.std("cells"))
         if rounds.counted:
             self._holder.place(placed)
-        self._settle(settled)
+        self._settle(leaf_values)
         return scores, placed
 
     def _settle_range(self) -> float:
-        """The rounds about the range of most labels; returns the bound of gradients in halves of it."""
+        """Run the rounds on the range of most labels; returns the bound of gradients, in halves of that range."""
         std, bounds = self._rounds.std("labels"), (-1.0, 1.0)
         counts = self._ask()
-        within = narrower_bounds(counts, bounds, mu=self._rounds.plan.mu, std=std)
-        for end in within or bounds:
+        narrower = narrower_bounds(counts, bounds, mu=self._rounds.plan.mu, std=std)
+        for end in narrower or bounds:
             self._settle([end])
             self._begin()
         deviation = USUAL_DEVIATION
-        if within is not None:
-            found = range_of_counts(self._answer(), within, n_records=float(counts.sum()), std=std)
-            deviation = found.deviation
+        if narrower is not None:
+            label_range = range_of_counts(self._answer(), narrower, n_records=float(counts.sum()), std=std)
+            deviation = label_range.deviation
         unit = gradient_unit(deviation)
         self._settle([unit])
         return unit
@@ -105,7 +105,7 @@ class FirstQuestions:
     def _answer(self) -> Values:
         kind, places = self._kind, self._rounds.released(self._kind)
         if kind == "score":
-            sums = np.concatenate([each().reshape(-1)[places] for each in self._later])
+            sums = np.concatenate([totals().reshape(-1)[places] for totals in self._later])
         else:
             out = np.empty((1, 2, self._rounds.grid.axes.n_bins), np.int64)
             self._holder.write_histograms(_ROOT, out)
@@ -121,4 +121,4 @@ class FirstQuestions:
         axes = self._rounds.grid.axes
         for value in values:
             self._holder.finish_tree(tree_of([], np.array([value]), axes))
-            self.told.append(float(value))
+            self.settled.append(float(value))

@@ -1,7 +1,7 @@
 """First rounds of the recommended recipe among owners: which numbers each releases, their noise, and what they settle.
 
-Every round is a batch of trees of a single leaf, one per output; so workers check, answer and keep it as any other
-batch. The values of these leaves tell what the round settled, and cells are moved as between trees.
+Every round is a batch of trees of a single leaf, one per output; so workers check, answer and keep it like any other
+batch. The coordinator announces what a round settled as the values of these leaves, and moves cells as between trees.
 
 ========  ==========================================  ==============================================================
 round     question                                    settles
@@ -113,9 +113,9 @@ class FirstRounds:
     @property
     def kinds(self) -> tuple[Round, ...]:
         """The rounds in their order."""
-        of_labels: tuple[Round, ...] = () if self.n_classes else ("labels", "upper", "labels")
-        of_cells: list[Round] = ["cells"] * (N_ROUNDS * bool(self.counted))
-        return (*of_labels, "score", *of_cells)
+        label_rounds: tuple[Round, ...] = () if self.n_classes else ("labels", "upper", "labels")
+        cell_rounds: list[Round] = ["cells"] * (N_ROUNDS * bool(self.counted))
+        return (*label_rounds, "score", *cell_rounds)
 
     @property
     def n_trees(self) -> int:
@@ -171,13 +171,13 @@ class FirstRounds:
 
     def counting(self, cells: PublicGrid) -> PublicGrid:
         """The grid whose first cells of every counted column are these; the others are empty."""
-        given = list(self.grid.cuts)
+        all_cuts = list(self.grid.cuts)
         for column, cuts in zip(self.counted, cells.cuts, strict=True):
-            given[column] = np.concatenate([cuts, np.full(self.grid.n_cells - 1 - len(cuts), _BEYOND)])
-        return PublicGrid(self.grid.bounds, self.grid.n_cells, tuple(given), self.grid.categorical)
+            all_cuts[column] = np.concatenate([cuts, np.full(self.grid.n_cells - 1 - len(cuts), _BEYOND)])
+        return PublicGrid(self.grid.bounds, self.grid.n_cells, tuple(all_cuts), self.grid.categorical)
 
-    def check(self, told: Sequence[float]) -> None:
-        """Refuse values told so far by which no labels can be scaled.
+    def check(self, settled: Sequence[float]) -> None:
+        """Refuse settled values by which no labels can be scaled.
 
         Raises
         ------
@@ -185,30 +185,30 @@ class FirstRounds:
             If the range of numbers is not one of cells between the public bounds, or the bound of gradients is too
             small or too large.
         """
-        if self.n_classes or len(told) < 2:
+        if self.n_classes or len(settled) < 2:
             return
-        is_of_cells = told[0] >= -1 and told[1] <= 1 and told[1] - told[0] >= 2 / N_LABEL_CELLS
-        lower, upper = self.range_of(told)
+        is_of_cells = settled[0] >= -1 and settled[1] <= 1 and settled[1] - settled[0] >= 2 / N_LABEL_CELLS
+        lower, upper = self.range_of(settled)
         if not (is_of_cells and (upper - lower) / 2 > 0):
             raise AccountError("the range of labels that was told has no cell in the bounds; nothing was released")
-        if len(told) > 2 and not LEAST_UNIT <= told[2] <= 1:
+        if len(settled) > 2 and not LEAST_UNIT <= settled[2] <= 1:
             raise AccountError(
                 f"the bound of gradients that was told is not in [{LEAST_UNIT}, 1]; nothing was released"
             )
 
-    def range_of(self, told: Sequence[float]) -> tuple[float, float]:
-        """The range of numbers for values told so far, which were checked; public bounds before the upper end."""
+    def range_of(self, settled: Sequence[float]) -> tuple[float, float]:
+        """The range of numbers by the settled values, after `check`; the public bounds until both ends are settled."""
         lower, upper = self.label_bounds
-        if len(told) >= 2:
+        if len(settled) >= 2:
             centre, spread = (lower + upper) / 2, (upper - lower) / 2
-            lower, upper = centre + spread * told[0], centre + spread * told[1]
+            lower, upper = centre + spread * settled[0], centre + spread * settled[1]
         return lower, upper
 
-    def start(self, told: Sequence[float]) -> Start:
-        """What values of all first rounds' leaves settle, which were checked."""
+    def start(self, settled: Sequence[float]) -> Start:
+        """The start of training, by the settled values of all first rounds, after `check`."""
         if self.n_classes:
-            return Start(-1.0, 1.0, 1.0, np.array(told[: self.n_outputs]))
-        return Start(*self.range_of(told), told[2], np.array(told[3:4]))
+            return Start(-1.0, 1.0, 1.0, np.array(settled[: self.n_outputs]))
+        return Start(*self.range_of(settled), settled[2], np.array(settled[3:4]))
 
     def tree_labels(self, labels: Values, start: Start) -> Values:
         """Labels on the scale of training, shape ``(n_outputs, n_rows)``."""

@@ -26,7 +26,7 @@ from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPl
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
-from opboost.horizontal.recommended.wire_stages import STEP_KINDS, model_steps, told_bounds, wire_stages
+from opboost.horizontal.recommended.wire_stages import STEP_KINDS, bound_trees, model_steps, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
 from opboost.horizontal.rows.stream import EarlierTraining
@@ -88,13 +88,13 @@ class RecommendedAmongOwners:
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The trees after the first rounds, and between them those that tell numbers' bounds."""
+        """The trees after the first rounds, and between them those that announce bounds of numbers' gradients."""
         stages = self.plan.stages(self.tree_task.sensitivity, self.sizes[0])
         return wire_stages(stages, is_numbers=self.tree_task.is_numbers)
 
     @property
     def n_trees(self) -> int:
-        """Trees on the wire, those of the first rounds, of a screen and of told bounds included."""
+        """Trees on the wire, those of the first rounds, of a screen and of bounds included."""
         return self.rounds.n_trees + sum(stage.n_trees for stage in self.stages) * self.tree_task.n_outputs
 
     @property
@@ -107,7 +107,7 @@ class RecommendedAmongOwners:
         """Limits of the trees and of the questions about them."""
         task = self.tree_task
         depths = {"counts": counted_depth(self.n_records), "screen": max(SCREEN_DEPTHS.values()), "sums": self.sizes[1]}
-        smallest = LEAST_UNIT * LEAST_FACTOR ** len(told_bounds(self.stages))
+        smallest = LEAST_UNIT * LEAST_FACTOR ** len(bound_trees(self.stages))
         return TreeRules(
             n_trees=self.n_trees,
             max_depth=max((depths.get(stage.kind, 0) for stage in self.stages), default=self.sizes[1]),
@@ -148,8 +148,8 @@ class RecommendedAmongOwners:
     def records(self, rows: Values, labels: Values, *, coins: Words | None) -> RoundRows:
         """Holder of records in their first cells with exact answers: all of a worker's new records, or a part."""
         margins = margins_of(self.earlier.model, rows) if self.earlier else None
-        table, bounds = self.task.grid.place(rows), told_bounds(self.stages)
-        return RoundRows(table, labels, self.rounds, self.tree_task, bounds, margins=margins)
+        table = self.task.grid.place(rows)
+        return RoundRows(table, labels, self.rounds, self.tree_task, bound_trees(self.stages), margins=margins)
 
     def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
         """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
@@ -179,8 +179,8 @@ class RecommendedAmongOwners:
             return None, None
         grad, hess = skellam_laws(self.tree_task.clipping, stage.std)
         # Counts have no second number.
-        of_hess = None if stage.kind == "counts" else hess.share(self.noise.n_honest)
-        return grad.share(self.noise.n_honest), of_hess
+        hess_share = None if stage.kind == "counts" else hess.share(self.noise.n_honest)
+        return grad.share(self.noise.n_honest), hess_share
 
     def train(self, holder: ClientHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """Train as the coordinator, on the sum of all workers' `rows`.
@@ -194,39 +194,39 @@ class RecommendedAmongOwners:
         scores, columns = first.run(self.task.grid)
         training = TreeTraining(
             columns,
-            replace(self.tree_task, max_leaf=self.tree_task.max_leaf / self.rounds.start(first.told).unit),
+            replace(self.tree_task, max_leaf=self.tree_task.max_leaf / self.rounds.start(first.settled).unit),
             JointClients(holder, self.tree_task.n_outputs, columns.axes),
             uniforms=uniforms_ahead(shape_bits),
             noise_rng=own_noise,
         )
         n_trees, depth = self.sizes
         training.run(self.plan, n_trees, depth, n_records=self.n_records, scores=scores)
-        return self._ensemble(first.told, training.trees)
+        return self._ensemble(first.settled, training.trees)
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
         """Make a model of all trees on values, those of the first rounds and of a screen included."""
-        told, rest = trees[: self.rounds.n_trees], trees[self.rounds.n_trees :]
+        first, rest = trees[: self.rounds.n_trees], trees[self.rounds.n_trees :]
         steps = model_steps(self.stages, rest, self.tree_task.n_outputs)
-        return self._ensemble([float(tree.values[0]) for tree in told], steps)
+        return self._ensemble([float(tree.values[0]) for tree in first], steps)
 
-    def _ensemble(self, told: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
-        start, n_classes = self.rounds.start(told), self.rounds.n_classes
+    def _ensemble(self, settled: Sequence[float], trees: Sequence[Tree]) -> Ensemble:
+        start, n_classes = self.rounds.start(settled), self.rounds.n_classes
         loss: Loss = SquaredError()
         if n_classes:
             loss = Logistic() if n_classes == 2 else Softmax(n_classes)
-        found = Ensemble(
+        model = Ensemble(
             tuple(tree.scaled(start.spread) for tree in trees),
             start.centre + start.spread * start.scores,
             loss,
             tuple(Feature(name) for name in self.task.names),
         )
         if self.earlier is None:
-            return found
+            return model
         if n_classes == 2:
             # The earlier model's scores take the place of the first ones.
-            found = replace(found, base_scores=np.zeros(1))
+            model = replace(model, base_scores=np.zeros(1))
         before, n_before = self.earlier.model, self.earlier.n_records
-        return with_later_records(before, found, n_before, self.n_records, are_steps=takes_steps(before))
+        return with_later_records(before, model, n_before, self.n_records, are_steps=takes_steps(before))
 
     def guarantee(self, *, is_secure: bool) -> RecordGuarantee:
         """Privacy guarantee of the model, and against whom it does not hold."""

@@ -178,12 +178,12 @@ class TrainingPlan:
             return ()
         rest = 1.0 - SCORE_SHARES[self._is_of_several]
         rest -= LABELS_SHARE * (self.n_classes == 0) + CELLS_SHARE * (self.cells_l2 > 0)
-        of_counts = _COUNTED_SHARE * rest if self.n_counted else 0.0
-        of_screen = self.screen_share * (rest - of_counts)
+        counts_share = _COUNTED_SHARE * rest if self.n_counted else 0.0
+        screen_share = self.screen_share * (rest - counts_share)
         parts: tuple[tuple[StageKind, int, float, float], ...] = (
-            ("counts", self.n_counted, 1.0, of_counts),
-            ("screen", self.n_screened, sensitivity, of_screen),
-            ("sums", n_trees, sensitivity, rest - of_counts - of_screen),
+            ("counts", self.n_counted, 1.0, counts_share),
+            ("screen", self.n_screened, sensitivity, screen_share),
+            ("sums", n_trees, sensitivity, rest - counts_share - screen_share),
         )
         return tuple(
             Stage(kind, count, moved, self._std(moved, share, count)) for kind, count, moved, share in parts if count
@@ -193,13 +193,13 @@ class TrainingPlan:
         """All that is released; empty without noise."""
         if math.isinf(self.mu):
             return ()
-        made = [(1.0, self.score_std, 1)]
+        releases = [(1.0, self.score_std, 1)]
         if not self.n_classes:
-            made.append((1.0, self.labels_std, 2))
+            releases.append((1.0, self.labels_std, 2))
         if self.cells_l2:
-            made.append((self.cells_l2, self.cells_std, 1))
-        made += [(stage.sensitivity, stage.std, stage.n_trees) for stage in self.stages(sensitivity, n_trees)]
-        return tuple(gaussian(l2, std, count=count) for l2, std, count in made)
+            releases.append((self.cells_l2, self.cells_std, 1))
+        releases += [(stage.sensitivity, stage.std, stage.n_trees) for stage in self.stages(sensitivity, n_trees)]
+        return tuple(gaussian(l2, std, count=count) for l2, std, count in releases)
 
     def _std(self, sensitivity: float, share: float, count: int) -> float:
         return 0.0 if math.isinf(self.mu) else sensitivity * math.sqrt(count / share) / self.mu
@@ -217,6 +217,12 @@ def tree_sizes(n_records: float, mu: float, n_classes: int) -> tuple[int, int]:
     depth = min(max(math.floor(digits) + 1, _DEPTHS[0]), _DEPTHS[1])
     factor, least, most = _TREES[n_classes > 1]
     return round(min(max(factor * 10 ** (0.3 * digits), least), most)), depth + (n_classes > 1)
+
+
+def sizes_or(sizes: tuple[int | None, int | None], default: tuple[int, int]) -> tuple[int, int]:
+    """Number and depth of the trees: those that are given, and the default ones where they are None."""
+    (n_trees, depth), (default_trees, default_depth) = sizes, default
+    return default_trees if n_trees is None else n_trees, default_depth if depth is None else depth
 
 
 def screen_depths(n_records: float, mu: float, n_columns: int, *, is_of_two: bool) -> dict[bool, int]:

@@ -1,4 +1,4 @@
-"""An owner's rows in the recommended recipe: exact answers of every round, and the only answers that are given."""
+"""An owner's rows in the recommended recipe: exact answers in every round, and checks of which questions are due."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class RoundRows:
         In their own unit.
     rounds : FirstRounds
     task : TreeTask
-    bounds : collection of int
-        Numbers of the trees after the first rounds whose leaf tells by what the bound of gradients is multiplied.
+    bound_trees : collection of int
+        Numbers, after the first rounds, of the trees whose leaf value multiplies the bound of gradients.
     margins : ndarray of float64, shape (1, n_rows), optional
-        Scores of an earlier model: two classes go on from them, and of numbers the trees learn what they leave.
+        Scores of an earlier model: two classes go on from them, and trees on numbers learn the residuals.
     """
 
     def __init__(
@@ -49,17 +49,18 @@ class RoundRows:
         labels: Values,
         rounds: FirstRounds,
         task: TreeTask,
-        bounds: Collection[int] = (),
+        bound_trees: Collection[int] = (),
         *,
         margins: Values | None = None,
     ) -> None:
-        self._table, self._labels, self._rounds, self._task, self._bounds = table, labels, rounds, task, bounds
+        self._table, self._labels, self._rounds, self._task = table, labels, rounds, task
+        self._bound_trees = bound_trees
         self._margins = None if task.is_numbers else margins
         if task.is_numbers and margins is not None:
             self._labels = labels - margins[0]
         self._kinds = rounds.kinds
         self._number, self._output, self._n_finished = -1, rounds.n_outputs - 1, 0
-        self._told: list[float] = []
+        self._settled: list[float] = []
         self._joint: JointRows | None = None
 
     def rebin(self, table: BinnedTable) -> None:
@@ -69,7 +70,7 @@ class RoundRows:
     def copied(self) -> Self:
         """Independent copy of the records; immutable parts are shared."""
         twin = copy.copy(self)
-        twin._told = self._told.copy()
+        twin._settled = self._settled.copy()
         twin._joint = None if self._joint is None else self._joint.copied()
         return twin
 
@@ -80,9 +81,9 @@ class RoundRows:
         if output:
             return
         self._number, self._n_finished = self._number + 1, 0
-        if self._number >= len(self._kinds) and not self._tells_bound:
+        if self._number >= len(self._kinds) and not self._is_bound_tree:
             if self._joint is None:
-                start = self._rounds.start(self._told)
+                start = self._rounds.start(self._settled)
                 labels, n_counted = self._rounds.tree_labels(self._labels, start), self._rounds.plan.n_counted
                 scores = start.scores if self._margins is None else self._margins
                 self._joint = self._task.rows(self._table, labels, scores, n_counted=n_counted)
@@ -92,11 +93,11 @@ class RoundRows:
         """Write counts to the released places of `out`, of labels' cells or of columns' cells, and 0 elsewhere."""
         kind = self._kinds[self._number]
         if kind == "labels":
-            grid = PublicGrid([self._rounds.range_of(self._told)], N_LABEL_CELLS)
+            grid = PublicGrid([self._rounds.range_of(self._settled)], N_LABEL_CELLS)
             cells = [grid.place(self._labels[:, None]).bins[0]]
         else:
             cells = [self._table.bins[column] for column in self._rounds.counted]
-        counts = np.concatenate([np.bincount(each, minlength=N_COUNTED)[:N_COUNTED] for each in cells])
+        counts = np.concatenate([np.bincount(column, minlength=N_COUNTED)[:N_COUNTED] for column in cells])
         out[...] = 0
         out.reshape(-1)[self._rounds.released(kind)] = counts * int(self._rounds.steps(kind))
 
@@ -108,7 +109,7 @@ class RoundRows:
             return np.array([[int((self._labels == self._output).sum() * unit), 0]])
         shares = self._labels
         if not rounds.n_classes:
-            shares = (1 + scaled_labels(shares, *rounds.range_of(self._told))) / 2
+            shares = (1 + scaled_labels(shares, *rounds.range_of(self._settled))) / 2
         codes = np.trunc(shares * unit).astype(np.int64)
         return np.array([[codes.sum(), (int(unit) - codes).sum()]])
 
@@ -117,14 +118,14 @@ class RoundRows:
             self._joint.outputs[self._output].divide(splits)
 
     @property
-    def _tells_bound(self) -> bool:
-        return self._number - len(self._kinds) in self._bounds
+    def _is_bound_tree(self) -> bool:
+        return self._number - len(self._kinds) in self._bound_trees
 
     def finish_tree(self, tree: Tree) -> None:
         """Note what a first round settled, tighten the bound, or add the leaves' values of the batch's oldest tree."""
         if self._joint is None:
-            self._told.append(float(tree.values[0]))
-        elif self._tells_bound:
+            self._settled.append(float(tree.values[0]))
+        elif self._is_bound_tree:
             self._joint.tighten(float(tree.values[0]))
         else:
             self._joint.outputs[self._n_finished].finish_tree(tree)
@@ -171,7 +172,7 @@ class FirstAnswers(ForwardingHolder):
         super().__init__(holder)
         self._rounds, self._noises, self._rng = rounds, noises, rng
         self._number, self._output, self._may_ask = -1, 0, False
-        self._told: list[float] = []
+        self._settled: list[float] = []
 
     def start_tree(self, output: int) -> None:
         super().start_tree(output)
@@ -179,11 +180,11 @@ class FirstAnswers(ForwardingHolder):
         self._may_ask = self._may_ask or output == 0 or self._rounds.kinds[self._number] == "score"
 
     def finish_tree(self, tree: Tree) -> None:
-        """Add what a round settled; only if labels can be scaled by it, or a refusal would tell of labels."""
-        told = [*self._told, float(tree.values[0])]
-        self._rounds.check(told)
+        """Add what a round settled, after a check that depends on no label: a later refusal could reveal labels."""
+        settled = [*self._settled, float(tree.values[0])]
+        self._rounds.check(settled)
         super().finish_tree(tree)
-        self._told = told
+        self._settled = settled
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._take_turn("labels", "cells")
@@ -214,7 +215,7 @@ class FirstAnswers(ForwardingHolder):
 
 
 class ToldBound(ForwardingHolder):
-    """Answers nothing: a coordinator tells by what the bound of gradients is multiplied, between 1/2 and 1."""
+    """Answers nothing: the tree only announces a factor of the bound of gradients, between 1/2 and 1."""
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._refuse()
@@ -263,10 +264,10 @@ class InTurn:
         self._stages, self._n_started = stages, n_started + 1
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._now.write_histograms(nodes, out)
+        self._current.write_histograms(nodes, out)
 
     def totals(self, nodes: Nodes) -> Sums:
-        return self._now.totals(nodes)
+        return self._current.totals(nodes)
 
     def totals_later(self, nodes: Nodes) -> Later:
         """Ask for `totals`; the answer is returned by a call."""
@@ -274,14 +275,14 @@ class InTurn:
         return lambda: totals
 
     def divide(self, splits: Splits) -> None:
-        self._now.divide(splits)
+        self._current.divide(splits)
 
     def finish_tree(self, tree: Tree) -> None:
-        self._now.finish_tree(tree)
+        self._current.finish_tree(tree)
 
     def place(self, columns: PublicGrid) -> None:
         self._rows.place(columns)
 
     @property
-    def _now(self) -> RowHolder:
+    def _current(self) -> RowHolder:
         return self._stages[0][1]

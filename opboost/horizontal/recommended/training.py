@@ -8,7 +8,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
-from opboost.horizontal.recommended.plan import TrainingPlan, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan, sizes_or, tree_sizes
 from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining, gradient_unit, scaled_labels
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -29,14 +29,14 @@ class TrainedBatches:
     base_scores : ndarray of float64, shape (n_outputs,)
     centre, spread : float
         Numbers are ``centre + spread * score``; 0 and 1 for classes.
-    releases : tuple of releases
-        All that were made; empty without noise.
+    releases : tuple of Release
+        All of the training; empty without noise.
     crowded : tuple of int
         Columns whose bounds are far too wide (`opboost.horizontal.splits.noisy_cells.crowded_columns`).
     n_records : float
-        Their noisy number.
+        Noisy number of records.
     signal : float
-        The same times mu, by outputs.
+        ``n_records * mu / n_outputs``, or of counted forests ``n_records * epsilon / n_classes``.
     """
 
     trees: tuple[Tree, ...]
@@ -85,8 +85,8 @@ def train_classes(
     scores, n_records = first_scores_of_classes(labels, std=plan.score_std, rng=rng.fork("score"))
     task = TreeTask.of_classes(len(labels))
     labels = labels[-task.n_outputs :]
-    done = _train(columns, rows, labels, task, scores, plan, n_records, sizes, rng, margins)
-    return done if margins is None else replace(done, base_scores=np.zeros_like(scores))
+    trained = _train(columns, rows, labels, task, scores, plan, n_records, sizes, rng, margins)
+    return trained if margins is None else replace(trained, base_scores=np.zeros_like(scores))
 
 
 def train_numbers(
@@ -102,16 +102,16 @@ def train_numbers(
 ) -> TrainedBatches:
     """The same for numbers, shape ``(n_rows,)``, between public bounds."""
     plan = _plan(columns, epsilon, delta, n_classes=0)
-    of_most = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
-    scaled = scaled_labels(labels, of_most.lower, of_most.upper)
+    label_range = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
+    scaled = scaled_labels(labels, label_range.lower, label_range.upper)
     scores, n_records = first_score_of_numbers(scaled, std=plan.score_std, rng=rng.fork("score"))
-    unit = gradient_unit(of_most.deviation)
-    task = TreeTask.of_numbers(unit, of_most.deviation / unit)
-    done = _train(columns, rows, scaled[None] / unit, task, scores / unit, plan, n_records, sizes, rng)
-    centre, spread = (of_most.lower + of_most.upper) / 2, (of_most.upper - of_most.lower) / 2
+    unit = gradient_unit(label_range.deviation)
+    task = TreeTask.of_numbers(unit, label_range.deviation / unit)
+    trained = _train(columns, rows, scaled[None] / unit, task, scores / unit, plan, n_records, sizes, rng)
+    centre, spread = (label_range.lower + label_range.upper) / 2, (label_range.upper - label_range.lower) / 2
     return replace(
-        done,
-        trees=tuple(tree.scaled(spread * unit) for tree in done.trees),
+        trained,
+        trees=tuple(tree.scaled(spread * unit) for tree in trained.trees),
         base_scores=centre + spread * scores,
         centre=centre,
         spread=spread,
@@ -136,14 +136,22 @@ def _train(
     margins: Values | None = None,
 ) -> TrainedBatches:
     plan = plan.for_records(n_records, columns.axes.n_columns)
-    found = tree_sizes(n_records, plan.mu, task.n_outputs)
-    n_trees, depth = (own if given is None else given for own, given in zip(found, sizes, strict=True))
+    n_trees, depth = sizes_or(sizes, tree_sizes(n_records, plan.mu, task.n_outputs))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))
-    first = scores if margins is None else margins
-    holder = task.rows(columns.place(rows), labels, first, n_counted=plan.n_counted)
+    initial_scores = scores if margins is None else margins
+    holder = task.rows(columns.place(rows), labels, initial_scores, n_counted=plan.n_counted)
     training = TreeTraining(columns, task, holder, uniforms=uniforms_ahead(rng.fork("shape")), noise_rng=rng)
     training.run(plan, n_trees, depth, n_records=n_records, scores=scores)
     releases = plan.releases(task.sensitivity, n_trees)
     crowded = tuple(crowded_columns(columns))
     signal = n_records * plan.mu / task.n_outputs
-    return TrainedBatches(tuple(training.trees), scores, 0.0, 1.0, releases, crowded, n_records, signal)
+    return TrainedBatches(
+        trees=tuple(training.trees),
+        base_scores=scores,
+        centre=0.0,
+        spread=1.0,
+        releases=releases,
+        crowded=crowded,
+        n_records=n_records,
+        signal=signal,
+    )

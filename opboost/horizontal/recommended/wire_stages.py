@@ -1,4 +1,4 @@
-"""The trees after the first rounds as owners see them: boosting is cut where a coordinator tells a smaller bound."""
+"""Stages on the wire, after the first rounds: boosting is divided where the coordinator announces a smaller bound."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ STEP_KINDS = ("counts", "sums")
 
 
 def wire_stages(stages: tuple[Stage, ...], *, is_numbers: bool) -> tuple[Stage, ...]:
-    """The stages of a plan, with trees of a single leaf between those of numbers."""
+    """The stages of a plan; on numbers, trees of a single leaf divide the last one, each of which announces a bound."""
     if not (is_numbers and stages):
         return stages
-    *before, sums = stages
+    *others, sums = stages
     ends = [0, *tightening_places(sums.n_trees), sums.n_trees]
     first, *rest = [replace(sums, n_trees=end - begin) for begin, end in pairwise(ends)]
-    told = Stage("bound", 1, 0.0, 0.0)
-    return (*before, first, *chain.from_iterable((told, part) for part in rest))
+    bound = Stage("bound", 1, 0.0, 0.0)
+    return (*others, first, *chain.from_iterable((bound, part) for part in rest))
 
 
-def told_bounds(stages: Sequence[Stage]) -> list[int]:
-    """Numbers of the trees that tell a bound."""
+def bound_trees(stages: Sequence[Stage]) -> list[int]:
+    """Numbers of the trees that announce a bound."""
     begins = accumulate((stage.n_trees for stage in stages), initial=0)
     return [begin for begin, stage in zip(begins, stages, strict=False) if stage.kind == "bound"]
 

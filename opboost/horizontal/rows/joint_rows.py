@@ -53,7 +53,7 @@ class JointRows:
         Of each output's pair.
     initial_scores : ndarray of float64, shape (n_outputs,) or (n_outputs, n_rows)
     n_counted : int
-        First trees, of which the labels themselves are summed: counts of classes, if they are indicators.
+        Number of first trees whose sums are of the labels themselves: counts of classes, if these are indicators.
 
     Attributes
     ----------
@@ -76,14 +76,14 @@ class JointRows:
         self._n_counted = n_counted
         self._pairs = np.empty(0), np.empty(0)
         self.outputs = [
-            WalkingHolder(table, own, gradients=partial(self._pair, number), clipping=clipping, initial_score=score)
-            for number, (own, score) in enumerate(zip(labels, initial_scores, strict=True))
+            WalkingHolder(table, target, gradients=partial(self._pair, number), clipping=clipping, initial_score=score)
+            for number, (target, score) in enumerate(zip(labels, initial_scores, strict=True))
         ]
         self._share_walks()
 
     def _share_walks(self) -> None:
-        for each in self.outputs[1:]:
-            each.share_walks(self.outputs[0])
+        for holder in self.outputs[1:]:
+            holder.share_walks(self.outputs[0])
 
     def _pair(self, number: int, scores: Values, labels: Values) -> tuple[Values, Values]:
         return self._pairs[0][number], self._pairs[1][number]
@@ -91,40 +91,42 @@ class JointRows:
     def copied(self) -> JointRows:
         """Independent copy of the records; immutable parts are shared."""
         twin = copy.copy(self)
-        twin.outputs = [each.copied(gradients=partial(twin._pair, number)) for number, each in enumerate(self.outputs)]
+        twin.outputs = [
+            holder.copied(gradients=partial(twin._pair, number)) for number, holder in enumerate(self.outputs)
+        ]
         twin._share_walks()
         return twin
 
     def start_tree(self, output: int) -> None:
-        """Begin the round's tree, which is one for all outputs, with fresh gradients of all of them."""
+        """Begin the round's tree, common to all outputs, and compute the gradients of all of them."""
         if self._n_counted:
             self._n_counted, self._pairs = self._n_counted - 1, (self._labels, np.zeros_like(self._labels))
         else:
-            self._pairs = self._gradients(np.stack([each.scores for each in self.outputs]), self._labels)
-        for each in self.outputs:
-            each.start_tree(0)
+            self._pairs = self._gradients(np.stack([holder.scores for holder in self.outputs]), self._labels)
+        for holder in self.outputs:
+            holder.start_tree(0)
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         raise AccountError("joint rows have no histograms; nothing was released")
 
     def totals(self, nodes: Nodes) -> Sums:
         """Sums of (g, h) of the leaves, output after output."""
-        return np.concatenate([each.totals(nodes) for each in self.outputs])
+        return np.concatenate([holder.totals(nodes) for holder in self.outputs])
 
     def divide(self, splits: Splits) -> None:
-        for each in self.outputs:
-            each.divide(splits)
+        for holder in self.outputs:
+            holder.divide(splits)
 
     def finish_trees(self, trees: Sequence[Tree]) -> None:
         """Add the leaves' values, one tree per output, of one structure."""
-        for each, tree in zip(self.outputs, trees, strict=True):
-            each.finish_tree(tree)
+        for holder, tree in zip(self.outputs, trees, strict=True):
+            holder.finish_tree(tree)
 
     def tighten(self, factor: float) -> None:
-        """Put labels and scores into another unit: one so many times as large."""
+        """Convert labels and scores to a unit that is `factor` times as large."""
         self._labels = self._labels / factor
-        for each in self.outputs:
-            each.rescale(factor)
+        for holder in self.outputs:
+            holder.rescale(factor)
 
     def finish_tree(self, tree: Tree) -> None:
         raise AccountError("joint rows finish the trees of all outputs together")
@@ -159,7 +161,7 @@ class JointClients:
             for splits in self._levels:
                 self._holder.divide(splits)
             later.append(self._holder.totals_later(nodes))
-        return np.concatenate([each() for each in later])
+        return np.concatenate([totals() for totals in later])
 
     def finish_trees(self, trees: Sequence[Tree]) -> None:
         """Add the leaves' values, one tree per output."""
@@ -167,7 +169,7 @@ class JointClients:
             self._holder.finish_tree(tree)
 
     def tighten(self, factor: float) -> None:
-        """Tell the factor by a tree of a single leaf."""
+        """Announce the factor to the clients, as the value of a tree of a single leaf."""
         self._holder.start_tree(0)
         self._holder.finish_tree(tree_of([], np.array([factor]), self._axes))
 

@@ -26,7 +26,7 @@ from opboost.trees.walked_rows import WalkedRows
 # From scores and labels to g and h of every record.
 Gradients = Callable[[Values, Values], tuple[Values, Values]]
 
-# From g and h of every record, in steps, to who takes part in the round.
+# From g and h of every record, in steps, to whether it takes part in the round.
 RecordFilter = Callable[[NDArray[np.int64], NDArray[np.int64]], Mask]
 
 # Where `opboost.trees.kernels.packing` puts the Hessian; a test compares the two.
@@ -69,7 +69,7 @@ class Clipping:
     max_norm : float, optional
         Bound of ``sqrt(g^2 + (h / ratio)^2)``; h gives way. By default what the other bounds imply.
     noise_std : float
-        Deviation of noise on sums of g, of which no step need be smaller than 2**-28; 0 for the finest grid.
+        Deviation of the noise on sums of g; steps of 2**-28 of it are fine enough. 0 for the finest grid.
     """
 
     max_grad: float
@@ -160,7 +160,7 @@ class RecordHolder:
     clipping : Clipping
     initial_score : float
     admit : callable, optional
-        Called whenever gradients are computed; who is not admitted contributes nothing. Everyone is by default.
+        Called whenever gradients are computed; records that are not admitted contribute nothing. By default all are.
 
     Notes
     -----
@@ -186,7 +186,7 @@ class RecordHolder:
         self._clipping = clipping
         self._admit = admit
         self._scores: Values = np.full(len(labels), initial_score)
-        self._fresh: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
+        self._contributions: NDArray[np.int64] = np.zeros(table.n_rows, np.int64)
         self._rows = self._rows_of(table)
 
     @property
@@ -200,7 +200,7 @@ class RecordHolder:
             add_tree(self._scores, self._table.bins, self._table.axes, tree)
 
     def pay_again(self, trees: Sequence[Tree]) -> None:
-        """The same of trees that the rows took part in: every record is charged as it was then."""
+        """Add the scores of trees that the rows took part in, and charge every record as it was charged then."""
         for tree in trees:
             contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
             self.catch_up([tree])
@@ -215,7 +215,7 @@ class RecordHolder:
         twin._gradients = gradients or self._gradients
         twin._scores = self._scores.copy()
         twin._rows = self._rows_with(twin._scores)
-        # Accounts of the records are part of it, if there are any.
+        # A filter holds the accounts of the records.
         twin._admit = copy.deepcopy(self._admit)
         return twin
 
@@ -232,9 +232,11 @@ class RecordHolder:
             raise AccountError("records pay for the gradients of every tree anew; nothing was released")
         self._rows.start_tree()
         if output == 0:
-            self._fresh = contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
-        # Sorted rows carry them along, and lose their order.
-        self._rows.gradients[:] = self._fresh
+            self._contributions = contributions(
+                self._gradients(self._scores, self._labels), self._clipping, self._admit
+            )
+        # A copy, since sorted rows reorder theirs.
+        self._rows.gradients[:] = self._contributions
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._rows.write_histograms(nodes, out, offsets=self._table.axes.offsets)
@@ -273,7 +275,7 @@ class WalkingHolder(RecordHolder):
         self._rows.finish_tree(tree)
 
     def share_walks(self, other: WalkingHolder) -> None:
-        """Walk but once with the same rows of the same table, for other outputs, where trees are the same."""
+        """Reuse the walks of another output's holder of the same rows and table, as long as its trees are the same."""
         assert isinstance(self._rows, WalkedRows)
         assert isinstance(other._rows, WalkedRows)
         self._rows.share_walks(other._rows)
@@ -294,5 +296,5 @@ def contributions(
     packed = (hess << _HESS_SHIFT) + grad
     if admit is None:
         return packed
-    is_in = admit(grad, hess)
-    return packed if is_in.all() else np.where(is_in, packed, 0)
+    is_admitted = admit(grad, hess)
+    return packed if is_admitted.all() else np.where(is_admitted, packed, 0)

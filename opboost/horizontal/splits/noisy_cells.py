@@ -56,7 +56,7 @@ def placed_cells(
     Notes
     -----
     Privacy: `N_ROUNDS` releases, of `counts_sensitivity` together, under Gaussian noise of deviation `std` or `noise`,
-    each at cells that the ones before tell; a record adds 1 to at most one count of each column. The rest is
+    each at cells that follow from the ones before; a record adds 1 to at most one count of each column. The rest is
     post-processing.
     """
     numbers, noise = counted_columns(grid), noise or gaussian_noise(std, STEPS)
@@ -69,7 +69,7 @@ def counted_columns(grid: PublicGrid) -> list[int]:
 
 
 def cells_by_counts(grid: PublicGrid, count: Callable[[PublicGrid], Values], *, std: float) -> PublicGrid:
-    """The same from a source of noisy counts, which is asked for those of `N_ROUNDS` grids of columns of numbers."""
+    """`placed_cells` from a source of noisy counts, which is called for `N_ROUNDS` grids of the columns of numbers."""
     numbers = counted_columns(grid)
     if not numbers:
         return grid
@@ -79,14 +79,14 @@ def cells_by_counts(grid: PublicGrid, count: Callable[[PublicGrid], Values], *, 
         n_records = max(float(noisy.sum(axis=1).mean()), 1.0)
         n_cells = grid.n_cells if number == N_ROUNDS - 1 else N_COUNTED
         cuts = tuple(
-            _cuts(np.concatenate([bound[:1], old, bound[1:]]), cell_shares(of_cells, n_records, std), n_cells)
-            for bound, old, of_cells in zip(counted.bounds, counted.cuts, noisy, strict=True)
+            _cuts(np.concatenate([bound[:1], old_cuts, bound[1:]]), cell_shares(counts, n_records, std), n_cells)
+            for bound, old_cuts, counts in zip(counted.bounds, counted.cuts, noisy, strict=True)
         )
         counted = replace(counted, n_cells=n_cells, given=cuts)
-    given = list(grid.cuts)
-    for column, found in zip(numbers, counted.cuts, strict=True):
-        given[column] = found
-    return replace(grid, given=tuple(given))
+    all_cuts = list(grid.cuts)
+    for column, column_cuts in zip(numbers, counted.cuts, strict=True):
+        all_cuts[column] = column_cuts
+    return replace(grid, given=tuple(all_cuts))
 
 
 def crowded_columns(placed: PublicGrid) -> list[int]:

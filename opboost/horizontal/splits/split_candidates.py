@@ -43,20 +43,20 @@ def log_candidates(bounds: ColumnBounds, n_candidates: int, *, mirrored: Mask | 
     shares = np.arange(n_candidates) / n_candidates
     cuts = []
     for column, (lower, upper) in enumerate(bounds):
-        each = lower + np.expm1(shares * np.log1p(upper - lower))
+        column_cuts = lower + np.expm1(shares * np.log1p(upper - lower))
         if mirrored is not None and mirrored[column]:
-            each = np.sort(lower + upper - each)
-        cuts.append(each)
+            column_cuts = np.sort(lower + upper - column_cuts)
+        cuts.append(column_cuts)
     return _grid(bounds, cuts)
 
 
 def quantile_candidates(bounds: ColumnBounds, n_candidates: int, rows: Values) -> PublicGrid:
     """Quantiles of the data at q / Q, shape of `rows` ``(n_rows, n_columns)``: not private, for comparison only."""
     shares = np.arange(n_candidates) / n_candidates
-    within = [np.clip(rows[:, column], *bound) for column, bound in enumerate(bounds)]
+    clipped = [np.clip(rows[:, column], *bound) for column, bound in enumerate(bounds)]
     cuts = [
         np.quantile(values[~np.isnan(values)], shares) if (~np.isnan(values)).any() else bound[0] + shares
-        for values, bound in zip(within, bounds, strict=True)
+        for values, bound in zip(clipped, bounds, strict=True)
     ]
     return _grid(bounds, cuts)
 
@@ -133,14 +133,14 @@ class MassEstimate:
             return self
         edges = np.union1d(self.edges, np.clip(cuts, self.edges[0], self.edges[-1]))
         reached = np.interp(edges, self.edges, np.concatenate([[0.0], np.cumsum(self.masses)]))
-        before, widths = np.diff(reached), np.diff(edges)
+        masses, widths = np.diff(reached), np.diff(edges)
         # A bin (cuts[i - 1], cuts[i]] holds the pieces that end in it.
         bins = np.searchsorted(cuts, edges[1:], side="left")
-        of_bin = np.bincount(bins, before, len(weights))
+        mass_of_bin = np.bincount(bins, masses, len(weights))
         width_of_bin = np.bincount(bins, widths, len(weights))
         shape = (
-            np.where(of_bin[bins] > 0, before, widths)
-            / np.where(of_bin > 0, of_bin, np.maximum(width_of_bin, 1e-300))[bins]
+            np.where(mass_of_bin[bins] > 0, masses, widths)
+            / np.where(mass_of_bin > 0, mass_of_bin, np.maximum(width_of_bin, 1e-300))[bins]
         )
         return MassEstimate(edges, np.maximum(weights, 0.0)[bins] * shape)
 

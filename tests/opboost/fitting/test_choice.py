@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from opboost.fitting import choice
-from opboost.fitting.choice import SHARES, _most_likely, _of_depths
+from opboost.fitting.choice import SHARES, _by_depth, _most_likely
 from opboost.fitting.noised_table import Blend, NoiseChoice
 
 
@@ -60,7 +60,7 @@ def test_candidates_are_compared_beside_the_usual_depth_and_another_that_wins_en
     errors: dict[int | None, float], depths: list[int | None]
 ) -> None:
     trial: Any = Tried(errors)
-    found = _of_depths([trial], () if None in errors else (4, 6, 8))
+    found = _by_depth([trial], () if None in errors else (4, 6, 8))
     assert [(trials[0].own_depth, scores[0].item()) for trials, scores in found] == [(d, errors[d]) for d in depths]
 
 
@@ -70,7 +70,7 @@ def test_the_depth_is_taken_with_which_the_whole_is_better(better: int, monkeypa
     blends = [Blend(NoiseChoice.CORRECTED, 1.1, own_depth=depth) for depth in (4, 8)]
     results = iter([(0.5 - 0.1 * (k == better), blend) for k, blend in enumerate(blends)])
     monkeypatch.setattr(choice, "trials_of", lambda *_, **__: ([], 0.5))
-    monkeypatch.setattr(choice, "_of_depths", lambda *_: [([], []), ([], [])])
+    monkeypatch.setattr(choice, "_by_depth", lambda *_: [([], []), ([], [])])
     monkeypatch.setattr(choice, "_compared", lambda *_: next(results))
     nothing: Any = SimpleNamespace(has_own=True, own_depths=(4, 8))
     found = choice.choose(nothing, nothing, None, nothing, rng=np.random.default_rng(0))

@@ -20,7 +20,7 @@ from opboost.denoise.sources import RankSource, sources_of
 from opboost.errors import DataError
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
-from opboost.fitting.noise_correction import N_FITS, _drawn_apart, _drawn_before, _draws
+from opboost.fitting.noise_correction import N_FITS, _drawn_by_common_fit, _drawn_by_own_fit, _draws
 from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
 from opboost.fitting.recipe import OWN_DEPTHS, Recipe
 from opboost.fitting.trials import MOST_DRAWS, N_PARTS, Drawn
@@ -333,7 +333,7 @@ def test_held_out_rows_say_how_deep_trees_on_the_own_columns_are(waves: float, d
     run = Run(0.1, n_rows=600)
     noised, recipe = described(run, run.labels[:600] + 3 * np.sin(waves * run.own[:600]))
     rng = np.random.default_rng(1)
-    drawn_for = partial(_drawn_apart, noised, recipe, max_bin=64, rng=rng)
+    drawn_for = partial(_drawn_by_own_fit, noised, recipe, max_bin=64, rng=rng)
     open_recipe = replace(recipe.brief(10), own_depths=(2, 8))
     assert choose(noised, open_recipe, None, drawn_for, rng=rng).own_depth == depth
     assert choose(noised, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
@@ -422,10 +422,10 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
     for shift in (0.0, 3.0):
         noised, recipe = described(run, run.labels[:400] + shift * rng.normal(size=400) * (part == 0))
         of_all = np.random.default_rng(1)
-        seen.append(_drawn_apart(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
+        seen.append(_drawn_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
         fit = impute(noised, sources_of(noised.columns), np.arange(400), recipe, rng=of_all)
         states = fit.draw(10, seed=2)
-        before.append(_drawn_before(fit, states, kept, held, rng=of_all))
+        before.append(_drawn_by_common_fit(fit, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
     np.testing.assert_array_equal(seen[0].blind, seen[1].blind)
     assert (before[0].states != before[1].states).any()
@@ -438,7 +438,7 @@ def test_released_codes_are_taken_where_draws_say_less_than_these(is_shuffled: b
     noised, recipe = described(run)
 
     def drawn_for(kept: Any, held: Any) -> Drawn:
-        drawn = _drawn_apart(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1))
+        drawn = _drawn_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1))
         return replace(drawn, states=np.roll(drawn.states, 1, axis=2)) if is_shuffled else drawn
 
     rng = np.random.default_rng(2)

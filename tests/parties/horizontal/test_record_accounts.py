@@ -261,8 +261,8 @@ class UncheckedTurns(SGBDTAmongOwners):
 def start_tree_without_paying(self: Any, output: int) -> None:
     self._rows.start_tree()
     if output == 0:
-        self._fresh = contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
-    self._rows.gradients[:] = self._fresh
+        self._contributions = contributions(self._gradients(self._scores, self._labels), self._clipping, self._admit)
+    self._rows.gradients[:] = self._contributions
 
 
 def test_the_machine_finds_trees_that_use_gradients_which_were_paid_for_once(

@@ -24,10 +24,10 @@ from protocols.transport.conversation import (
     MARK_BYTES,
     Conversation,
     connection_id,
-    is_beat,
+    is_any_heartbeat,
     mark,
     read_connection_id,
-    received_word,
+    read_received,
 )
 from protocols.transport.liveness import HEARTBEAT
 from tests.support.broken_link import BrokenLink, broken_link
@@ -163,8 +163,8 @@ def test_a_program_that_was_started_again_is_told_from_a_broken_link(network: An
     b.send(Done())
     assert within(5, listener.channel("b").receive) == Done()
     # What a kill leaves behind: no word, and nobody at the port.
-    listener._peers.words = lambda **_: iter(())
-    listener._peers.are_told = lambda: True
+    listener._peers.to_acknowledge = lambda **_: iter(())
+    listener._peers.are_confirmed = lambda: True
     network.leave(listener)
     again = zmq_channel_listener(network, port)
     with pytest.raises(PeerRestarted, match=r"^a was started again"):
@@ -281,21 +281,21 @@ def test_the_same_messages_are_not_sent_again_without_end() -> None:
                 ours.sent()
             ours.resume(count)
 
-    came_back(0, 2 * conversation.MAX_VAIN)  # Where nothing was sent, the links may break as often as they like.
+    came_back(0, 2 * conversation.MAX_FRUITLESS)  # Where nothing was sent, the links may break as often as they like.
     for _ in range(3):
         ours.keep(encode(Done()))
-    came_back(0, conversation.MAX_VAIN)
-    came_back(1, conversation.MAX_VAIN)  # One has come.
+    came_back(0, conversation.MAX_FRUITLESS)
+    came_back(1, conversation.MAX_FRUITLESS)  # One has come.
     with pytest.raises(UnexpectedMessage, match="came back 65 times"):
         came_back(1, 2)
 
 
 def test_a_word_is_told_from_every_other_message() -> None:
-    word = Received(count=7, is_last=True)
-    assert received_word(encode(word)) == word
-    assert received_word(encode(Done())) is None
-    assert received_word([b"received"]) is None
-    assert received_word([*encode(word), b""]) is None
+    received = Received(count=7, is_last=True)
+    assert read_received(encode(received)) == received
+    assert read_received(encode(Done())) is None
+    assert read_received([b"received"]) is None
+    assert read_received([*encode(received), b""]) is None
 
 
 def test_a_connection_goes_by_party_conversation_and_number() -> None:
@@ -355,7 +355,7 @@ def test_what_follows_is_no_part_of_a_message_whose_last_frames_are_left_out() -
     for rest in ([*HEARTBEAT], encode(Received(count=0)), [*HEARTBEAT, mark(1, 255)], [mark(1, 255)]):
         assert not theirs.received([header, *rest])
     for alone in (mark(1, 255), mark(0, 255)):
-        assert not is_beat([alone])
+        assert not is_any_heartbeat([alone])
         assert not theirs.received([alone])
     assert theirs.n_received == 0
     # How a program of another version begins.
@@ -446,16 +446,16 @@ def test_a_count_that_is_left_out_is_told_again(network: Any, within: Within, mo
         b, a = network.connect(f"tcp://127.0.0.1:{link.port}", timing=timing), listener.channel("b")
         b.send(Done())
         assert within(5, a.receive) == Done()
-        word, struck = Conversation.word, list[int]()
+        acknowledgement, struck = Conversation.acknowledgement, list[int]()
 
-        def without(talk: Conversation, **options: Any) -> Any:
-            said = word(talk, **options)
-            if talk is b._conversation and not struck:
-                struck.append(len(said))
+        def without(conversation: Conversation, **options: Any) -> Any:
+            frames = acknowledgement(conversation, **options)
+            if conversation is b._conversation and not struck:
+                struck.append(len(frames))
                 return list(HEARTBEAT)
-            return said
+            return frames
 
-        monkeypatch.setattr(Conversation, "word", without)
+        monkeypatch.setattr(Conversation, "acknowledgement", without)
         link.is_down = True
         time.sleep(0.3)
         b.send(chunk(7))
@@ -477,8 +477,8 @@ def test_last_words_that_were_not_taken_yet_are_told_by_whoever_was_busy(network
     a.send(Done())
     a.send(Abort(phase="training", reason="no power"))
     time.sleep(0.2)
-    listener._peers.words = lambda **_: iter(())
-    listener._peers.are_told = lambda: True
+    listener._peers.to_acknowledge = lambda **_: iter(())
+    listener._peers.are_confirmed = lambda: True
     network.leave(listener)
     time.sleep(0.6)
     with pytest.raises(PeerAborted, match="no power"):
@@ -486,7 +486,7 @@ def test_last_words_that_were_not_taken_yet_are_told_by_whoever_was_busy(network
 
 
 def test_constants_leave_room_for_the_window_of_ranks() -> None:
-    assert conversation.MAX_UNSENT >= conversation.CONFIRM_EVERY
+    assert conversation.MAX_UNSENT >= conversation.ACKNOWLEDGE_EVERY
     assert zmq_channel.RETRY_S < zmq_channel.LONGEST_RETRY_S
     assert BrokenLink.__doc__
 

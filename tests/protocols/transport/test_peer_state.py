@@ -19,7 +19,7 @@ def peer() -> PeerState:
 
 def test_messages_are_bounded_in_number(peer: PeerState) -> None:
     assert [peer.keep([b"x"]) for _ in range(MAX_WAITING + 1)] == [True] * MAX_WAITING + [False]
-    assert peer.flood.startswith(f"sent more than {MAX_WAITING} messages")
+    assert peer.flood_reason.startswith(f"sent more than {MAX_WAITING} messages")
     assert (len(peer.inbox), peer.waiting_bytes) == (MAX_WAITING, MAX_WAITING)
 
 
@@ -36,10 +36,10 @@ def test_messages_are_bounded_in_bytes_and_one_is_always_taken(
 def test_a_new_conversation_has_nothing_of_the_one_before(peer: PeerState) -> None:
     assert peer.token == b""
     peer.keep([b"x"])
-    peer.cut, peer.flood, peer.has_left = "why", "much", True
+    peer.cut_reason, peer.flood_reason, peer.has_left = "why", "much", True
     before = peer.conversation
     peer.begin(PeerConnection(connection_id("shop", "t0", 3), 5, 1))
-    assert (peer.cut, peer.flood, peer.has_left, list(peer.inbox)) == ("", "", False, [])
+    assert (peer.cut_reason, peer.flood_reason, peer.has_left, list(peer.inbox)) == ("", "", False, [])
     assert peer.conversation is not before
     assert peer.token == b"t0"
     assert peer.connection is not None
@@ -52,4 +52,4 @@ def test_a_conversation_that_was_given_up_leaves_nothing_to_send_to_nobody(peer:
     peer.conversation.keep([b"farewell"])
     peer.keep(encode(Abort(phase="greeting", reason="later", outlook=Outlook.AGAIN)))
     peer.drop_unheard()
-    assert (peer.connection, peer.former, peer.conversation.next_unsent()) == (None, b"t0", None)
+    assert (peer.connection, peer.former_token, peer.conversation.next_unsent()) == (None, b"t0", None)

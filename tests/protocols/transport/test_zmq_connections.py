@@ -24,7 +24,7 @@ from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
 from protocols.transport.receive_quota import UNPROVED_BYTES
-from protocols.transport.zmq_connections import MAX_NEWS, WatchedConnections, bounded, due_news, latest
+from protocols.transport.zmq_connections import MAX_EVENTS, WatchedConnections, bounded, due_events, latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -308,11 +308,11 @@ def told(descriptors: list[tuple[int, bool]], is_open: set[int]) -> list[dict[st
 @given(before=moves, after=moves)
 def test_of_events_that_nobody_fetched_enough_is_kept_to_know_who_is_still_there(before: Any, after: Any) -> None:
     is_open: set[int] = set()
-    heard, news = told(before, is_open), []
+    heard, events = told(before, is_open), []
     speaking = sorted(is_open)
-    news = told(after, is_open)
+    events = told(after, is_open)
     lost = []
-    for kept in (news, latest(news)):
+    for kept in (events, latest(events)):
         peers = Peers(map(str, speaking), timing=TIMING)
         for event in heard:
             if event["event"] != F:
@@ -324,23 +324,23 @@ def test_of_events_that_nobody_fetched_enough_is_kept_to_know_who_is_still_there
                 peers.note_event(event["value"], is_accepted=event["event"] == A)
         lost.append([peers.is_lost(str(descriptor)) for descriptor in speaking])
     assert lost[0] == lost[1]
-    assert len(latest(news)) <= 2 * 3 + 3
+    assert len(latest(events)) <= 2 * 3 + 3
 
 
 @given(moved=moves)
 def test_the_end_of_a_connection_waits_and_holds_up_no_other(moved: Any) -> None:
-    news = told(moved, set())
-    assert due_news(news, is_all=True) == (news, [])
-    due, waiting = due_news(news, is_all=False)
+    events = told(moved, set())
+    assert due_events(events, is_all=True) == (events, [])
+    due, waiting = due_events(events, is_all=False)
     assert D not in [event["event"] for event in due]
     for descriptor in (1, 2, 3):
-        mine = [event for event in news if event["value"] == descriptor]
+        mine = [event for event in events if event["value"] == descriptor]
         n_due = next((i for i, event in enumerate(mine) if event["event"] == D), len(mine))
         assert [event for event in due if event["value"] == descriptor] == mine[:n_due]
         assert [event for event in waiting if event["value"] == descriptor] == mine[n_due:]
 
 
 def test_too_many_news_are_forgotten_and_the_ends_among_them_counted() -> None:
-    news = [{"event": kind, "value": 5, "was_cut": 0} for _ in range(MAX_NEWS) for kind in (A, D)]
-    assert bounded(news[:MAX_NEWS]) == (news[:MAX_NEWS], 0)
-    assert bounded(news) == (news[-2:], MAX_NEWS - 1)
+    events = [{"event": kind, "value": 5, "was_cut": 0} for _ in range(MAX_EVENTS) for kind in (A, D)]
+    assert bounded(events[:MAX_EVENTS]) == (events[:MAX_EVENTS], 0)
+    assert bounded(events) == (events[-2:], MAX_EVENTS - 1)

@@ -12,7 +12,7 @@ from protocols.transport import zmq_socket
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAY_BYTES, MAX_ARRAYS, decode
 from protocols.transport.receive_quota import FRAME_BYTES
-from protocols.transport.zmq_socket import HIGH_WATER_MARK, drain, events, open_socket, receive_parts
+from protocols.transport.zmq_socket import HIGH_WATER_MARK, drain, monitor_events, open_socket, receive_parts
 
 Pair = tuple["zmq.Socket[bytes]", "zmq.Socket[bytes]"]
 
@@ -86,8 +86,8 @@ def test_news_of_connections_are_told_once(pair: Pair) -> None:
     far.close(linger=0)
     seen: list[int] = []
     while zmq.EVENT_DISCONNECTED not in seen and monitor.poll(5000):
-        seen += [one["event"] for one in events(monitor)]
+        seen += [one["event"] for one in monitor_events(monitor)]
     assert seen.count(zmq.EVENT_DISCONNECTED) == 1
-    assert events(monitor) == []
+    assert monitor_events(monitor) == []
     near.disable_monitor()
     monitor.close(linger=0)

@@ -44,8 +44,8 @@ def test_a_record_is_in_one_tree_at_most_and_rounds_take_halves():
     shares = []
     for _ in range(3):
         one.take_turn(1.0)
-        used += one._is_in
-        shares.append(one._is_in.mean())
+        used += one._is_admitted
+        shares.append(one._is_admitted.mean())
     assert used.max() == 1
     # Standard deviations of 0.025, 0.022 and 0.017; six of them are exceeded once in half a billion draws.
     np.testing.assert_allclose(shares, [0.5, 0.25, 0.125], atol=0.15)

@@ -17,7 +17,7 @@ from opboost.horizontal.recommended.calibration import going_on, recommended_amo
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
-from opboost.horizontal.recommended.wire_stages import told_bounds
+from opboost.horizontal.recommended.wire_stages import bound_trees
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.stream import EarlierTraining
@@ -76,7 +76,7 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
         of = going_on(of, EarlierTraining(run="spring", model=before, digest="", n_records=300))
         # Two classes begin at earlier scores, and several have a model of their own, of three quarters of the records.
         known, share = {0: (before.base_scores, 1.0), 2: (known, 1.0), 4: (before.base_scores / 4, 0.75)}[n_classes]
-    n_bounds = len(told_bounds(of.stages))
+    n_bounds = len(bound_trees(of.stages))
     assert n_bounds == (0 if n_classes else 2)
     X = np.random.default_rng(0).random((900, 41))
     y = np.floor(n_classes * X[:, 7]) if n_classes else X[:, 7]
@@ -97,7 +97,7 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
     # The scores that gradients were taken at are those of the model, in the last unit.
     n_first = of.rounds.n_trees
     start = of.rounds.start([float(tree.values[0]) for tree in followed.trees[:n_first]])
-    unit = math.prod(float(followed.trees[n_first + number].values[0]) for number in told_bounds(of.stages))
+    unit = math.prod(float(followed.trees[n_first + number].values[0]) for number in bound_trees(of.stages))
     for part, one in zip(THIRDS, rows, strict=True):
         scores = np.stack([output.scores for output in one._joint.outputs], axis=1) * start.spread * unit + start.centre
         np.testing.assert_allclose(share * scores + known, told.scores(X[part]), atol=1e-9)

@@ -9,7 +9,7 @@ from opboost.errors import AccountError
 from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.residual_size import tightening_places
-from opboost.horizontal.recommended.wire_stages import model_steps, told_bounds, wire_stages
+from opboost.horizontal.recommended.wire_stages import bound_trees, model_steps, wire_stages
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
 from tests.support.recommended_owners import GRID, ROOT, recipe, records_of
@@ -31,9 +31,9 @@ def test_boosting_is_cut_where_a_bound_is_told_and_nothing_is_released_there() -
         ("bound", 1),
         ("sums", 16),
     ]
-    assert told_bounds(found) == [13, 22, 35]
+    assert bound_trees(found) == [13, 22, 35]
     # In the trees of boosting alone, they lie where one process tightens its bound.
-    assert [number - 9 - i for i, number in enumerate(told_bounds(found))] == tightening_places(40)
+    assert [number - 9 - i for i, number in enumerate(bound_trees(found))] == tightening_places(40)
     assert all(stage.std == (3.0 if stage.kind == "sums" else 0.0) for stage in found[1:])
     assert wire_stages((SCREEN, SUMS), is_numbers=False) == (SCREEN, SUMS)
     assert wire_stages((), is_numbers=True) == ()
@@ -49,7 +49,7 @@ def test_steps_of_the_model_are_in_the_first_unit() -> None:
 def begun_at_a_bound() -> tuple[object, int]:
     """Rows whose next tree tells a bound, and how many trees there were."""
     of = recipe(0)
-    rows, n_before = of.rows(*records_of(0, 30), rng=seeded(0)), of.rounds.n_trees + told_bounds(of.stages)[0]
+    rows, n_before = of.rows(*records_of(0, 30), rng=seeded(0)), of.rounds.n_trees + bound_trees(of.stages)[0]
     told = iter([-1.0, 1.0, 0.5, 0.0])
     for _ in range(n_before):
         rows.start_tree(0)

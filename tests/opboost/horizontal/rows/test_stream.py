@@ -142,7 +142,7 @@ class Counted(SummedHolders):
 
     def start_tree(self, output: int) -> None:
         super().start_tree(output)
-        packed = self._holder._fresh
+        packed = self._holder._contributions
         hess = (packed + (1 << 34)) >> 35
         squared = self._noise.clipping.norms_squared(packed - (hess << 35), hess)
         self._total += squared / self._noise.grad_std**2
