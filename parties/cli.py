@@ -39,7 +39,7 @@ from parties.commands.scorecard import scorecard
 from parties.commands.scouting import scout
 from parties.commands.serve import serve
 from parties.commands.tune import tune
-from parties.errors import Stopped, as_told
+from parties.errors import Stopped, as_stopped
 
 # New containers before Python looks for cycles. Modules and compiled loops bring some hundred thousand that all stay:
 # at the usual 700, looking through them again and again takes a sixth of the start of a party.
@@ -182,7 +182,7 @@ def predict(
 
     facts: dict[str, object] = {}
     to: dict[str, Any] = {"ids": ids, "out": out, "overwrite": overwrite, "append": append}
-    told: dict[str, Any] = {"scored": lambda metrics: facts.update({k: round(v, 4) for k, v in metrics.items()})}
+    report: dict[str, Any] = {"scored": lambda metrics: facts.update({k: round(v, 4) for k, v in metrics.items()})}
     with terminal_of_command() as terminal:
         call: dict[str, Any] = {"data": data, "terminal": terminal}
         role = read_role(run_file)
@@ -190,14 +190,14 @@ def predict(
             from parties.jobs.predict_horizontal import predict_alone
 
             refuse_given("there are no passive parties in this run: leave it out", mode=mode, reasons=reasons)
-            target = predict_alone(run_file, **call, **to, **told)
+            target = predict_alone(run_file, **call, **to, **report)
             print_result(form, predictions=str(target), **facts)
             return
         from parties.jobs.answer_vertical import serve_passive
         from parties.jobs.predict_vertical import predict_active
 
         if role == "active":
-            call |= {**to, **told, "insecure": insecure, "mode": (mode or Mode.ROUTED).value, "reasons": reasons}
+            call |= {**to, **report, "insecure": insecure, "mode": (mode or Mode.ROUTED).value, "reasons": reasons}
             call["unasked"] = partial(facts.update, asked=False)
             target = retrying(partial(predict_active, run_file, **call), retry=retry, warn=terminal.warn)
             print_result(form, predictions=str(target), **facts)
@@ -243,13 +243,13 @@ def demo(
 
 
 _DATA = (schema, init, doctor, ledger, backup, restore)
-for other in (compile_loops, keygen, *_DATA, scout, report, status, serve, export, explain, tune, scorecard):
-    app.command()(other)
+for function in (compile_loops, keygen, *_DATA, scout, report, status, serve, export, explain, tune, scorecard):
+    app.command()(function)
 
 
 @cache
 def command() -> Callable[..., Any]:
-    """All commands as one that takes arguments; put together once, for processes that are forked as well."""
+    """The command that dispatches to all others; built once per process, and inherited by forked processes."""
     return typer.main.get_command(app)
 
 
@@ -270,21 +270,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         command()(arguments, prog_name="opboost")
     except (Exception, SystemExit) as error:
-        told = as_told(error)
-        if isinstance(told, Stopped):
-            print_error(str(told))
-            raise told from None
+        stopped = as_stopped(error)
+        if isinstance(stopped, Stopped):
+            print_error(str(stopped))
+            raise stopped from None
         if isinstance(error, Exception):
             print_unexpected(error)
         raise
     finally:
-        Stopped.told = None
+        Stopped.received = None
         # Everything is closed by now; to look for cycles among all modules would take another third of a second.
         gc.freeze()
 
 
 def _stop(number: int, frame: object) -> None:
-    Stopped.told = number
+    Stopped.received = number
     raise Stopped(number)
 
 

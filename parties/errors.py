@@ -83,7 +83,7 @@ class OverBudget(LedgerError):
 
 
 class Stopped(SystemExit):
-    """The process was told to stop by a signal. No `PartyError`: nothing that goes on after an error holds it up.
+    """The process was stopped by a signal. Not a `PartyError`: code that continues after an error must not catch it.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class Stopped(SystemExit):
 
     Attributes
     ----------
-    told : int or None
-        Of the class: the signal that this process was told to stop with.
+    received : int or None
+        Class attribute: the signal that stopped this process.
     """
 
-    told: ClassVar[int | None] = None
+    received: ClassVar[int | None] = None
 
     def __init__(self, signal: int) -> None:
         super().__init__(128 + signal)
@@ -105,17 +105,17 @@ class Stopped(SystemExit):
 
     @classmethod
     def raise_if_lost(cls) -> None:
-        """Raise again what was lost: a signal may come in a callback whose exceptions Python prints and drops."""
-        if cls.told is None or sys.exception() is not None:
+        """Raise `Stopped` if a signal came in a callback whose exceptions Python prints and drops."""
+        if cls.received is None or sys.exception() is not None:
             return
         if threading.current_thread() is threading.main_thread():
-            raise cls(cls.told)
+            raise cls(cls.received)
 
 
-def as_told(error: BaseException) -> BaseException:
-    """The error, or `Stopped` in a process that was told to stop: code in C may make another error of it."""
+def as_stopped(error: BaseException) -> BaseException:
+    """The error, or `Stopped` in a process that was stopped: code in C may replace the exception by another one."""
     is_end = isinstance(error, SystemExit) and not error.code
-    return error if Stopped.told is None or is_end or isinstance(error, Stopped) else Stopped(Stopped.told)
+    return error if Stopped.received is None or is_end or isinstance(error, Stopped) else Stopped(Stopped.received)
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def notes_on(error: BaseException) -> list[str]:
-    """Notes for the person at this party's terminal, which are no part of an error's sentence."""
+    """An error's notes for the person at this party's terminal, which are not part of its message."""
     return list(getattr(error, "__notes__", ()))
 
 

@@ -113,7 +113,7 @@ class PartitionedActive:
             party=run.party,
             run_id=run.run_id,
             id_digest=self.found.id_digest if self.ids is None else None,
-            own=tuple(OwnColumn(one.name, np.empty(0), categories=one.categories) for one in self.own.columns),
+            own=tuple(OwnColumn(column.name, np.empty(0), categories=column.categories) for column in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
             loss=self.loss,
@@ -138,7 +138,7 @@ class PartitionedActive:
             journal.begin(Records(self.n_rows, self.found.id_digest), {}, None)
 
     def take_up(self, journal: Journal) -> PartitionedActive:
-        """The same for a run whose model is saved; of records that were compared, those that were common."""
+        """Resume a run whose model is saved, on the records that were found to be common."""
         self.begin(journal)
         if self.ids is None:
             return self

@@ -254,7 +254,9 @@ def _check_workers(client: Client, address: str) -> None:
             "Nothing was sent"
         ) from None
     # Who is gone by now does no harm.
-    versions = {one if isinstance(one, str) else "none" for one in found.values() if not isinstance(one, OSError)}
+    versions = {
+        answer if isinstance(answer, str) else "none" for answer in found.values() if not isinstance(answer, OSError)
+    }
     if others := sorted((versions | {of_scheduler}) - {package_version()}):
         raise ConfigError(
             f"the scheduler at {address} or cluster processes of it have version {', '.join(others)} of opboost, where "

@@ -53,7 +53,7 @@ def fit_to_sample(
     if not sources or len(labels) < LEAST_ROWS:
         return None
     most = recipe.parameters.max_bin
-    binned = (None if c in sources else binned_column(one, None, max_bin=most) for c, one in enumerate(columns))
+    binned = (None if c in sources else binned_column(column, None, max_bin=most) for c, column in enumerate(columns))
     rows = np.concatenate([picked + start for picked, start in zip(chosen, _starts(lengths), strict=True)])
     return fit_sample(binned, sources, labels, rows, recipe, n_columns=len(columns))
 

@@ -26,7 +26,7 @@ from opboost.desensitize import ColumnMechanism
 from opboost.preprocess import encode
 from parties.cluster.dask_cluster import reporting_lost_workers
 from parties.errors import TableError
-from parties.ledger.due_cells import Run
+from parties.ledger.due_cells import RunBlocks
 from parties.ledger.ledger_lines import digest_of
 from parties.ledger.pricing import exact_bytes
 from parties.storage.atomic_files import make_folder, write_array
@@ -76,7 +76,7 @@ class FileBlock(MutableMapping[str, NDArray[Any]]):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What encoding a partition tells: rows, a digest of ids and exact codes, and values out of bounds by column."""
+    """Result of encoding a partition: rows, a digest of ids and exact codes, and values out of bounds by column."""
 
     n_rows: int
     digest: list[str]
@@ -117,12 +117,14 @@ def encode_partitions(
     for part, stamp in zip(parts, stamps, strict=True):
         if stamp_of(part) != stamp:
             raise TableError(f"{part.name} was changed while it was in use. Nothing of it was released")
-    counts = zip(mechanisms, zip(*(one.n_clipped for one in found), strict=True), strict=True)
+    counts = zip(mechanisms, zip(*(result.n_clipped for result in found), strict=True), strict=True)
     n_clipped = {mechanism.schema.name: sum(of_parts) for mechanism, of_parts in counts if sum(of_parts)}
-    return EncodedTable(blocks, tuple(one.n_rows for one in found), n_clipped), digest_of([one.digest for one in found])
+    return EncodedTable(blocks, tuple(result.n_rows for result in found), n_clipped), digest_of(
+        [result.digest for result in found]
+    )
 
 
-def on_cluster(client: Client) -> Run:
+def on_cluster(client: Client) -> RunBlocks:
     """Calls a function on blocks of files, at the cluster processes."""
 
     def run(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:

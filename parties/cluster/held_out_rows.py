@@ -94,7 +94,7 @@ def own_records(found: Partitions, out: Sequence[Rows], schema: TableSchema, *, 
         client.map(partial(_own_records, schema=schema), found.paths, out, pure=False)
     )
     return HeldOutRecords(
-        pd.Index([one for piece in pieces for one in piece.ids], dtype=object),
+        pd.Index([name for piece in pieces for name in piece.ids], dtype=object),
         {name: np.concatenate([piece.own[name] for piece in pieces]) for name in schema.names},
         np.concatenate([piece.labels for piece in pieces]),
     )
@@ -117,7 +117,7 @@ def answerable_rows(
     id_columns: Sequence[str],
 ) -> AnswerableRecords:
     """A passive party's held-out records, with the exact codes of the columns that the router needs."""
-    ids = [one for path, rows in zip(found.paths, out, strict=True) for one in ids_of(path, id_columns)[rows]]
+    ids = [name for path, rows in zip(found.paths, out, strict=True) for name in ids_of(path, id_columns)[rows]]
     found.check_unchanged()
     used = router.tests.columns
     columns = tuple(

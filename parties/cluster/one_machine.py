@@ -25,7 +25,7 @@ def is_on_one_machine(client: Client) -> bool:
     from distributed.comm.addressing import get_address_host
 
     addresses = client.nthreads()
-    return bool(addresses) and all(is_loopback(get_address_host(one)) for one in addresses)
+    return bool(addresses) and all(is_loopback(get_address_host(address)) for address in addresses)
 
 
 def grow_in_one_process(

@@ -94,7 +94,7 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a worker finds in a partition: first and last id, whether ids ascend, and of every column two values."""
+    """Scan of a partition: first and last id, whether ids ascend, and up to two values of every column."""
 
     n_rows: int
     first: str

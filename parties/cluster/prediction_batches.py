@@ -90,7 +90,7 @@ def scorable_partitions(
 
 @dataclass(slots=True)
 class FinishedPartitions:
-    """What is known of partitions while they are scored; outlives a peer's restart, so that nothing is asked twice.
+    """Finished partitions of a prediction; kept over a peer's restart, so that nothing is asked twice.
 
     Attributes
     ----------

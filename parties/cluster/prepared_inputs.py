@@ -59,11 +59,11 @@ class ActiveInputs(Protocol):
         ...
 
     def begin(self, journal: Journal) -> None:
-        """Note what the run is about, or refuse to take up one that began with anything else."""
+        """Note this party's inputs in the journal, or refuse to resume a run that began with others."""
         ...
 
     def take_up(self, journal: Journal) -> Self:
-        """The same for the records of a run whose model is saved."""
+        """Resume a run whose model is saved, on its common records."""
         ...
 
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:

@@ -117,7 +117,7 @@ def limits_of(
     parameters: BoostingParameters,
     constraints: ColumnConstraints | None,
 ) -> Constraints:
-    """What the trees of these partitions keep to."""
+    """Constraints on the trees of these partitions."""
     names = [column.name for column in columns_of(own, released)]
     chosen = constraints or ColumnConstraints()
     chosen = chosen if released else chosen.among(names)
@@ -126,7 +126,7 @@ def limits_of(
 
 
 def versions_of(released: Sequence[RankPartitions]) -> int:
-    """How many versions of every row there are."""
+    """Number of versions of every row."""
     return max((other.n_versions for other in released), default=1)
 
 

@@ -1,4 +1,4 @@
-"""Which rows a worker's run file means: one table in memory, partitions here, or partitions on Dask."""
+"""A worker's rows by its run file: one table in memory, partitions in this process, or partitions on Dask."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def release_settings(epsilon: float | None, mechanism: str) -> dict[str, Any]:
         desensitize["columns"] = {"loyalty": {"theta": CATEGORY_THETA}}
     section = read_section(DesensitizeSection, desensitize)
     schema, _ = read_schema(sample_folder() / f"{RETAILER}.schema.yaml")
-    losses = (loss_of(one, one.schema.name) for one in section.mechanisms(schema))
+    losses = (loss_of(mechanism, mechanism.schema.name) for mechanism in section.mechanisms(schema))
     return {"desensitize": desensitize, "no_privacy": bool(excessive([*section.budgets(), *losses]))}
 
 

@@ -54,10 +54,10 @@ def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path])
     for command, party, *options in commands:
         call = [sys.executable, "-m", "parties.cli", command, str(folders[party] / "run.yaml"), *options]
         processes.append(subprocess.Popen(call, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
-    said = []
+    sentences = []
     try:
         for process in processes:
-            said.append(process.communicate(timeout=STEP_LIMIT_S)[1])
+            sentences.append(process.communicate(timeout=STEP_LIMIT_S)[1])
     except subprocess.TimeoutExpired:
         raise PartyError(f"the demo's parties did not finish within {STEP_LIMIT_S} s") from None
     finally:
@@ -67,7 +67,7 @@ def run_together(commands: Sequence[Sequence[str]], folders: Mapping[str, Path])
                 process.communicate()
     failed = [
         f"{party}: {_reasons(text)}"
-        for (_, party, *_), process, text in zip(commands, processes, said, strict=True)
+        for (_, party, *_), process, text in zip(commands, processes, sentences, strict=True)
         if process.returncode
     ]
     if failed:

@@ -107,7 +107,9 @@ def _query(ensemble: Ensemble, table: str, keep: list[str], given: TableSchema |
 
     own, categories, with_others = _own_columns(ensemble), {}, []
     if given is not None:
-        categories = {one.name: one.categories for one in given.columns if one.categories and one.name in own}
+        categories = {
+            column.name: column.categories for column in given.columns if column.categories and column.name in own
+        }
         with_others = [name for name in categories if given.format.of(name).has_other]
     return to_sql(ensemble, table=table, keep=keep, categories=categories, with_others=with_others).encode()
 

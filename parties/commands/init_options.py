@@ -68,9 +68,9 @@ def check_options(context: typer.Context, own: str) -> None:
     ------
     typer.BadParameter
     """
-    for one in context.command.params:
-        option = one.opts[0] if one.opts[0].startswith("-") else one.opts[0].upper()
-        source = context.get_parameter_source(one.name or "")
+    for parameter in context.command.params:
+        option = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
+        source = context.get_parameter_source(parameter.name or "")
         is_given = source is not None and source.name == "COMMANDLINE"
         if is_given and own not in _OPTIONS.get(option, own):
             whose, known = own if own == PROJECT else f"--role {own}", ", ".join(_OPTIONS[option])
@@ -92,7 +92,7 @@ def asked(given: object, option: str, own: str, *, default: str | None = None) -
 def answer(
     given: object, option: str, question: str, *, choices: list[str] | None = None, default: str | None = None
 ) -> str:
-    """The same of a question that is put to everybody."""
+    """The answer to a question that does not depend on the role, from the options or from the terminal."""
     from rich.prompt import Prompt
 
     if given is not None:
@@ -164,7 +164,7 @@ def owners_of(text: str | None) -> dict[str, str | None]:
     ------
     typer.BadParameter
     """
-    pairs = [one.partition("=") for one in text.split(",")] if text is not None else []
+    pairs = [pair.partition("=") for pair in text.split(",")] if text is not None else []
     owners = {name.strip(): address.strip() if equals else None for name, equals, address in pairs}
     if len(owners) < len(pairs):
         raise typer.BadParameter(f"takes every name once; found {text!r}", param_hint="--owners")

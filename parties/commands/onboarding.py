@@ -185,23 +185,29 @@ def _print_made(
         go = "goes" if len(others) == 1 else "go"
         more["send"] = f"{one.to_send} to {', '.join(others)}, whose own {go} to {folder / 'keys'}"
     else:
-        is_open = any(one.open_bounds or one.open_marks for one in made.values())
+        is_open = any(party_folder.open_bounds or party_folder.open_marks for party_folder in made.values())
         commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
         runs = (folder / party / "run.yaml" for party in made)
         then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
     if dropped is not None:
         more["without_counterpart"] = _listed(list(dropped), form)
-    files = [str(path) for one in made.values() for path in one.files]
+    files = [str(path) for party_folder in made.values() for path in party_folder.files]
     found = {
-        "left_out": [f"{party}: {name}" for party, one in made.items() for name in one.ignored],
-        "repeated_ids": [f"{party}: {REPEATED}" for party, one in made.items() if one.has_repeats],
+        "left_out": [f"{party}: {name}" for party, party_folder in made.items() for name in party_folder.ignored],
+        "repeated_ids": [f"{party}: {REPEATED}" for party, party_folder in made.items() if party_folder.has_repeats],
         "bounds_to_write": [
-            f"{one.files[0]}: {', '.join(one.open_bounds)}" for one in made.values() if one.open_bounds
+            f"{party_folder.files[0]}: {', '.join(party_folder.open_bounds)}"
+            for party_folder in made.values()
+            if party_folder.open_bounds
         ],
     }
-    if marks := [f"{one.files[0]}: {', '.join(one.open_marks)}" for one in made.values() if one.open_marks]:
+    if marks := [
+        f"{party_folder.files[0]}: {', '.join(party_folder.open_marks)}"
+        for party_folder in made.values()
+        if party_folder.open_marks
+    ]:
         found["marks_to_write"] = marks
-    if labels := [f"{one.files[0]}: positive" for one in made.values() if one.is_label_open]:
+    if labels := [f"{party_folder.files[0]}: positive" for party_folder in made.values() if party_folder.is_label_open]:
         found["labels_to_write"] = labels
     lists = {key: _listed(names, form) for key, names in found.items()}
     print_result(form, made=_listed(files, form), **more, **lists, next=then)

@@ -61,11 +61,11 @@ def print_status(status: Mapping[str, Any]) -> None:
             f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
         )
     for column, found in (status["spent"] or {}).items():
-        others = {kind: one for kind, one in found.items() if isinstance(one, dict) and one["spent"]}
-        for kind, one in {"epsilon": {"spent": found["epsilon"], "limit": found["limit"]}, **others}.items():
+        others = {kind: amounts for kind, amounts in found.items() if isinstance(amounts, dict) and amounts["spent"]}
+        for kind, amounts in {"epsilon": {"spent": found["epsilon"], "limit": found["limit"]}, **others}.items():
             # In JSON, whose words these are, infinity is a text.
-            limit = "no limit" if one["limit"] is None else f"{one['limit']:g}"
-            typer.echo(f"{column}: {kind} {rounded_up(float(one['spent']), 6)} spent of {limit}")
+            limit = "no limit" if amounts["limit"] is None else f"{amounts['limit']:g}"
+            typer.echo(f"{column}: {kind} {rounded_up(float(amounts['spent']), 6)} spent of {limit}")
 
 
 def print_uplift(folder: RunFolder) -> None:
@@ -123,7 +123,7 @@ def print_scouted(found: Scouted) -> None:
         _print_grid(FigureGrid("Columns by number", ("number", "column"), tuple(found.numbered.items())))
         return
     print_uplift(found.folder)
-    rows = tuple((one.owner, ", ".join(one.columns), *_use_words(one)) for one in found.uses)
+    rows = tuple((use.owner, ", ".join(use.columns), *_use_words(use)) for use in found.uses)
     caption = "What columns add on held-out records: the fall of the score if their answers are exchanged at random"
     _print_grid(FigureGrid(caption, ("party", "column", "adds", "95 % interval", "verdict"), rows))
     for party, lines in found.to_copy.items():
@@ -144,8 +144,8 @@ def print_statement(found: Statement | AccountStatement) -> None:
     if isinstance(found, AccountStatement):
         typer.echo(f"{found.path}: verified. {found.sentence}")
         rows = tuple(
-            (one.run, one.coordinator, *(rounded_up(cost, 6) for cost in (one.epsilon, one.delta)), one.continues)
-            for one in found.runs
+            (run.run, run.coordinator, *(rounded_up(cost, 6) for cost in (run.epsilon, run.delta)), run.continues)
+            for run in found.runs
         )
         headings = ("run", "coordinator", "epsilon", "delta", "counts also for")
         _print_grid(FigureGrid("Charged runs", headings, rows))

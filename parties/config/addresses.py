@@ -20,7 +20,7 @@ def _address(*schemes: str, any_host: bool = False) -> Callable[[str], str]:
         scheme, _, rest = address.partition("://")
         if scheme in schemes and _is_place(rest, any_host=any_host):
             return address
-        allowed = " or ".join(f"{one}://host:port" for one in schemes)
+        allowed = " or ".join(f"{scheme}://host:port" for scheme in schemes)
         raise ValueError(f"must be {allowed}, with a port from 1 to {MAX_PORT}")
 
     return check

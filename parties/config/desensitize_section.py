@@ -94,7 +94,7 @@ class DesensitizeSection(BudgetKeys):
         if len(self.leave_out) == len(schema.names):
             raise ConfigError("desensitize.leave_out names every column, so nothing would be released")
         left_out = {numbered[name] for name in self.leave_out}
-        own = self.model_copy(update={"columns": {numbered[name]: one for name, one in self.columns.items()}})
+        own = self.model_copy(update={"columns": {numbered[name]: column for name, column in self.columns.items()}})
         released = (column for column in schema.columns if column.name not in left_out)
         found = tuple(ColumnMechanism(column, own._resolved(column)) for column in released)
         for mechanism in found:

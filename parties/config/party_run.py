@@ -140,11 +140,11 @@ class PartyRun(Section):
         real = {Path(os.path.realpath(path)) for path in kept}
         # A folder holds the files of a table or of a run, and a pattern names files.
         is_inside = is_taken(out) and any(
-            one.stem not in _REPORTS
-            and (any(map(one.is_relative_to, real)) or any(is_named_by(one, path) for path in kept))
-            for one in places
+            place.stem not in _REPORTS
+            and (any(map(place.is_relative_to, real)) or any(is_named_by(place, path) for path in kept))
+            for place in places
         )
-        belongs = any(is_named_by(one, pattern) for one in places for pattern in self._beside_ledgers())
+        belongs = any(is_named_by(place, pattern) for place in places for pattern in self._beside_ledgers())
         if is_inside or belongs or not real.isdisjoint(places):
             raise ConfigError(
                 f"{out} is what the run reads or keeps; give another place with --out. Nothing was written"

@@ -46,7 +46,7 @@ def _one_character(sep: str) -> str:
 def _listed(value: object) -> object:
     """One text, or a list of texts; YAML reads codes as numbers, and yes and no as truth values."""
     texts = value if isinstance(value, (list, tuple)) else [value]
-    if not all(isinstance(one, (str, int, float)) and not isinstance(one, bool) for one in texts):
+    if not all(isinstance(text, (str, int, float)) and not isinstance(text, bool) for text in texts):
         raise ValueError("must be texts; put words like yes, no and null in quotes")
     return tuple(map(str, texts))
 
@@ -97,7 +97,7 @@ class ReadingSection(Section):
     def _check_labels(self) -> Self:
         if self.negative != () and self.positive == ():
             raise ValueError("`negative` goes with `positive`")
-        positive, negative = (set(map(plain_word, self._labels(one))) for one in (self.positive, self.negative))
+        positive, negative = (set(map(plain_word, self._labels(setting))) for setting in (self.positive, self.negative))
         if both := positive & negative:
             raise ValueError(f"{', '.join(sorted(both))} stands under `positive` and under `negative`")
         return self
@@ -192,7 +192,7 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     if not isinstance(unit, str) or unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
     is_short = len(patterns) <= MOST_PATTERNS
-    if not (is_short and all(isinstance(one, str) and is_time_pattern(one) for one in patterns)):
+    if not (is_short and all(isinstance(pattern, str) and is_time_pattern(pattern) for pattern in patterns)):
         raise SchemaError(
             f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such, {MOST_PATTERNS} at "
             f"most; found {shown(found)}"
@@ -237,7 +237,7 @@ def check_words(schema: TableSchema) -> None:
     # Words of truth stand there whether a column has them or not.
     labels = {*form.positive, *form.negative} - {*TRUTH, *form.true_values, *form.false_values}
     empty = empty_texts(form)
-    if both := sorted(one for one in listed | labels if one.strip() in empty):
+    if both := sorted(word for word in listed | labels if word.strip() in empty):
         raise SchemaError(
             f"{', '.join(map(shown, both))} is listed as a category or a label, and means an empty cell by "
             "`na_values`; leave it out there or here"

@@ -143,7 +143,7 @@ def read_schema(path: Path) -> tuple[TableSchema, tuple[str, ...]]:
         label = labels[0] if labels else None
         schema = TableSchema(
             columns=tuple(column for column, _ in described),
-            id=tuple(_name(one, "`id`") for one in ids) if isinstance(ids, list) else _name(ids, "`id`"),
+            id=tuple(_name(name, "`id`") for name in ids) if isinstance(ids, list) else _name(ids, "`id`"),
             label=label,
             more_labels=labels[1:],
             **{

@@ -265,7 +265,7 @@ class PassiveRun(_Run):
 
     @property
     def bits(self) -> rng.BitSource:
-        """Where the noise comes from."""
+        """The source of random bits for the noise."""
         return rng.secure() if self.seed is None else rng.seeded(self.seed)
 
     @property
@@ -291,7 +291,7 @@ class PassiveRun(_Run):
         ConfigError, ParameterError
         """
         found = self.desensitize.mechanisms(schema)
-        given = (loss_of(one, f"desensitize.columns.{one.schema.name}") for one in found)
+        given = (loss_of(mechanism, f"desensitize.columns.{mechanism.schema.name}") for mechanism in found)
         try:
             check_protection(given, no_privacy=self.no_privacy)
         except ValueError as error:

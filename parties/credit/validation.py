@@ -141,14 +141,16 @@ def validate(asked: Asked) -> Validation:
     labels = kept.job.labels
     found = [own_characteristic(column, labels) for column in kept.job.own]
     found += released_characteristics(kept.received, labels)
-    told = [one for one in found if one.information_value >= LEAST_INFORMATION]
-    if not told:
+    informative = [characteristic for characteristic in found if characteristic.information_value >= LEAST_INFORMATION]
+    if not informative:
         raise ConfigError(f"no column has an information value of {LEAST_INFORMATION:g}. Nothing was computed")
-    card = Scorecard.fit(told, labels, asked.scale)
+    card = Scorecard.fit(informative, labels, asked.scale)
     return Validation(
         run_id=run.run_id,
         card=card,
-        left_out=tuple(one for one in found if one.information_value < LEAST_INFORMATION),
+        left_out=tuple(
+            characteristic for characteristic in found if characteristic.information_value < LEAST_INFORMATION
+        ),
         card_gini=gini(labels, -card.scores()),
         model=_model_scores(run, asked),
         drifts=_drifts(run, asked),

@@ -51,8 +51,8 @@ def scorecard_document(found: Validation) -> dict[str, Any]:
             for one, points in parts
         ],
         "left_out": {
-            one.name if one.owner is None else f"{one.owner}: {one.name}": one.information_value
-            for one in found.left_out
+            column.name if column.owner is None else f"{column.owner}: {column.name}": column.information_value
+            for column in found.left_out
         },
     }
 
@@ -65,7 +65,7 @@ def validation_page(found: Validation) -> Page:
     sections = [_evidence(found), _points(found)]
     if model is not None:
         sections += [_discrimination(model), _calibration(model)]
-        sections += [_fairness(one) for one in model.fairness]
+        sections += [_fairness(fairness) for fairness in model.fairness]
         sections += [_challenger(model)] if model.swapped is not None else []
     if found.drifts:
         rows = tuple((name, f"{index:.3f}", words_of(index)) for name, index in found.drifts.items())
@@ -75,22 +75,25 @@ def validation_page(found: Validation) -> Page:
 
 
 def _evidence(found: Validation) -> PageSection:
-    kept = sorted(found.card.characteristics, key=lambda one: -one.information_value)
+    kept = sorted(found.card.characteristics, key=lambda characteristic: -characteristic.information_value)
     rows = tuple(
         (
-            one.name,
-            one.owner or "own",
-            f"{one.information_value:.3f}",
-            "yes" if one.is_corrected else "no" if one.owner else "not needed",
+            column.name,
+            column.owner or "own",
+            f"{column.information_value:.3f}",
+            "yes" if column.is_corrected else "no" if column.owner else "not needed",
             use,
         )
         for columns, use in ((kept, "yes"), (found.left_out, "left out"))
-        for one in columns
+        for column in columns
     )
     grid = FigureGrid("Information values", ("column", "owner", "value", "corrected for noise", "in the card"), rows)
     blocks: list[PageBlock] = [grid, Prose(f"{WHY_FREE}.")]
-    corrected = [one for one in (*kept, *found.left_out) if one.is_corrected]
-    n_fewest = min((round(min(one.events.sum(), one.others.sum())) for one in corrected), default=FEWEST_EVENTS)
+    corrected = [characteristic for characteristic in (*kept, *found.left_out) if characteristic.is_corrected]
+    n_fewest = min(
+        (round(min(characteristic.events.sum(), characteristic.others.sum())) for characteristic in corrected),
+        default=FEWEST_EVENTS,
+    )
     if n_fewest < FEWEST_EVENTS:
         told = (
             f"Of the rarer label there are {n_fewest} records. Below {FEWEST_EVENTS}, corrected values are coarse, and "
@@ -104,21 +107,21 @@ def _evidence(found: Validation) -> PageSection:
 def _points(found: Validation) -> PageSection:
     grids = [
         FigureGrid(
-            f"{one.name}",
+            f"{characteristic.name}",
             ("bin", "share", "event rate", "weight of evidence", "points"),
             tuple(
                 (words, f"{s:.3f}", f"{r:.3f}", f"{w:.3f}", f"{p:.1f}")
                 for words, s, r, w, p in zip(
-                    one.bins,
-                    one.shares.tolist(),
-                    one.event_rates.tolist(),
-                    one.weights.tolist(),
+                    characteristic.bins,
+                    characteristic.shares.tolist(),
+                    characteristic.event_rates.tolist(),
+                    characteristic.weights.tolist(),
                     points.tolist(),
                     strict=True,
                 )
             ),
         )
-        for one, points in zip(found.card.characteristics, found.card.points, strict=True)
+        for characteristic, points in zip(found.card.characteristics, found.card.points, strict=True)
     ]
     scale = found.card.scale
     words = f"{scale.points:g} points are odds of {scale.odds:g} to 1; {scale.points_to_double:g} points double them."
@@ -165,22 +168,22 @@ def _discrimination(model: ModelScores) -> PageSection:
 
 
 def _calibration(model: ModelScores) -> PageSection:
-    rows = tuple((one.method, f"{one.brier:.5f}") for one in model.calibrated)
+    rows = tuple((calibrated.method, f"{calibrated.brier:.5f}") for calibrated in model.calibrated)
     words = f"Platt's sigmoid has slope {model.slope:.3f} and intercept {model.intercept:.3f}; 1 and 0 change nothing."
     return PageSection("Calibration", (FigureGrid("Brier score, out of fold", ("method", "score"), rows), Prose(words)))
 
 
-def _fairness(one: Fairness) -> PageSection:
+def _fairness(fairness: Fairness) -> PageSection:
     rows = tuple(
         (g.group, str(g.n_records), f"{g.rejected:.3f}", f"{g.rejected_events:.3f}", f"{g.rejected_others:.3f}")
-        for g in one.groups
+        for g in fairness.groups
     )
     words = (
-        f"Largest difference between groups: {one.demographic_parity:.3f} of the rejected share, "
-        f"{one.equalized_odds:.3f} of it among events or among others."
+        f"Largest difference between groups: {fairness.demographic_parity:.3f} of the rejected share, "
+        f"{fairness.equalized_odds:.3f} of it among events or among others."
     )
     headings = ("group", "records", "rejected", "rejected events", "rejected others")
-    return PageSection(f"Fairness by {one.column}", (FigureGrid("Decisions", headings, rows), Prose(words)))
+    return PageSection(f"Fairness by {fairness.column}", (FigureGrid("Decisions", headings, rows), Prose(words)))
 
 
 def _challenger(model: ModelScores) -> PageSection:

@@ -12,7 +12,7 @@ from parties.errors import EXPECTED_ERRORS, notes_on
 
 
 class Status(StrEnum):
-    """How a check ended; only a problem keeps the run from being started."""
+    """Outcome of a check; only a problem prevents the start of the run."""
 
     OK = "ok"
     WARNING = "warning"

@@ -128,14 +128,14 @@ def _check_ledger(run: WorkerRun | OwnerRun, recipe: RecordRecipe, checks: Check
         position = ledger_position(path, budget, charge)
         left = budget_left(*position.remaining)
         room = f"{left} of the budget is left after it" if left else "no limit"
-        told = "was charged before" if position.is_charged else f"costs {_amounts(*position.cost)}"
+        position_in_words = "was charged before" if position.is_charged else f"costs {_amounts(*position.cost)}"
         if charge.continues and not position.is_charged and position.cost != (charge.epsilon, charge.delta):
-            told += (
+            position_in_words += (
                 f" more than run {charge.continues!r}, from which it goes on: records that have arrived since spend up "
                 f"to {_amounts(charge.epsilon, charge.delta)} each, which the ledger counts once for both runs"
             )
         begun = f"{position.n_runs} runs so far" if is_begun else "will be begun"
-        checks.add("ledger", Status.OK, f"{path}: {begun}; this run {told}, {room}")
+        checks.add("ledger", Status.OK, f"{path}: {begun}; this run {position_in_words}, {room}")
         if not left:
             sentence = "`ledger` has no limit: nothing limits what all runs together spend of a record's privacy"
             checks.add("budget", Status.WARNING, sentence)

@@ -36,9 +36,9 @@ def ask_active(
     try:
         channel = ConnectedChannel(run.connect, name=run.party, peer=peer, keys=keys, peer_key=theirs, timing=timing)
         with id_proof(password) as proof:
-            said = with_point(mine, proof)
-            channel.send(said)
-            _compare(channel, proof, said, expect(channel, Hello), checks)
+            greeting = with_point(mine, proof)
+            channel.send(greeting)
+            _compare(channel, proof, greeting, expect(channel, Hello), checks)
     except ProtocolError as error:
         _note_unanswered(error, checks)
     finally:
@@ -66,9 +66,9 @@ def ask_passive(
             for channel in channels:
                 try:
                     with id_proof((passwords or {}).get(channel.peer)) as proof:
-                        said, theirs = with_point(mine[channel.peer], proof), expect(channel, Hello)
-                        channel.send(said)
-                        _compare(channel, proof, said, theirs, checks)
+                        greeting, theirs = with_point(mine[channel.peer], proof), expect(channel, Hello)
+                        channel.send(greeting)
+                        _compare(channel, proof, greeting, theirs, checks)
                 except ProtocolError as error:
                     _note_unanswered(error, checks)
                 channel.close()

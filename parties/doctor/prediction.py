@@ -27,7 +27,7 @@ from parties.tables.party_table import PartyTable, own_columns
 from parties.vertical.prediction_client import asking_hello
 from parties.vertical.prediction_server import AnswerableRecords, prediction_hello
 from parties.vertical.rate_limits import allowance_path, counts_state
-from parties.vertical.release_accounts import check_knows
+from parties.vertical.release_accounts import check_training_release
 from protocols.messages.vertical import Hello, Task
 
 
@@ -129,9 +129,9 @@ def _check_ledger(run: PassiveRun, budget: Budget, records: AnswerableRecords, c
     mechanisms = [mechanism for mechanism, _ in records.columns]
     with checks.checking("ledger"), Ledger(run.ledger.path, create=False) as ledger:
         ledger.verify()
-        check_knows(ledger, Occasion(run_id=run.run_id, task=Task.PREDICT.value, peer=run.active.name))
+        check_training_release(ledger, Occasion(run_id=run.run_id, task=Task.PREDICT.value, peer=run.active.name))
         checks.add("ledger", Status.OK, f"{ledger.n_lines} lines, verified")
-        costs = [one.cost for one in planned(mechanisms, record_set(records.ids), is_secure=run.bits.is_secure)]
+        costs = [entry.cost for entry in planned(mechanisms, record_set(records.ids), is_secure=run.bits.is_secure)]
         try:
             ledger.sums.balances.check(costs, budget)
             checks.add("budget", Status.OK, "all records may be drawn for mode `desensitized`")

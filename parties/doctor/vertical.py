@@ -162,7 +162,7 @@ def _check_ledger(run: PassiveRun, prepared: PassiveInputs, table: EncodedTable,
                     _check_before_alignment(ledger, releases, budget, checks)
                     return
                 cells = account.look_up(prepared.mechanisms, table.blocks)
-                absent = [one.release for one in cells if one.n_new]
+                absent = [column.release for column in cells if column.n_new]
                 if absent and RunFolder(run.run_folder).has_released:
                     note(Status.PROBLEM, "this run has released before, but not what it would release now")
                 ledger.sums.balances.check([release.cost for release in absent], budget)

@@ -1,4 +1,4 @@
-"""Answered questions of a worker: what it has answered for, so that no question has two answers.
+"""Record of the questions that a worker has answered, so that no question gets two answers.
 
 A worker that was started again draws the same coins and noise from the key of its first process
 (`parties.horizontal.worker_checkpoint`), tree by tree. So a question that is asked again has the same answer; and a
@@ -18,20 +18,20 @@ from protocols.transport.codec import encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What a worker has answered for, in this process or an earlier one.
+    """The questions that a worker has answered, in this process or an earlier one.
 
     Attributes
     ----------
     n_trees : int
-        Trees that were begun. Of those before the last batch nothing is answered again.
+        Trees that were begun. Questions about trees before the last batch are not answered again.
     history : str
-        Digest of all that was told up to the start of the last of them. Accounts of records follow from that.
+        Digest of all messages up to the start of the last tree. The records' privacy accounts follow from these.
     n_questions : int
         Questions of the last batch.
     questions : str
-        Digest of these, and of all that was told up to each.
+        Digest of these questions, and of all messages up to each.
     n_summed : int
-        How many of them, the last ones, were the last sum. It may be asked for again.
+        Number of questions, counted from the last, whose answers were in the last sum. It may be asked for again.
     survivors : tuple of str
         The workers in that sum, if this worker has given its shares of it: it is opened over nobody else again, because
         the difference of two sums would be the answer of a single worker. Two openings have an honest worker in common
@@ -60,11 +60,11 @@ class AnsweredQuestions:
     ----------
     answered : Answered
     now : Answered
-        Where the questions are; like `answered`, it is set to what a method returned, when that has been done.
+        The questions of this process. Like `answered`, the caller sets it to a method's result once that took effect.
 
     Notes
     -----
-    All methods raise `UnexpectedMessage` for what would be another answer.
+    All methods raise `UnexpectedMessage` for a question that would get a second, different answer.
     """
 
     def __init__(self, answered: Answered, *, batch_size: int) -> None:
@@ -124,7 +124,7 @@ class AnsweredQuestions:
 
 
 class ToldWorkers:
-    """What a coordinator has told its workers, as each of them knows it.
+    """Digests of the messages that a coordinator has sent its workers, as each worker computes them.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class ToldWorkers:
         self._history, self._questions = hashlib.sha256(drawing), ""
 
     def note(self, message: Message) -> None:
-        """Take a message in."""
+        """Add a message to the digests."""
         history = history_with(self._history, message)
         if isinstance(message, WantTotals | WantHistograms):
             self._questions = _chained(self._questions, history.hexdigest())
@@ -152,11 +152,11 @@ class ToldWorkers:
 
 def history_with(history: hashlib._Hash, message: Message) -> hashlib._Hash:
     """Digest of all messages so far, this one included."""
-    told = history.copy()
+    extended = history.copy()
     for frame in encode(message):
-        told.update(len(frame).to_bytes(8, "little"))
-        told.update(frame)
-    return told
+        extended.update(len(frame).to_bytes(8, "little"))
+        extended.update(frame)
+    return extended
 
 
 def _chained(questions: str, digest: str) -> str:

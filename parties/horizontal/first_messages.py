@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from parties.session.handshake import LOOKER_LEAVES_S, MAX_LOOKS
+from parties.session.handshake import CHECK_GRACE_S, MAX_LOOKS
 from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join, TakeTurns
@@ -26,11 +26,11 @@ def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonVal
     """Terms that differ, as at most `MAX_NAMED` sentences and one with the number of the others."""
     names = [*mine, *(name for name in theirs if name not in mine)]
     differ = [name for name in names if not (name in mine and name in theirs and _is_same(mine[name], theirs[name]))]
-    found = [
+    differences = [
         f"{readable(name, 80)}: {peer} has {_shown(theirs, name)}, this party {_shown(mine, name)}"
         for name in differ[:MAX_NAMED]
     ]
-    return found + ([f"{len(differ) - MAX_NAMED} more terms differ"] if len(differ) > MAX_NAMED else [])
+    return differences + ([f"{len(differ) - MAX_NAMED} more terms differ"] if len(differ) > MAX_NAMED else [])
 
 
 def first_message(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is_sent: bool) -> M | None:
@@ -41,7 +41,7 @@ def first_message(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is
     if not isinstance(message := channel.receive(), Compare):
         return expected(channel.peer, message, kind)
     if is_sent:
-        time.sleep(LOOKER_LEAVES_S)
+        time.sleep(CHECK_GRACE_S)
     else:
         # While others were waited for, the doctor may have left.
         with suppress(ProtocolError):
@@ -53,8 +53,8 @@ def first_message(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is
 def first_answer(channel: Channel, *, kind: type[M], mine: Join) -> M:
     """The first message of a peer that was sent this party's one; its doctor may come before, `MAX_LOOKS` times."""
     for _ in range(MAX_LOOKS):
-        if (said := first_message(channel, kind=kind, mine=mine, is_sent=True)) is not None:
-            return said
+        if (message := first_message(channel, kind=kind, mine=mine, is_sent=True)) is not None:
+            return message
         channel.send(mine)
     raise looked_too_often(channel.peer)
 
@@ -64,9 +64,9 @@ def looked_too_often(peer: str) -> UnexpectedMessage:
     return UnexpectedMessage(f"{peer} only looked, {MAX_LOOKS} times; nothing was sent")
 
 
-def _is_same(one: JsonValue, other: JsonValue) -> bool:
+def _is_same(first: JsonValue, second: JsonValue) -> bool:
     """Whether two values are written alike: a batch of 1 tree is not one of 1.0 times all trees."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    return json.dumps(first, sort_keys=True) == json.dumps(second, sort_keys=True)
 
 
 def _shown(terms: Mapping[str, JsonValue], name: str) -> str:

@@ -133,14 +133,14 @@ class OwnerRows:
     @property
     def digest(self) -> str:
         """Digest of everything that the answers depend on; it stays in the worker's own folder."""
-        found = hashlib.sha256(repr(self.values.shape).encode())
+        digest = hashlib.sha256(repr(self.values.shape).encode())
         for part in (self.values, self.labels):
-            found.update(np.ascontiguousarray(part))
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(part))
+        return digest.hexdigest()
 
     def own_fit(self, model: Ensemble) -> FitQuality | None:
         """How a model fits the rows, with the curve over its rounds; None where labels cannot tell anything."""
-        return model_quality(model, lambda some: self.values[some], self.labels, basis=OWN_ROWS)
+        return model_quality(model, lambda rows: self.values[rows], self.labels, basis=OWN_ROWS)
 
     def predictions(self, model: Ensemble) -> tuple[Values, Values]:
         """Labels and predictions of the rows."""

@@ -67,7 +67,7 @@ class ShareFaults:
     ) -> list[tuple[str, str]]:
         """New pairs of sender and other worker of which either may be at fault; a worker that must be is expelled.
 
-        `sent` and `told` say why, of a sender and of the other worker, with a place for the names on the other side.
+        `sent` and `told` are the reasons for a sender and for the other worker, with a placeholder for the other side.
         """
         names = of.epoch.names
         pairs = [(names[sender], names[other]) for sender, other in sorted(wrong)]

@@ -1,4 +1,4 @@
-"""Opening of a sum at the coordinator: over whom it may have been opened, and who may have given shares of it."""
+"""Opening of a sum at the coordinator: the workers that it may have been opened over, and those bound by shares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SumOpening:
     ----------
     journal : RoundJournal
     number : int
-        Of the sum.
+        The number of the sum.
 
     Notes
     -----
@@ -29,21 +29,21 @@ class SumOpening:
     def __init__(self, journal: RoundJournal, number: int) -> None:
         self._journal = journal
         self._number = number
-        # Who noted survivors alone, an earlier version or a process that was killed then, may have asked all of them.
+        # A journal with survivors alone is of an earlier version or a killed process, which may have asked all of them.
         self._bound = journal.bound(number) or dict.fromkeys(self.before, self.before)
 
     @property
     def before(self) -> frozenset[str]:
-        """Over whom the sum may have been opened before; empty for nobody."""
+        """The workers that the sum may have been opened over before; empty if it was not."""
         return self._journal.survivors(self._number)
 
     def free(self, names: Sequence[str], survivors: Collection[str]) -> list[str]:
-        """Those of these workers that may give shares of a sum over the survivors."""
+        """The workers among these that may give shares of a sum over the survivors."""
         over = frozenset(survivors)
         return [name for name in names if self._bound.get(name, over) == over]
 
     def note_asked(self, asked: Sequence[str], survivors: Sequence[str]) -> None:
-        """Keep over whom the sum is opened, and who is asked for shares of it; called before they are asked."""
+        """Note the set that the sum is opened over, and the workers to ask for shares; called before they are asked."""
         self._journal.note_survivors(self._number, list(survivors))
         self._journal.note_bound(self._number, {**self._bound, **dict.fromkeys(asked, frozenset(survivors))})
 

@@ -65,12 +65,13 @@ class SumSteps:
     def opened(self, opening: SumOpening) -> NDArray[np.int64] | None:
         """Unmask the sum of the vectors that came; None if the same questions are to be asked in another round.
 
-        So it is if too few workers remained, others than before, or too few right shares of a drop-out's secret came.
+        Another round is needed if too few workers remained, if they are not those of an earlier opening, or if too few
+        right shares of a drop-out's secret came.
 
         Parameters
         ----------
         opening : SumOpening
-            Over whom the sum may have been opened before. It keeps over whom it is opened now, and who is asked.
+            Journal of the workers that the sum was or is opened over, and of those that are asked for shares.
 
         Raises
         ------
@@ -92,11 +93,11 @@ class SumSteps:
         return None
 
     def collect_confirmations(self) -> list[str]:
-        """Collect confirmations of who took part, from everybody, since some may be wrong; returns who confirmed."""
-        told, epoch = self._of.close(), self._of.epoch
-        survivors = [epoch.names[place] for place in np.flatnonzero(told)]
+        """Collect all survivors' confirmations, since some may be wrong; returns the workers that confirmed."""
+        survives, epoch = self._of.close(), self._of.epoch
+        survivors = [epoch.names[place] for place in np.flatnonzero(survives)]
         for name in survivors:
-            message = Survivors(epoch=epoch.number, round=self._of.number, survivors=told)
+            message = Survivors(epoch=epoch.number, round=self._of.number, survivors=survives)
             self._connections.send(self._connections.all[name], message)
         came: set[str] = set()
 
@@ -125,7 +126,7 @@ class SumSteps:
         return self._of.result()
 
     def _lose_silent(self, asked: Sequence[str]) -> None:
-        """Go on without those that sent no shares until they are heard again."""
+        """Drop the workers that sent no shares, until they are heard again."""
         for name in sorted(self._connections.still_in(asked) - self._answered()):
             self._connections.lose_late(name, self._patience_s)
 
@@ -140,14 +141,14 @@ class SumSteps:
         self._take(Shares, self._connections.listen(asked, self._patience_s, until=is_enough), take)
 
     def _answered(self) -> set[str]:
-        """Who sent its shares, or that it keeps them back."""
+        """The workers that sent shares, or a refusal to."""
         return {self._of.epoch.names[place] for place in self._of.answered}
 
     def _take(
-        self, kind: type[Answer], found: Iterable[tuple[Connection, Message]], take: Callable[[int, Answer], None]
+        self, kind: type[Answer], received: Iterable[tuple[Connection, Message]], take: Callable[[int, Answer], None]
     ) -> None:
         """Process one kind of answers to a round; a worker that sends a malformed one is expelled."""
-        for worker, message in found:
+        for worker, message in received:
             if not isinstance(message, kind):
                 self._unexpected(worker, message)
             elif (message.epoch, message.round) == (self._of.epoch.number, self._of.number):

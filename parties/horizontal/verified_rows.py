@@ -47,7 +47,7 @@ class WorkerRecipe(Protocol):
 
 @dataclass(slots=True)
 class _Growing:
-    """A tree that is being grown: the cells at its time, and its levels so far.
+    """A tree that is being grown, with the grid that it is grown on.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class _Growing:
 
     @property
     def is_leaf(self) -> Mask:
-        """Which nodes do not split, shape ``(n_nodes,)``."""
+        """Mask of the nodes without a split, shape ``(n_nodes,)``."""
         is_leaf = np.ones(self.n_nodes, np.bool_)
         for level in self.levels:
             is_leaf[level.nodes] = False
@@ -80,10 +80,10 @@ class VerifiedRows:
     Parameters
     ----------
     rows : RowHolder
-        What the recipe lets others ask of the rows.
+        Answers the questions that the recipe allows.
     recipe : WorkerRecipe
     shape_bits : BitSource
-        The public ones.
+        The public random bits.
     answered : Answered
         By earlier processes of this worker, whose coins and noise are those of `rows`.
     drawing : bytes
@@ -94,7 +94,7 @@ class VerifiedRows:
     n_started : int
         Number of trees that were begun.
     asked : AnsweredQuestions
-        What was asked, and is answered for.
+        The questions of this process, and those that were answered.
 
     Notes
     -----
@@ -113,7 +113,7 @@ class VerifiedRows:
         self._public = recipe.public_rule(shape_bits)
         self._growing: deque[_Growing] = deque()
         self._is_open = self._may_move = False
-        self._told = hashlib.sha256(drawing)
+        self._history = hashlib.sha256(drawing)
         self.asked = AnsweredQuestions(answered, batch_size=recipe.tree_rules.batch_size)
         self.n_started = 0
 
@@ -127,11 +127,11 @@ class VerifiedRows:
             )
         if self._growing and (message.output == 0 or not rules.is_complete):
             raise UnexpectedMessage("a tree was begun before the one before it was finished; nothing was sent")
-        told = history_with(self._told, message)
-        now = self.asked.begun(told.hexdigest())
+        history = history_with(self._history, message)
+        now = self.asked.begun(history.hexdigest())
         self._rows.start_tree(message.output)
         self.asked.now = now
-        self._told = told
+        self._history = history
         self._growing.append(_Growing(self._columns, self._drawn()))
         self.n_started += 1
         self._is_open, self._may_move = True, number < rules.n_placements
@@ -153,7 +153,7 @@ class VerifiedRows:
             self._grow(grown, nodes, Cuts(columns, cuts, missing_left))
         for level in grown.levels[len(newest.levels) :]:
             self._rows.divide(level)
-        self._growing[-1], self._told = grown, history_with(self._told, message)
+        self._growing[-1], self._history = grown, history_with(self._history, message)
 
     def answer(self, question: WantTotals | WantHistograms) -> Sums:
         """Answer a question: sums, or histograms, of leaves of the newest tree."""
@@ -165,7 +165,7 @@ class VerifiedRows:
             )
         if not _is_ascending(nodes, 0, newest.n_nodes) or not newest.is_leaf[nodes].all():
             raise UnexpectedMessage("sums were asked of nodes that the tree does not have as leaves; nothing was sent")
-        now = self.asked.asked(history_with(self._told, question).hexdigest())
+        now = self.asked.asked(history_with(self._history, question).hexdigest())
         if isinstance(question, WantTotals):
             out = self._rows.totals(nodes)
         else:
@@ -185,7 +185,7 @@ class VerifiedRows:
             raise UnexpectedMessage(f"new cells need {shape[1]} ascending cuts for each of {shape[0]} columns")
         columns = replace(self._columns, given=tuple(cuts))
         self._rows.place(columns)
-        self._columns, self._told = columns, history_with(self._told, message)
+        self._columns, self._history = columns, history_with(self._history, message)
         self._is_open = self._may_move = False
 
     def finish_tree(self, message: FinishTree) -> Tree:
@@ -205,7 +205,7 @@ class VerifiedRows:
         on_values = oldest.columns.in_values(tree)
         self._rows.finish_tree(tree)
         self._growing.popleft()
-        self._is_open, self._told = False, history_with(self._told, message)
+        self._is_open, self._history = False, history_with(self._history, message)
         return on_values
 
     def _newest(self, what: str) -> _Growing:
@@ -249,6 +249,8 @@ def _is_ascending(nodes: Nodes, first: int, end: int) -> bool:
     return bool(first <= nodes.min() and nodes.max() < end and (nodes[1:] > nodes[:-1]).all())
 
 
-def _is_same(one: Splits, other: Splits) -> bool:
+def _is_same(first: Splits, second: Splits) -> bool:
     """Whether two lists of splits of the same nodes are one."""
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in ("columns", "cuts", "missing_left"))
+    return all(
+        np.array_equal(getattr(first, name), getattr(second, name)) for name in ("columns", "cuts", "missing_left")
+    )

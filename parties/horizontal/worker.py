@@ -59,26 +59,26 @@ class WorkerJob:
     ----------
     party, run_id : str
     terms : mapping of str to plain values
-        What was agreed; the same at everybody's.
+        The agreed terms, equal for all parties.
     threshold : int
-        How many workers every sum must have.
+        Fewest workers in a sum.
     recipe : WorkerRecipe
     make_rows : callable
         Makes the holder of this worker's rows, whose answers may be summed with the other workers'.
     rng : BitSource
-        For the public bits, the same in every process of the run; and whether it is secure is told.
+        For the public bits, the same in every process of the run; the coordinator learns whether it is secure.
     answered : Answered
-        What earlier processes of this worker answered for.
+        The questions that earlier processes of this worker answered.
     note_answer : callable
-        Called with what is then answered for, before an answer leaves and before a sum is opened.
+        Called with the new `Answered` before an answer leaves and before a sum is opened.
     save : callable
-        Called with the trees before the coordinator is told that they are kept.
+        Called with the trees before `Done` is sent.
     drawing : bytes
-        Of the public bits, noted by an earlier process of this worker (`PublicDrawing.before`).
+        Digest of the drawing of public bits that an earlier process noted (`PublicDrawing.before`).
     n_drawings : int
-        For how many drawings earlier processes revealed their random bytes, which serve once.
+        Number of drawings for which earlier processes revealed random bytes; these bytes are used once.
     note_drawing : callable
-        Called with it, before bytes are revealed.
+        Called with the digest of a drawing before bytes are revealed.
     identity : KeyPair, optional
     lasting_keys : mapping of str to bytes, optional
         All workers' public keys, with `identity`.
@@ -131,8 +131,10 @@ def run_worker(job: WorkerJob, channel: Channel, *, progress: Progress = no_prog
         )
         channel.send(mine)
         welcome = first_answer(channel, kind=Welcome, mine=mine)
-        if found := term_differences(job.terms, welcome.terms, channel.peer):
-            raise Disagreement(f"{channel.peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
+        if differences := term_differences(job.terms, welcome.terms, channel.peer):
+            raise Disagreement(
+                f"{channel.peer} and this party do not agree: {'; '.join(differences)}. Nothing was released"
+            )
         phase.enter("drawing public bits")
         bits, drawing = PublicDrawing(
             party=job.party,
@@ -177,7 +179,7 @@ class WorkerSession:
     Attributes
     ----------
     trees : list of Tree
-        That are finished, on values.
+        Finished trees, on values.
     """
 
     def __init__(
@@ -201,7 +203,7 @@ class WorkerSession:
             case StartTree():
                 self._rows.start_tree(message)
                 if message.output == 0:
-                    # A batch begins: what is left was asked for by rounds that went on without this worker.
+                    # A batch begins: open answers are of rounds that went on without this worker.
                     self._wanted = []
             case Place():
                 self._rows.place(message)
@@ -210,7 +212,7 @@ class WorkerSession:
             case FinishTree():
                 self.trees.append(self._rows.finish_tree(message))
             case WantTotals() | WantHistograms():
-                # Nobody sees it before it is masked. What is summed is kept until something else is asked.
+                # It is masked before it is sent. Answers that were summed are kept until the next question.
                 answer = self._rows.answer(message)
                 self._wanted, self._is_summed = [*([] if self._is_summed else self._wanted), answer], False
             case Members():
@@ -232,9 +234,9 @@ class WorkerSession:
             )
 
     def _reveal(self, message: Survivors | Unmask) -> None:
-        """Confirm who takes part; send shares, once the others have confirmed it too.
+        """Confirm the survivors; send shares once the others have confirmed the same.
 
-        Shares that are kept back are not answered for: the sum may be opened over other workers later.
+        If the shares are kept back, nothing is noted: the sum may be opened over other workers later.
         """
         match message:
             case Survivors():
@@ -272,7 +274,7 @@ class WorkerSession:
         if not 0 < message.n_wanted <= len(self._wanted):
             raise UnexpectedMessage("a sum was asked for, but not of what; nothing was sent")
         answered = self._rows.asked.summed(message.n_wanted)
-        # Before them may be questions of a round that went on without this worker.
+        # Earlier answers may be of a round that went on without this worker.
         vector = np.concatenate([part.reshape(-1) for part in self._wanted[-message.n_wanted :]])
         about = self._rows.asked.about(message.n_wanted)
         masked = self._summed.mask(message.round, message.present, vector, about=about)
@@ -282,11 +284,11 @@ class WorkerSession:
         self._channel.send(Masked(epoch=message.epoch, round=message.round, vector=masked, **parcel))
 
     def _note(self, answered: Answered) -> None:
-        """Keep what is answered for, before it leaves."""
+        """Note the answered questions before the answer leaves."""
         self._rows.asked.answered = answered
         self._job.note_answer(answered)
 
 
 def _fields(parcel: Parcel) -> dict[str, Any]:
     """A parcel as messages carry it."""
-    return {one.name: getattr(parcel, one.name) for one in fields(parcel)}
+    return {parcel_field.name: getattr(parcel, parcel_field.name) for parcel_field in fields(parcel)}

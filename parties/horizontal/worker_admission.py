@@ -171,19 +171,21 @@ class WorkerAdmission:
         """Compare a worker's terms with the run's; one that is gone before it is answered has no key then."""
         if not isinstance(message, Join):
             raise _unexpected(worker, message, Join)
-        found = term_differences(self._terms, message.terms, worker.name)
+        differences = term_differences(self._terms, message.terms, worker.name)
         others = {other.key for other in self._connections.all.values() if other is not worker}
         if not is_usable(message.key) or message.key in others:
-            found.append("its key for secure aggregation is not valid, or another worker's")
+            differences.append("its key for secure aggregation is not valid, or another worker's")
         if message.party != worker.name:
-            found.append(f"it calls itself {message.party!r}")
+            differences.append(f"it calls itself {message.party!r}")
         if message.run_id != self._run_id:
-            found.append(f"its run is {message.run_id!r}, this party's is {self._run_id!r}")
-        if not found:
+            differences.append(f"its run is {message.run_id!r}, this party's is {self._run_id!r}")
+        if not differences:
             worker.key, worker.is_secure = message.key, worker.is_secure and message.is_secure
         self._connections.send(worker, Welcome(terms=dict(self._terms)))
-        if found:
-            raise Disagreement(f"{worker.name} and this party do not agree: {'; '.join(found)}. Nothing was released")
+        if differences:
+            raise Disagreement(
+                f"{worker.name} and this party do not agree: {'; '.join(differences)}. Nothing was released"
+            )
         return message
 
 

@@ -1,4 +1,4 @@
-"""Worker checkpoint: what a worker keeps in its run folder so that no question has two answers.
+"""Worker checkpoint in the run folder: the state that lets a restarted worker give every question the same answer.
 
 ==================  ====================================================================================
 file                content
@@ -29,7 +29,7 @@ from parties.runs.installed_versions import check_same_version, package_version
 from parties.runs.run_folder import RunFolder
 from parties.storage.twice_kept import is_kept, read_either, write_twice
 
-# Public bits that a worker draws for one run: who breaks off after it has seen them chooses among so many.
+# Most drawings of public bits in one run: a coordinator that breaks off after it has seen them can choose among these.
 MAX_DRAWINGS = 8
 
 _KeyWord = Annotated[str, Field(pattern="^([0-9a-f]{64})?$")]
@@ -57,7 +57,7 @@ _ANSWERS, _DRAWING = TypeAdapter(_Answers), TypeAdapter(_Drawing)
 
 
 class WorkerCheckpoint:
-    """The part of a run folder that a worker needs to be started again.
+    """The files of a run folder from which a restarted worker resumes.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class WorkerCheckpoint:
 
     @property
     def holder(self) -> str:
-        """Tells the answers of this run folder from those of any other: words from the key of their noise."""
+        """Identifier of this run folder's answers, derived from the key of their noise."""
         return self._holder or self.bits().fork("holder").words(4).tobytes().hex()
 
     def bits(self) -> BitSource:
@@ -117,7 +117,7 @@ class WorkerCheckpoint:
         return BitSource(bytes.fromhex(kept.key), is_secure=True)
 
     def check_rows(self, digest: str) -> None:
-        """Refuse rows, and an earlier run, with another digest than those that the run began on.
+        """Refuse rows, or an earlier run to continue, that differ from those that the run began with.
 
         Raises
         ------

@@ -27,10 +27,10 @@ from protocols.transport.channel import Channel, abort, aborted
 # Seconds between looks for messages while nothing comes.
 MEMBERSHIP_POLL_S = 0.001
 
-# What a worker may say while it is listened to once: an answer, and some that are late. More is not in its place.
+# Most messages of a worker while one is due: an answer, and some late ones.
 MAX_SAID = 64
 
-# How often a round waits for a worker that was started again: one that never stays holds nobody up.
+# Most times that rounds wait for a restarted worker, so that one that keeps failing does not hold up the others.
 MAX_AWAITED = 8
 
 
@@ -45,7 +45,7 @@ class Connection:
     key : bytes
         Its public key for secure aggregation; empty unless it joined and is connected since.
     n_told : int
-        How many of the kept messages it was told.
+        Number of the kept messages that it was sent.
     is_in : bool
         Whether it takes part.
     is_over : bool
@@ -56,7 +56,7 @@ class Connection:
     awaited_until : float
         Until when a round waits for it to come back, by `time.monotonic`: it was started again, or the coordinator was.
     parcel : (int, int, Parcel) or None
-        For which epoch and round, and what.
+        The epoch and round that it is for, and the parcel.
     """
 
     name: str
@@ -80,9 +80,9 @@ class Connections:
     note : callable
         Takes a short name and a sentence for the log.
     return_s : float
-        How long a worker that was started again, or may be, is waited for.
+        Seconds to wait for a worker that was restarted, or may be.
     terms : Compare, optional
-        What a worker that only looks is answered, `MAX_SAID` times in all.
+        The answer to a worker that only checks agreement, `MAX_SAID` times in all.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Connections:
         return [worker.name for worker in away if worker.returns or now < worker.awaited_until]
 
     def still_in(self, names: Collection[str]) -> set[str]:
-        """Those of these workers that take part."""
+        """The workers among these that take part."""
         return {name for name in names if self.all[name].is_in}
 
     def check_enough(self, n: int, threshold: int, what: str, *, due: Collection[str] = ()) -> None:

@@ -1,9 +1,9 @@
 """Worker group: membership, drop-outs and returns of a run's workers, and sums of their answers.
 
-A worker that does not answer a round in time, or is gone, is left out of the round; it comes back in a later one. One
-that was started again in time takes part in the same round, which begins anew. What every worker must know (splits,
-finished trees, the questions about those that are grown) is kept, and told to whoever comes back. Sums are journaled:
-a coordinator that was started again asks only for those that it does not have.
+A worker that does not answer a round in time, or is gone, is left out of the round; it may return in a later one. If it
+is restarted in time, the round begins anew with it. Messages that every worker needs (splits, finished trees, questions
+about growing trees) are kept and sent to workers that return. Sums are journaled: a restarted coordinator asks only for
+those that it does not have.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class WorkerGroup:
             self.progress("training steps", self._n_trees, self.n_trees)
             self._n_trees += 1
             if message.output == 0:
-                # Whoever comes back is asked about the trees that are grown, and no others.
+                # A worker that returns is asked about the trees of the current batch alone.
                 for place in self._questions:
                     self._kept[place] = None
                 self._questions = []
@@ -126,7 +126,7 @@ class WorkerGroup:
         self.tell(message)
 
     def total(self, length: int) -> NDArray[np.int64]:
-        """Sum the workers' vectors of all questions by secure aggregation; a sum that is known is not asked for.
+        """Sum the workers' vectors of all questions by secure aggregation, or read the sum from the journal.
 
         Raises
         ------
@@ -265,9 +265,9 @@ class WorkerGroup:
         self._let_in(*(name for name in away if self._connections.all[name].is_in))
 
     def _let_in(self, *heard: str) -> None:
-        """Let in whoever joined, or was heard, again; each is told what it has missed.
+        """Readmit the workers that joined again or were heard again, and send them the messages that they missed.
 
-        Who comes back more than once for every sum, and `MAX_AWAITED` times beyond, is expelled: each time may cost
+        A worker that returns more than once per sum, and `MAX_AWAITED` times beyond, is expelled: each return may cost
         `patience_s`, and the round could begin anew without end.
         """
         for worker in self._connections.all.values():

@@ -24,7 +24,7 @@ from protocols.transport.channel import Channel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terminal:
-    """How a job talks to the person who started it.
+    """A job's output to the person who started it.
 
     Attributes
     ----------
@@ -65,12 +65,12 @@ class TrainingRun:
         """Whether the run is finished on all sides, as far as this party knows."""
         folder, run = self.folder, self.run
         state = folder.state(self.path, party=run.party, role=run.role)
-        # Whoever did not confirm its share, or the trees that it was sent, may still need this party.
+        # A party that did not confirm its share, or the trees that it was sent, may still need this one.
         is_finished = state is RunState.FINISHED and not Journal.is_open(folder.path)
         return is_finished and not folder.read_json("meta.json").get("unconfirmed")
 
     def is_over(self) -> bool:
-        """Whether nobody can need this party any more; then the terminal is told."""
+        """Whether no other party can need this one any more; if so, a sentence on the terminal says it."""
         run = self.run
         # Owners of a chain confirm to each other: one may be stopped before it reads another's digest, or lose trees.
         is_over = run.role != "owner" and self.is_confirmed
@@ -86,9 +86,9 @@ class TrainingRun:
         Parameters
         ----------
         schema : TableSchema
-            By which the job has read, and of which a new folder keeps the file.
+            The schema that the job has read; a new folder keeps a copy of its file.
         resuming : str
-            Added to the error when a peer is lost after something was released or received: how to go on.
+            How to resume the run; added to the error if a peer is lost after something was released or received.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class TrainingRun:
                     raise type(error)(f"{error}. {resuming}") from None
 
     def finish(self, log: RunLog, channels: Sequence[Channel], *, n_rows: int, **facts: object) -> None:
-        """Note the end of the run, and what it took."""
+        """Note the end of the run in its folder and log, with the bytes sent and received."""
         sent = sum(channel.traffic.sent_bytes for channel in channels)
         received = sum(channel.traffic.received_bytes for channel in channels)
         self.folder.finish(n_rows=n_rows, sent_bytes=sent, received_bytes=received, **facts)
@@ -139,7 +139,7 @@ class TrainingRun:
 
 
 def note_others(sentences: Sequence[str], log: RunLog) -> None:
-    """Say in this party's own log, by column, how many cells are read as `other`."""
+    """Log sentences about cells that are read as `other`, by column."""
     for sentence in sentences:
         log.step(CELL_COUNTS, sentence)
 
@@ -161,7 +161,7 @@ def logged(
     except BaseException as error:
         is_expected = isinstance(error, (*EXPECTED_ERRORS, Stopped))
         sentence = str(error) if is_expected else f"stopped with {type(error).__name__}"
-        # The reason for the end is not hidden behind a log that cannot be written either.
+        # If the log cannot be written, the original error is raised all the same.
         with suppress(RunFolderError):
             log.step("failed", sentence, error=type(error).__name__)
         raise
@@ -171,7 +171,7 @@ def logged(
 
 @contextmanager
 def _measured(log: RunLog, path: Path | None, run: PartyRun | None) -> Iterator[None]:
-    """Serve what the log notes as metrics, if the run file says where."""
+    """Serve the log's counts as metrics, if the run file gives an address."""
     if path is None or run is None or run.metrics is None:
         yield
         return
@@ -186,10 +186,10 @@ def _measured(log: RunLog, path: Path | None, run: PartyRun | None) -> Iterator[
         from parties.ledger.costs import Spent
         from parties.reports.ledger_statement import read_statement
 
-        found = read_statement(path, None)
+        statement = read_statement(path, None)
         # Limits over all columns of a record have no column's name.
-        left = [("", "per_record", found.record), ("", "cell_bits_per_record", found.record_cell_bits)]
-        left += [(column.column, kind, getattr(column, kind)) for column in found.columns for kind in Spent._fields]
+        left = [("", "per_record", statement.record), ("", "cell_bits_per_record", statement.record_cell_bits)]
+        left += [(column.column, kind, getattr(column, kind)) for column in statement.columns for kind in Spent._fields]
         for column, kind, spending in left:
             if (amount := spending.remaining) is not None:
                 yield column, kind, amount

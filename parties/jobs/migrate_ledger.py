@@ -24,6 +24,6 @@ def migrate_ledger(ledger: Path, run_file: Path | None) -> Migrated:
     if run_file is not None:
         prepared = prepare_passive(read_run(run_file, PassiveRun), run_file)
         features = prepared.table.features
-        columns = {one.schema.name: encode_column(features, one) for one in prepared.mechanisms}
+        columns = {mechanism.schema.name: encode_column(features, mechanism) for mechanism in prepared.mechanisms}
         table = OldTable(prepared.table.ids, columns)
     return migrate(ledger, table)

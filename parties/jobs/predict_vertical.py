@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """What is scored, by which model and how."""
+    """A request for predictions: its records, model, mode and output."""
 
     path: Path
     run: ActiveRun
@@ -61,10 +61,10 @@ class _Request:
     unasked: Callable[[], None]
 
     def note(self, table: PartyTable) -> PredictionNote:
-        """The note of the request for these records, while it is not done."""
+        """The note by which an interrupted request for these records is recognised."""
         out = str(self.out or "")
         what_else = {"mode": self.mode, "reasons": self.reasons, "reveal": self.run.reveal.words()}
-        # One name is another file in another folder.
+        # The same relative path is another file in another working folder.
         place = os.path.abspath(out) if out and "://" not in out else out
         return PredictionNote(self.folder, {"records": digest_of_records(table), **what_else, "out": place})
 
@@ -74,13 +74,13 @@ class _Request:
 
     @contextmanager
     def logged(self, terminal: Terminal) -> Iterator[RunLog]:
-        """Log what is done on a terminal and in the run folder, whose report is written again afterwards."""
+        """Log to the terminal and the run folder, and write the run's report again afterwards."""
         path, run = self.path, self.run
         with reporting_afterwards(path, run, terminal), logged(self.folder, terminal, path=path, run=run) as log:
             yield log
 
     def note_caveats(self, log: RunLog) -> None:
-        """Log what speaks against these records, and what limits their predictions."""
+        """Log a warning about training records, and limits of the predictions."""
         if self.source == self.run.data and self.mode == "routed":
             log.step(
                 "training records",
@@ -143,7 +143,7 @@ def predict_active(
         terminal=terminal,
         unasked=unasked,
     )
-    # What partitions are not scored for by themselves, one machine does.
+    # Requests that partitions cannot be scored for one by one are served in memory.
     needs_whole = mode == "local", run.reveal.top is not None, reasons, overwrite, append, schema.base_margin
     if run.engine == "dask" and is_folder(request.source) and not any(needs_whole):
         return _predict_partitions(request)
@@ -155,7 +155,7 @@ def _predict_table(
 ) -> Path | str:
     """Score the records of a file; returns where the predictions are."""
     run, folder, model, schema = request.run, request.folder, request.model, request.schema
-    table, own, told = _records(request)
+    table, own, clippings = _records(request)
     note = request.note(table)
     noted = {} if overwrite else note.written()
     inputs, default = (request.source, request.ids, run.source, run.ids), folder.path / "predictions.csv"
@@ -174,14 +174,14 @@ def _predict_table(
             note.forget()
         request.note_caveats(log)
         if request.mode == "local":
-            for sentence in told:
+            for sentence in clippings:
                 log.step("clipped", sentence)
             predictions = predict_locally(model, own, table.frame, evaluate=form.evaluate)
             status = np.zeros(table.n_rows, np.uint8)
         else:
             channels = list(stack.enter_context(open_connections(run, request.insecure))(log).values())
-            ids, known = names_to_ask(table), FinishedBatches[Values]()
-            ask = partial(Session.predict, ids=ids, own=own, evaluate=form.evaluate, finished=known)
+            ids, batches = names_to_ask(table), FinishedBatches[Values]()
+            ask = partial(Session.predict, ids=ids, own=own, evaluate=form.evaluate, finished=batches)
             predictions, status = _ask(request, channels, log, ask)
         written = form.table(table.index, predictions, status)
         counts = count_statuses(status)
@@ -198,12 +198,12 @@ def _predict_table(
 def _end_written(
     request: _Request, target: Destination, note: PredictionNote, *, counts: Mapping[str, int]
 ) -> Path | str:
-    """End a request that was stopped when its predictions were written: nobody is asked again, nothing is replaced.
+    """End a request whose earlier process was stopped while it wrote: no peer is asked, and nothing is replaced.
 
     Raises
     ------
     ConfigError
-        Of a table, which may hold the predictions or not.
+        If it cannot be told whether a table holds the predictions.
     RecordsRefused
     """
     if not target.written:
@@ -213,7 +213,7 @@ def _end_written(
         )
     with ExitStack() as stack:
         stack.push(note.close)
-        # These are predictions of an earlier time, which has to be read even where no steps are shown.
+        # The predictions are of an earlier time: the user must read this even where steps are not shown.
         request.unasked()
         log = stack.enter_context(request.logged(replace(request.terminal, say=request.terminal.warn)))
         log.step(
@@ -226,9 +226,9 @@ def _end_written(
 
 
 def _ask(request: _Request, channels: Sequence[Channel], log: RunLog, ask: Callable[..., T]) -> T:
-    """Ask the passive parties in a session, and in another one whenever one of them was started again.
+    """Ask the passive parties in a session, and in a new one whenever one of them was restarted.
 
-    `ask` takes the session and how to ask, and knows what was answered in the sessions before.
+    `ask` takes the session and its options, and keeps the answers of earlier sessions.
     """
     run, reveal = request.run, request.run.reveal.words()
 
@@ -240,7 +240,7 @@ def _ask(request: _Request, channels: Sequence[Channel], log: RunLog, ask: Calla
 
 
 def _records(request: _Request) -> tuple[PartyTable, dict[str, Values], list[str]]:
-    """The records to score, all of a file or those that a list names; what a model reads of them, and what to tell."""
+    """The records to score: their table, the model's inputs, and sentences about values moved to the bounds."""
     schema, source, align, ignore = request.schema, request.source, request.run.align, request.ignore
     routers = request.model.routers if request.mode == "local" else {}
     ignored, stamp = [*ignore, *names_of_passive(routers, schema)], stamp_of(source)
@@ -249,9 +249,9 @@ def _records(request: _Request) -> tuple[PartyTable, dict[str, Values], list[str
         table = table if request.ids is None else select(table, request.ids, source)
         own = model_inputs(table, schema)
     ignored += [name for key in align.keys for name in key]
-    table, told = with_passive(table, source, routers, schema, ignore=ignored, duplicates=align.duplicates)
+    table, clippings = with_passive(table, source, routers, schema, ignore=ignored, duplicates=align.duplicates)
     check_unchanged(source, stamp)
-    return table, own, told
+    return table, own, clippings
 
 
 def _predict_partitions(request: _Request) -> Path | str:
@@ -277,6 +277,6 @@ def _predict_partitions(request: _Request) -> Path | str:
 
 
 def note_caveat(model: JointModel, log: RunLog, *, desensitized: bool) -> None:
-    """Log what limits these predictions, if anything does."""
+    """Log the model's caveat about predictions, if it has one."""
     if (caveat := model.caveat(desensitized=desensitized)) is not None:
         log.step("noise", caveat)

@@ -45,7 +45,7 @@ R = TypeVar("R", ActiveRun, PassiveRun)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scouted:
-    """What a party knows after scouting.
+    """Result of a scouting for one party.
 
     Attributes
     ----------
@@ -53,13 +53,13 @@ class Scouted:
     n_records : int
         Records that were released.
     numbered : dict of str to str
-        A passive party's columns by the names that the active party may know them by; else empty.
+        For a passive party, its columns by their opaque names; else empty.
     uplift : Uplift or None
-        Of the active party, and so are the following.
+        For the active party, of the joint model.
     uses : tuple of ColumnUse
-        What columns add, one by one and those together that add nothing.
+        For the active party, the uplift of each column, and of the useless ones together.
     to_copy : dict of str to str
-        By party, lines for its run file.
+        For the active party, lines to copy into each party's run file.
     """
 
     folder: RunFolder
@@ -76,7 +76,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal, resta
     Raises
     ------
     ConfigError
-        If the run file's role, or what it says, allows none.
+        If the run file's role or settings do not allow scouting.
     """
     if check_role(path, "active", "passive") == "active":
         run = scouting(path, ActiveRun, records)
@@ -86,15 +86,19 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal, resta
                 "`label_epsilon` protects. Choose columns by what is known without them. Nothing was sent"
             )
         folder = train_active(path, insecure=insecure, terminal=terminal, run=run, restarts=restarts)
-        found = folder.read_json("guarantee.json")
-        guarantees = {peer: guarantee_from_dict(promise) for peer, promise in found.items()}
+        promises = folder.read_json("guarantee.json")
+        guarantees = {peer: guarantee_from_dict(promise) for peer, promise in promises.items()}
         uses = load_uses(folder)
-        helpful = {peer: one for peer, one in guarantees.items() if len(useless(peer, uses)) < len(one.columns)}
-        own = _dump({"passive": [active_lines(peer, one, uses) for peer, one in helpful.items()]})
+        helpful = {
+            peer: guarantee
+            for peer, guarantee in guarantees.items()
+            if len(useless(peer, uses)) < len(guarantee.columns)
+        }
+        own = _dump({"passive": [active_lines(peer, guarantee, uses) for peer, guarantee in helpful.items()]})
         lines = {
             run.party: own if helpful else "# Nobody's columns add anything: a full run is not worth its privacy.\n"
         }
-        lines |= {peer: passive_lines(peer, one, uses) for peer, one in guarantees.items()}
+        lines |= {peer: passive_lines(peer, guarantee, uses) for peer, guarantee in guarantees.items()}
         return Scouted(
             folder=folder,
             n_records=_n_records(folder),
@@ -113,7 +117,7 @@ def scout(path: Path, *, records: int, insecure: bool, terminal: Terminal, resta
 
 
 def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
-    """What columns add, of a scouting that could measure it.
+    """Read the uplift of columns from a scouting's folder; empty if it could not be measured.
 
     Raises
     ------
@@ -124,16 +128,16 @@ def load_uses(folder: RunFolder) -> tuple[ColumnUse, ...]:
         uses = _USES.validate_python(folder.read_json(USES_FILE).get("uses")) if path.exists() else ()
     except ValidationError:
         raise _malformed(path) from None
-    if not all(one.columns for one in uses):
+    if not all(use.columns for use in uses):
         raise _malformed(path)
     return uses
 
 
 def _n_records(folder: RunFolder) -> int:
-    found = folder.read_json("meta.json").get("n_rows")
-    if not isinstance(found, int):
+    n_rows = folder.read_json("meta.json").get("n_rows")
+    if not isinstance(n_rows, int):
         raise _malformed(folder.path / "meta.json")
-    return found
+    return n_rows
 
 
 def _malformed(path: Path) -> RunFolderError:
@@ -143,23 +147,26 @@ def _malformed(path: Path) -> RunFolderError:
 def scouting(path: Path, kind: type[R], records: int) -> R:
     """Settings of the scouting run, derived from those of a run file."""
     document = read_yaml(path)
-    # The folder of the scouting lies beside that of the full run, also where that ends with a slash.
-    given = {key: document.get(key) for key in ("run_id", "folder")}
-    names = {key: f"{Path(name)}{SCOUT}" for key, name in given.items() if isinstance(name, str)}
+    # The scouting's folder lies beside the full run's, even if that path ends with a slash.
+    originals = {key: document.get(key) for key in ("run_id", "folder")}
+    names = {key: f"{Path(name)}{SCOUT}" for key, name in originals.items() if isinstance(name, str)}
     with naming(path):
         run = read_section(kind, {**document, **names, "most_records": records, "report": False})
     return resolved(run, path.resolve().parent)
 
 
 def active_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> dict[str, Any]:
-    """What the active party's run file then agrees on with a peer: its columns of ranks."""
+    """Lines for the active party's run file: the number of columns to agree on with a peer."""
     left_out = set(useless(peer, uses))
-    kept = (one for one in guarantee.columns if one.column not in left_out)
-    return {"name": peer, "agreed": {"columns": int(sum(one.parameters.get("n_categories", 1) for one in kept))}}
+    useful = (column for column in guarantee.columns if column.column not in left_out)
+    return {
+        "name": peer,
+        "agreed": {"columns": int(sum(column.parameters.get("n_categories", 1) for column in useful))},
+    }
 
 
 def passive_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> str:
-    """What a peer's run file then leaves out; and as a comment, how it may divide its budget among the others."""
+    """Lines for a peer's run file: the columns to leave out and, as a comment, a division of the budget."""
     if len(without := useless(peer, uses)) == len(guarantee.columns):
         return f"# No column of {peer} adds anything: the full run does without this party.\n"
     columns = "".join(_budget_line(column, loss) for column, loss in split(peer, guarantee, uses).items())
@@ -168,14 +175,14 @@ def passive_lines(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) ->
 
 
 def _budget_line(column: str, loss: float) -> str:
-    """A column's budget, and beside it what that protects."""
+    """A line with a column's budget, and a comment with the odds that it permits."""
     line = _dump({column: {"whole_range": loss}}).rstrip()
     return f"{line}  # over the whole range, records are told apart with odds at most {odds(loss)}\n"
 
 
 def useless(peer: str, uses: Sequence[ColumnUse]) -> list[str]:
     """The columns of a peer that add nothing to the score of held-out records."""
-    return [one.columns[0] for one in uses if one.owner == peer and len(one.columns) == 1 and not adds(one)]
+    return [use.columns[0] for use in uses if use.owner == peer and len(use.columns) == 1 and not adds(use)]
 
 
 def split(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> dict[str, float]:
@@ -184,10 +191,12 @@ def split(peer: str, guarantee: Guarantee, uses: Sequence[ColumnUse]) -> dict[st
     If the noise harms by a column's use divided by the square of its budget, as its variance is, the sum is least where
     budgets are in proportion to the cube roots of the uses.
     """
-    ordered = [one for one in guarantee.columns if _is_ordered(one)]
-    total = sum(one.domain_loss for one in ordered)
-    helpful = {one.columns[0]: one.uplift.uplift or 0.0 for one in uses if one.owner == peer and adds(one)}
-    roots = {one.column: helpful[one.column] ** (1 / 3) for one in ordered if helpful.get(one.column, 0) > 0}
+    ordered = [column for column in guarantee.columns if _is_ordered(column)]
+    total = sum(column.domain_loss for column in ordered)
+    helpful = {use.columns[0]: use.uplift.uplift or 0.0 for use in uses if use.owner == peer and adds(use)}
+    roots = {
+        column.column: helpful[column.column] ** (1 / 3) for column in ordered if helpful.get(column.column, 0) > 0
+    }
     return {column: float(f"{total * root / sum(roots.values()) * 0.995:.3g}") for column, root in roots.items()}
 
 
@@ -195,5 +204,5 @@ def _dump(lines: Mapping[str, Any]) -> str:
     return yaml.safe_dump(lines, sort_keys=False, default_flow_style=None)
 
 
-def _is_ordered(one: ColumnGuarantee) -> bool:
-    return one.mechanism != "randomised_response" and one.domain_loss < float("inf")
+def _is_ordered(column: ColumnGuarantee) -> bool:
+    return column.mechanism != "randomised_response" and column.domain_loss < float("inf")

@@ -41,7 +41,7 @@ from parties.tables.data_files import file_digest
 from parties.vertical.prediction_client import Session, session
 from protocols.transport.channel import Channel
 
-# How long a thread of Python may hold the others up: at the usual 5 ms, a scorer and the event loop would wait for each
+# Seconds before a Python thread must yield. At the default of 5 ms, a scorer and the event loop would wait for each
 # other longer than a request takes.
 SWITCH_S = 0.0005
 
@@ -85,8 +85,8 @@ def serve_scores(path: Path, *, data: Path | None, insecure: bool, terminal: Ter
 def converse(
     run: ActiveRun, model: JointModel, insecure: bool, wait: Callable[[Sequence[Channel]], bool]
 ) -> Iterator[Session | None]:
-    """A conversation with all passive parties of a model once `wait` says that they are there; see `Connect`."""
-    # Passive parties may stay away for as long as they like.
+    """Open a conversation with all passive parties of a model once `wait` returns True; see `Connect`."""
+    # The service waits for passive parties without a time limit.
     patient = run.model_copy(update={"wait": math.inf})
     logging = logged(RunFolder(run.run_folder), Terminal(), is_service=True)
     with logging as log, open_connections(patient, insecure) as open_channels:
@@ -96,13 +96,14 @@ def converse(
             return
         with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
             log.step(
-                "connected", f"{run.party} asks {', '.join(one.peer for one in channels)} until it is told to stop"
+                "connected",
+                f"{run.party} asks {', '.join(channel.peer for channel in channels)} until it is told to stop",
             )
             yield asking
 
 
 class ScoreService:
-    """One service: its models, and what is read again at SIGHUP.
+    """An HTTP service: its models, and the files that SIGHUP reads again.
 
     Parameters
     ----------
@@ -158,7 +159,7 @@ class ScoreService:
         return run, run.http
 
     def _read(self, current: Sequence[Version]) -> tuple[HttpSection, Version, Version | None]:
-        """Read the run file, and that of the shadow; a model that is served already keeps its conversation."""
+        """Read the run files of the model and its shadow; a model that is already served keeps its conversation."""
         run, http = self._read_run()
         shadow = None if http.shadow is None else read_run(http.shadow, ActiveRun)
         if shadow is not None and shadow.listen == run.listen:
@@ -179,14 +180,14 @@ class ScoreService:
             raise ConfigError("reveal.top compares all records with each other: it is for `opboost predict` alone")
         records = OwnRecords.read(self._data or run.data, schema, ignore, run.align.duplicates)
         digest = file_digest(run.run_folder / "model.json")
-        for known in current:
-            if known.run == run and known.digest != digest:
+        for version in current:
+            if version.run == run and version.digest != digest:
                 raise ConfigError(
                     f"{run.run_folder} holds another model than the one of this run that is served: give it a run_id "
                     "of its own, or start the service anew"
                 )
-            if known.run == run:
-                return replace(known, records=records)
+            if version.run == run:
+                return replace(version, records=records)
         note_caveat(model, self._log, desensitized=http.mode == "desensitized")
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
@@ -217,11 +218,11 @@ class ScoreService:
             await asyncio.to_thread(version.scorer.stop)
 
     async def _read_again(self) -> None:
-        """SIGHUP: take over tokens as they are now, then models, data file and certificate once the models answer."""
+        """Handle SIGHUP: take over new tokens at once, and models, data and certificate once the models answer."""
         self._n_readings += 1
         reading, outcome = self._n_readings, "Nothing has changed"
         try:
-            # A token that leaked is taken away at once, whoever this reading or an earlier one waits for.
+            # A leaked token must be revoked at once, even while this or an earlier reading waits for passive parties.
             async with self._admitting:
                 self._admit(await asyncio.to_thread(lambda: Tokens(self._read_run()[1].tokens)))
             outcome = "The tokens were taken over, and nothing else has changed"
@@ -248,7 +249,7 @@ class ScoreService:
             await asyncio.to_thread(scorer.stop)
 
     def _admit(self, tokens: Tokens) -> None:
-        """Take over tokens; connections of one that is gone are strangers'."""
+        """Take over tokens; a connection with a revoked token loses its caller."""
         changed, self._gate.tokens = self._gate.tokens.changed(tokens), tokens
         for connection in self.server.server_state.connections:
             cast("CallerConnection", connection).forget(changed)
@@ -274,7 +275,7 @@ class ScoreService:
 
 
 def _certificate(http: HttpSection) -> ssl.SSLContext | None:
-    """A certificate with its key; one that is not used must leave that of the service as it is."""
+    """A context with a new certificate and key; the service's own is not touched, since the new one may be refused."""
     if http.certificate is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -284,7 +285,7 @@ def _certificate(http: HttpSection) -> ssl.SSLContext | None:
 
 
 def _certify(certificate: ssl.SSLContext, connection: ssl.SSLObject, name: str | None, first: ssl.SSLContext) -> None:
-    """Have a connection whose handshake begins show this certificate, whatever host it names."""
+    """Set the certificate of a connection at the start of its TLS handshake, for any host name."""
     connection.context = certificate
 
 

@@ -41,7 +41,7 @@ _RESUMING = "Start the same run again on both sides: it goes on where it stopped
 def train_active(
     path: Path, *, insecure: bool, terminal: Terminal, run: ActiveRun | None = None, restarts: Restarts | None = None
 ) -> RunFolder:
-    """Run the active party's side of a training run, with another run than its file's where one is given.
+    """Run the active party's side of a training run; `run` replaces the run file's settings.
 
     `restarts` counts over all attempts of a job that is begun again.
     """
@@ -57,7 +57,7 @@ def train_active(
     ):
         note_others(prepared.others, log)
         journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
-        # What this party brings is compared with the run's beginning before the parties meet.
+        # This party's inputs are compared with those of the run's first attempt before it connects.
         if folder.has_model:
             prepared.take_up(journal)
         else:
@@ -98,7 +98,7 @@ def train_passive(
             folder.finish()
 
         def note_held_out(request: Tally) -> None:
-            # Of an attempt that fails, too: whoever begins again has these answers.
+            # Logged at once, also for an attempt that fails: the active party keeps these answers.
             if request.n_asked:
                 log.step(
                     "held out",
@@ -127,7 +127,7 @@ def train_passive(
 
 
 def _seed(run: ActiveRun) -> int | None:
-    """The seed that is given, or that of the run that is continued; None to draw one."""
+    """The seed of the run file, or that of the continued run; None to draw one."""
     if run.model.seed is not None or run.continue_from is None:
         return run.model.seed
     seed = RunFolder(run.continue_from).read_json("meta.json").get("seed", 0)
@@ -157,14 +157,14 @@ def _agree(
             records,
             may_route=prepared.run.allow_routed,
             allowance=allowance,
-            # What an earlier run released gets no exact answer, though this run holds it out.
+            # Records that an earlier run released get no exact answer, even if this run holds them out.
             trained=None if prepared.run.routed.training_records else TrainingRecords(account).among,
         )
 
     return replace(
         job,
         rng=account.rng,
-        release=release_once(account, ids, folder, place.log, order=job.order, run=job.run_blocks),
+        release=release_once(account, ids, folder, place.log, order=job.order, run_blocks=job.run_blocks),
         held_out=None if held_out is None else answerer,
     )
 
@@ -178,7 +178,7 @@ def _train(
             place.log.step("compiling", "compiling loops, which the first run on a machine takes up to a minute for")
         warm_training(prepared.loss)
     job = prepared.agree(channels, journal, place)
-    # Curves and metrics of few records tell exact scores.
+    # Curves and metrics of few records reveal exact scores.
     is_coarse = prepared.run.reveal.words() is not None
     save = partial(_save_without_fits, folder) if is_coarse else folder.save_joint_model
     model = train_jointly(job, channels, save=save, progress=place.progress)
@@ -194,15 +194,15 @@ def _save_without_fits(folder: RunFolder, model: JointModel) -> None:
 def _conclude_saved(
     prepared: ActiveInputs, journal: Journal, channels: Sequence[Channel], place: AlignmentPlace, folder: RunFolder
 ) -> int:
-    """Conclude a saved run with the peers that did not confirm; one that is finished does not connect.
+    """Conclude a saved run with the peers that did not confirm; a finished peer does not connect.
 
-    Each is asked by itself, so the records are those that were common to all of them before, and what becomes of one
-    of them ends no work with another. What one of them does wrong is told once the others have been asked.
+    Each peer is served separately, on the records that were common to all: the failure of one does not affect the
+    others, and is raised after all were served.
     """
     prepared = prepared.take_up(journal)
     for channel in channels:
         channel.set_apart()
-    wrong: list[ProtocolError | Disagreement | OpBoostError] = []
+    errors: list[ProtocolError | Disagreement | OpBoostError] = []
     for channel in channels:
         if channel.peer in journal.confirmed:
             continue
@@ -210,11 +210,11 @@ def _conclude_saved(
             conclude_saved(prepared.agree([channel], journal, place), channel, progress=place.progress)
         except (ProtocolError, Disagreement, OpBoostError) as error:
             if isinstance(error, PeerRestarted) or not isinstance(error, PeerLost):
-                wrong.append(error)
+                errors.append(error)
             place.log.step(
                 "unconfirmed", f"the model is saved, but {channel.peer} has not confirmed its share: {error}"
             )
-    if wrong:
-        # After a restart this party begins again with those that are left.
-        raise min(wrong, key=lambda one: not isinstance(one, PeerRestarted))
+    if errors:
+        # A restart comes first: after it this party begins again with the peers that are left.
+        raise min(errors, key=lambda error: not isinstance(error, PeerRestarted))
     return prepared.n_trained

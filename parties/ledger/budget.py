@@ -1,4 +1,4 @@
-"""What was spent of each column and of each record, and what may still be spent.
+"""Budgets: limits on what may be spent of each column and record, and sums of what was spent.
 
 A record pays for the releases it is in and for no other, so every sum is kept per record, and a column has spent what
 its worst record has. The sums are plain ones. For distance-based privacy that is exact bookkeeping: if release i tells
@@ -57,7 +57,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a party allows to be spent, over all runs.
+    """A party's limits on spending over all runs.
 
     Attributes
     ----------
@@ -81,9 +81,9 @@ class Budget:
     steps: Mapping[str, float] = field(default_factory=dict)
 
     def limit(self, column: str) -> Limit:
-        """What may be spent of this column.
+        """The limit of a column.
 
-        Who limits an epsilon and says nothing of cells allows none: they would be lost whatever the epsilon.
+        If an epsilon is limited and cells are not mentioned, none may be published: no epsilon covers them.
         """
         own = self.columns.get(column, Limit())
         epsilon = self.default.epsilon if own.epsilon is None else own.epsilon
@@ -110,7 +110,7 @@ class SpentBudgets:
         self._large: list[tuple[KeySet, int]] = []
 
     def charge_of(self, cost: Cost) -> Charge:
-        """What a release is to be charged: its loss per unit of its column, however many points that spans.
+        """The charge for a release: its loss per unit of its column, however many points that spans.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class SpentBudgets:
             self._keep_set(set_digest, charge.records, {})
         costs = self._costs[self._index[set_digest]]
         before = costs.get(charge.column, Spent())
-        costs[charge.column] = Spent(*(one + more for one, more in zip(before, charge.spent, strict=True)))
+        costs[charge.column] = Spent(*(spent + more for spent, more in zip(before, charge.spent, strict=True)))
 
     def to_dict(self) -> dict[str, Any]:
         """All sums as plain values, with sets of records by their digests."""
@@ -148,20 +148,20 @@ class SpentBudgets:
         self.units = {column: Unit(**unit) for column, unit in document["units"].items()}
         self.columns = set(document["columns"])
         for digest, costs in document["sets"]:
-            self._keep_set(digest, records_of(digest), {column: Spent(*one) for column, one in costs.items()})
+            self._keep_set(digest, records_of(digest), {column: Spent(*spent) for column, spent in costs.items()})
 
     @property
     def n_records(self) -> int:
-        """How many records were ever charged."""
+        """Number of records that were ever charged."""
         return sum(len(records) for records in self._all_records())
 
     def n_charged(self, column: str) -> int:
-        """How many records were ever charged for a column."""
+        """Number of records that were ever charged for a column."""
         sums = (self._sums(records, lambda costs: [float(column in costs)]) for records in self._all_records())
         return sum(int((found[:, 0] > 0).sum()) for found in sums)
 
     def worst(self, column: str) -> Spent:
-        """Of each kind, what was spent of a column by the record that paid most."""
+        """The largest spending of a record on a column, for each kind of budget."""
         return self._most_spent(column, self._all_records())
 
     def worst_record(self, n_units: Mapping[str, int] | None = None) -> tuple[float, float]:
@@ -238,16 +238,16 @@ class SpentBudgets:
         ]
 
     def _most_spent(self, column: str, pieces: Iterable[Names]) -> Spent:
-        """Of each kind, what was spent of a column by the one of these records that spent most."""
+        """The largest spending of these records on a column, for each kind of budget."""
         sums = (self._sums(records, lambda costs: costs.get(column, Spent())) for records in pieces)
-        worst = [np.zeros(len(Spent._fields)), *(one.max(axis=0, initial=0.0) for one in sums)]
+        worst = [np.zeros(len(Spent._fields)), *(costs.max(axis=0, initial=0.0) for costs in sums)]
         return Spent(*np.max(worst, axis=0).tolist())
 
     def _totals(self, records: Names, n_units: Mapping[str, int]) -> Values:
         """What each record has paid over all columns, shape ``(n_records, 2)``; per so many units of some columns."""
 
         def cost_of(costs: dict[str, Spent]) -> list[float]:
-            return np.sum([one.times(n_units.get(name, 1)) for name, one in costs.items()], axis=0).tolist()
+            return np.sum([spent.times(n_units.get(name, 1)) for name, spent in costs.items()], axis=0).tolist()
 
         return _total(self._sums(records, cost_of))
 

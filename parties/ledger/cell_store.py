@@ -1,19 +1,19 @@
-"""Cells that were drawn, kept in the ledger's file, so that none is ever drawn again.
+"""Store of drawn cells in the ledger's file, so that no cell is drawn twice.
 
-A cell is a record's value in a column under a mechanism. What was drawn at one charge for the same records lies
+A cell is a record's value in a column under a mechanism. The draws of one charge for the same records are stored
 together: the records' names, ascending, and per column the released and the exact code of each. All of it is private to
 its owner. Charges, keys and draws are in one file and change in one transaction.
 
 ==============  ======================================================================================
 ``name_sets``   records that were drawn together: digests and first names of pieces of `PIECE` names
-``members``     where the names of small sets stand; large ones are looked through by their pieces
+``members``     positions of the names in small sets; large sets are searched by their pieces
 ``draws``       per charge and set, digests of the pieces of codes; the ledger has a digest of these
 ``pieces``      `PIECE` names, or `CODES` codes (`EARLIER_CODES` of an earlier version), by their digest
-``draw_keys``   of charges of which something is still to be drawn
+``draw_keys``   keys of charges with cells that are still to be drawn
 ==============  ======================================================================================
 
-A key is there from its charge until all that was charged is drawn and stored. Whoever draws in between uses it, and so
-draws the same.
+A key is kept from its charge until all charged cells are drawn and stored. Every process that draws in between uses it,
+and so draws the same.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from parties.tables.key_sets import NAME_BYTES, Names
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Codes of one column that are read and verified together, and those of an earlier version, which took twice as long to
-# pack. The ledger's digest of a draw tells which of them its pieces have.
+# Codes of a column per piece, the unit of reading and verifying; and in an earlier version, whose smaller pieces took
+# twice as long to pack. The ledger's digest of a draw shows which size its pieces have.
 CODES, EARLIER_CODES = 1 << 14, 1 << 12
 
-# Stands for a cell that was not drawn, among codes of which a missing cell is -1.
+# The code of a cell that was not drawn; a missing cell has -1.
 NOT_DRAWN = -2
 
 CELL_TABLES = (
@@ -55,7 +55,7 @@ CELL_TABLES = (
 
 
 class Contents(Protocol):
-    """What a ledger says of its cells."""
+    """Interface of a ledger for its cell store: the lines about stored cells."""
 
     @property
     def path(self) -> Path: ...
@@ -68,16 +68,16 @@ class Contents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is known of one column of some records.
+    """The stored draws of one column for some records.
 
     Attributes
     ----------
     codes : ndarray of signed integers
-        Per name; `NOT_DRAWN` where there is none that serves, a missing cell as -1.
+        Per name; `NOT_DRAWN` where no draw can be used again, a missing cell as -1.
     charges : tuple of int
-        Lines of the ledger that paid for them.
+        Ledger lines that charged these codes.
     drawn_under : dict of int to list of ndarray of int
-        Which of the names were drawn at each charge, whether their draws serve or not.
+        Positions of the names that were drawn at each charge, also where the draw cannot be used again.
     """
 
     codes: KeptCodes
@@ -93,7 +93,7 @@ class CellStore:
         self._ledger, self._database = ledger, database
 
     def find(self, family: str, hits: Sequence[Hit], block: Block, c: int, *, keeps: bool) -> Found:
-        """What was drawn of a column for records that were located; the first of several draws counts.
+        """Find the stored draws of a column for located records; the first of several draws counts.
 
         Parameters
         ----------
@@ -101,8 +101,9 @@ class CellStore:
         hits : sequence of Hit
         block : Block
         c : int
-            The column. A draw from another exact code serves only where first draws are kept.
+            Number of the column.
         keeps : bool
+            Whether a draw from another exact code is used again.
 
         Raises
         ------
@@ -122,11 +123,11 @@ class CellStore:
                 (hit.names, _short(family)),
             )
         ]
-        for charge, digest, places, hit in sorted(draws, key=lambda one: one[0]):
+        for charge, digest, places, hit in sorted(draws, key=lambda draw: draw[0]):
             n_codes = self._check(charge, _short(family), digest, places)
             found, at = hit.rows[:], hit.places[:]
             drawn_under.setdefault(charge, []).append(found)
-            # A whole block is not gathered row by row.
+            # A slice for a whole block: it is faster than an index per row.
             rows: slice | NDArray[np.integer] = slice(None) if len(found) == len(exact) else found
             is_open = codes[rows] == NOT_DRAWN
             if not is_open.any():
@@ -142,9 +143,9 @@ class CellStore:
         return Found(codes, tuple(sorted(charges)), drawn_under)
 
     def in_first_set(self, family: str, names: Names) -> Hit | None:
-        """Some ascending names as if they stood in the first set that was drawn of a column; None if there is none.
+        """A made-up hit for a rehearsal: ascending names placed in the first set drawn of a column; None without one.
 
-        Names spread evenly over all that there can be, and so over a set.
+        Names are digests, so they are placed evenly over the set.
         """
         ask = "SELECT names, length FROM draws JOIN name_sets ON name_sets.number = names WHERE family = ? "
         found = self._database.execute(f"{ask} ORDER BY draws.number LIMIT 1", (_short(family),)).fetchone()
@@ -154,7 +155,7 @@ class CellStore:
         return Hit(found[0], np.arange(len(names)), begins * found[1] >> 32)
 
     def put(self, charge: int, family: str, names: NameSet, codes: KeptCodes, exact: KeptCodes) -> None:
-        """Keep what was drawn at a charge for a set of records, and enter its digest into the ledger."""
+        """Store the draws of a charge for a set of records, and enter their digest into the ledger."""
         pieces = (_packed(codes[i : i + CODES], exact[i : i + CODES]) for i in range(0, len(codes), CODES))
         places = b"".join(map(self.names.put_piece, pieces))
         self._database.execute(
@@ -168,22 +169,22 @@ class CellStore:
         self._database.execute("INSERT OR REPLACE INTO draw_keys VALUES (?, ?, ?)", (charge, _short(family), key))
 
     def keys(self, family: str) -> list[tuple[int, bytes]]:
-        """Charges of a family of which something is still to be drawn, with their keys."""
+        """A family's charges with cells that are still to be drawn, and their keys."""
         return self._database.execute(
             "SELECT charge, key FROM draw_keys WHERE family = ? ORDER BY charge", (_short(family),)
         ).fetchall()
 
     def remove_keys(self, charges: Iterable[int]) -> None:
-        """Forget keys: with one, noise could be taken off. SQLite overwrites them with zeros."""
+        """Delete keys, with which noise could be removed. SQLite overwrites them with zeros."""
         self._database.executemany("DELETE FROM draw_keys WHERE charge = ?", ((charge,) for charge in charges))
 
     def n_drawn(self, charge: int) -> int:
-        """How many records were drawn at a charge."""
+        """Number of records that were drawn at a charge."""
         ask = "SELECT SUM(length) FROM draws JOIN name_sets ON name_sets.number = draws.names WHERE charge = ?"
         return self._database.execute(ask, (charge,)).fetchone()[0] or 0
 
     def check(self) -> None:
-        """Compare how much is stored with what the ledger says; done whenever a ledger is opened.
+        """Compare the number of stored draws and names with the ledger; done whenever a ledger is opened.
 
         Raises
         ------
@@ -209,7 +210,7 @@ class CellStore:
         LedgerError
         """
         self.check()
-        # A draw that an index hides would be drawn anew.
+        # A cell that a damaged index does not find would be drawn a second time.
         if self._database.execute("PRAGMA integrity_check(1)").fetchone() != ("ok",):
             raise self.names.damaged("indexes of cells")
         sets = "SELECT number, digest, length, places FROM name_sets"
@@ -236,18 +237,18 @@ class CellStore:
         return np.concatenate(found, axis=1)
 
     def _check(self, charge: int, family: bytes, digest: bytes, places: bytes) -> int:
-        """Compare a draw with its lines of the ledger; returns how many codes are in a piece."""
+        """Compare a draw with its ledger lines; returns the number of codes per piece."""
         content = self._ledger.content(charge, digest.hex())
-        found = [n_codes for n_codes in (CODES, EARLIER_CODES) if _content(digest, places, n_codes) == content]
-        if not found or _short(family_of(self._ledger.line(charge))) != family:
+        sizes = [n_codes for n_codes in (CODES, EARLIER_CODES) if _content(digest, places, n_codes) == content]
+        if not sizes or _short(family_of(self._ledger.line(charge))) != family:
             raise self.names.damaged(f"cells that line {charge} charged")
-        return found[0]
+        return sizes[0]
 
 
 def _packed(codes: KeptCodes, exact: KeptCodes) -> bytes:
-    """Released and exact codes in the smallest type that holds them, byte by byte, compressed: 2.6 bytes for 10 bits.
+    """Pack released and exact codes: smallest type, byte planes, compressed; a code of 10 bits takes 2.6 bytes.
 
-    Before that: the bytes of a code, and how many codes there are.
+    A header holds the width of a code in bytes and the number of codes.
     """
     both = np.stack([codes, exact])
     kind = np.min_scalar_type(min(int(both.min(initial=0)), -1 - int(both.max(initial=0))))
@@ -273,7 +274,7 @@ def _codec() -> pa.Codec:
 
 
 def _content(digest: bytes, places: bytes, n_codes: int) -> str:
-    """What the ledger has of a draw, by its names, its pieces and, since there is more than one, their size."""
+    """Digest of a draw for the ledger: of its names, its pieces and, unless it is `EARLIER_CODES`, their size."""
     size = b"" if n_codes == EARLIER_CODES else n_codes.to_bytes(4, "little")
     return hashlib.sha256(digest + places + size).hexdigest()
 

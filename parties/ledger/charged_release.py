@@ -35,13 +35,13 @@ from parties.ledger.due_cells import (
     NEW,
     ORDER,
     DueCells,
-    Run,
+    RunBlocks,
     draw_due,
     due_of,
-    here,
     note_due,
     rows_due,
-    which_rows,
+    rows_key,
+    run_in_process,
 )
 from parties.ledger.ledger_lines import Occasion, Reuse
 from parties.ledger.name_sets import NameSet
@@ -64,8 +64,8 @@ class Account:
     budget : Budget
     occasion : Occasion
     rng : BitSource
-        Where keys come from. What is drawn from seeded ones is charged as if there were no noise: whoever knows the
-        seed can take it off.
+        Source of the keys. Draws from a seeded one are charged as if there were no noise: whoever knows the seed can
+        remove it.
     keeps : bool
         Whether the first draw of every record and column stays, even if the value is changed.
     """
@@ -80,15 +80,15 @@ class Account:
     def look_up(
         self, mechanisms: Sequence[ColumnMechanism], blocks: Sequence[Block], *, hides_reuse: bool = False
     ) -> list[DueCells]:
-        """Find out, column by column, what of some blocks is to be drawn; each block is told.
+        """Find out, column by column, which cells of some blocks are to be drawn, and note it in the blocks.
 
         Raises
         ------
         LedgerError
             If a stored draw is not what the ledger says was drawn.
         """
-        cells, found = self.ledger.cells, []
-        # Columns of which the same records are to be charged share their set.
+        cells, columns = self.ledger.cells, []
+        # Columns whose new cells are of the same records share the set of their names.
         sets: dict[tuple[str, ...], KeySet] = {}
         aside = ArraySpool()
         located = [[hit.put_aside(aside) for hit in cells.names.locate(block["names"])] for block in blocks]
@@ -108,12 +108,12 @@ class Account:
                 n_new += int(np.count_nonzero(due == NEW))
             unfinished = tuple((charge, key) for charge, key, _ in pending if charge in due_to)
             new = [rows_due(block, c, NEW) for block in blocks]
-            which = tuple(map(which_rows, new))
-            if which not in sets:
+            selection = tuple(map(rows_key, new))
+            if selection not in sets:
                 names = (block["names"][rows] for block, rows in zip(blocks, new, strict=True))
-                sets[which] = kept_set(names, n_new)
-            found.append(DueCells(priced(offer, sets[which]), n_found, tuple(sorted(paid)), unfinished))
-        return found
+                sets[selection] = kept_set(names, n_new)
+            columns.append(DueCells(priced(offer, sets[selection]), n_found, tuple(sorted(paid)), unfinished))
+        return columns
 
     def release(
         self,
@@ -122,9 +122,9 @@ class Account:
         *,
         may_draw: bool = True,
         hides_reuse: bool = False,
-        run: Run = here,
+        run_blocks: RunBlocks = run_in_process,
     ) -> list[DueCells]:
-        """Release columns of some records; afterwards every block has the codes of each.
+        """Release columns of some records, so that every block has the codes of each column.
 
         Parameters
         ----------
@@ -134,14 +134,14 @@ class Account:
         may_draw : bool
             False if this run has released before: then all cells must be stored.
         hides_reuse : bool
-            Whether as much is done for cells that were drawn before as for others (`parties.ledger.rehearsals`).
-        run : callable
-            Draws, in every block.
+            Whether cells that were drawn before take as much work as new ones (`parties.ledger.rehearsals`).
+        run_blocks : callable
+            Calls the drawing function on every block.
 
         Returns
         -------
         cells : list of DueCells
-            Per column, what was to be drawn at the beginning.
+            Per column, the cells that were due before this call drew any.
 
         Raises
         ------
@@ -156,27 +156,28 @@ class Account:
         while True:
             with self.ledger.changing(always_writes=hides_reuse):
                 cells = self.look_up(mechanisms, blocks, hides_reuse=hides_reuse)
-                if not may_draw and (absent := sum(not one.is_drawn for one in cells)):
+                if not may_draw and (absent := sum(not column.is_drawn for column in cells)):
                     raise LedgerError(
                         f"this run has released before, and for {absent} of its {len(cells)} columns the ledger lacks "
                         "the draws of some records: data, ids, schema or mechanism were changed. Drawing them is "
                         "another release: choose another run_id. Nothing was released"
                     )
-                found = {one.release.cost.column: self._reuse(one) for one in cells if one.n_found and first is None}
+                reused = [column for column in cells if column.n_found and first is None]
+                found = {column.release.cost.column: self._reuse(column) for column in reused}
                 reuses = {column: reuse for column, (reuse, _) in found.items() if reuse.n_records}
                 orders = self._charge(cells, blocks, reuses, hides_reuse=hides_reuse)
-                others_paid = any(one.n_found or one.unfinished for one in cells)
+                others_paid = any(column.n_found or column.unfinished for column in cells)
                 if first is None and self.occasion.task == "train" and others_paid:
                     n_records = sum(len(block["names"]) for block in blocks)
-                    self.ledger.note_released(kept_set((one["names"] for one in blocks), n_records), self.occasion)
-            # Not before the lines are there: a refused request has entered nothing, and nothing of it waits.
+                    self.ledger.note_released(kept_set((block["names"] for block in blocks), n_records), self.occasion)
+            # Only after the lines are committed: a refused request enters nothing.
             self._reused.update({column: counts for column, (_, counts) in found.items()})
             first = first or cells
-            for c, own in enumerate(orders):
-                for block in blocks if len(own) else ():
-                    block[f"{c}.orders"] = own
+            for c, column_orders in enumerate(orders):
+                for block in blocks if len(column_orders) else ():
+                    block[f"{c}.orders"] = column_orders
             if any(map(len, orders)):
-                run(partial(draw_due, tuple(mechanisms)), blocks)
+                run_blocks(partial(draw_due, tuple(mechanisms)), blocks)
             is_stored = self._store(cells, orders, blocks, hides_reuse=hides_reuse)
             for c, block in product(range(len(cells)), blocks):
                 block.pop(f"{c}.orders", None)
@@ -186,7 +187,7 @@ class Account:
     def records(
         self, mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: Ids
     ) -> tuple[list[ReleasedColumn], list[DueCells]]:
-        """Release single records, for prediction: whoever was released before gets the same draw again.
+        """Release single records, for prediction: a record that was released before has the same draw again.
 
         Parameters
         ----------
@@ -199,35 +200,35 @@ class Account:
         LedgerError
             As for `release`.
         """
-        names, rows, place = np.unique(record_names(ids), return_index=True, return_inverse=True)
+        names, rows, name_of_row = np.unique(record_names(ids), return_index=True, return_inverse=True)
         block: Block = {"names": names, "order": np.arange(len(names))}
         for c, column in enumerate(encoded):
             block[f"{c}.exact"] = exact_codes(EncodedColumn(column.codes[rows], column.is_missing[rows], 0))
-        found = self.release(mechanisms, [block], hides_reuse=True)
+        cells = self.release(mechanisms, [block], hides_reuse=True)
         columns = [
-            ReleasedColumn.of_marked(mechanism.schema, block[f"{c}.codes"][place])
+            ReleasedColumn.of_marked(mechanism.schema, block[f"{c}.codes"][name_of_row])
             for c, mechanism in enumerate(mechanisms)
         ]
-        return columns, found
+        return columns, cells
 
     def _charge(
         self, cells: Sequence[DueCells], blocks: Sequence[Block], reuses: Mapping[str, Reuse], *, hides_reuse: bool
     ) -> list[NDArray[np.void]]:
-        """Charge what is new, with keys; returns per column what each cell is drawn under."""
+        """Charge the new cells and store a key per charge; returns per column the drawing orders."""
         charged = [c for c in cells if c.n_new]
         numbers = self.ledger.charge([c.release for c in charged], reuses, self.occasion, self.budget)
         keys = [self._key() for _ in numbers]
-        for one, number, key in zip(charged, numbers, keys, strict=True):
-            self.ledger.cells.put_key(number, one.release.family, key)
+        for column, number, key in zip(charged, numbers, keys, strict=True):
+            self.ledger.cells.put_key(number, column.release.family, key)
         if hides_reuse:
             rehearse_charges(self.ledger, cells, blocks, reuses, self.occasion, self.budget)
-        made = iter(zip(numbers, keys, strict=True))
+        new_charges = iter(zip(numbers, keys, strict=True))
         secure = self.rng.is_secure
         return [
             np.array(
                 [
                     *((charge, charge, key, secure, hides_reuse) for charge, key in c.unfinished),
-                    *((NEW, *next(made), secure, hides_reuse) for _ in range(c.n_new > 0)),
+                    *((NEW, *next(new_charges), secure, hides_reuse) for _ in range(c.n_new > 0)),
                     *((NEW, NO_CHARGE, self._key(), secure, True) for _ in range(hides_reuse and c.is_drawn)),
                 ],
                 ORDER,
@@ -239,9 +240,10 @@ class Account:
         return self.rng.words(4).tobytes()
 
     def _reuse(self, cells: DueCells) -> tuple[Reuse, tuple[int, int]]:
-        """What is entered of a column's cells that are used again, and how many are entered and wait for it then.
+        """The ledger entry for a column's reused cells, and how many reuses are then entered and waiting.
 
-        For predictions nothing is entered until it doubles what was: nobody fills the ledger by asking again.
+        For predictions an entry waits until it doubles the entered number, so that repeated requests do not fill the
+        ledger.
         """
         entered, waiting = self._reused.get(cells.release.cost.column, (0, 0))
         waiting += cells.n_found
@@ -257,36 +259,37 @@ class Account:
         *,
         hides_reuse: bool,
     ) -> bool:
-        """Keep what was drawn, and remove the keys; False if somebody else has drawn under one of them meanwhile."""
-        wanted = [
+        """Store the draws and remove their keys; False if another process has stored draws under one of them."""
+        drawn = [
             (c, int(order["due"]), int(order["charge"]), order["key"].tobytes())
-            for c, own in enumerate(orders)
-            for order in own
+            for c, column_orders in enumerate(orders)
+            for order in column_orders
             if order["charge"] != NO_CHARGE
         ]
-        if not wanted and not hides_reuse:
+        if not drawn and not hides_reuse:
             return True
         store = self.ledger.cells
         with self.ledger.changing(always_writes=hides_reuse):
             last = store.names.last()
-            for c, _, charge, key in wanted:
+            for c, _, charge, key in drawn:
                 if (charge, key) not in store.keys(cells[c].release.family):
                     return False
             for block in blocks:
                 names, order = block["names"], block["order"].astype(np.intp)
-                known: dict[str, NameSet] = {}
-                for c, value, charge, _ in wanted:
+                stored: dict[str, NameSet] = {}
+                for c, value, charge, _ in drawn:
                     rows = rows_due(block, c, value)
                     if not len(own := order[rows]):
                         continue
-                    which = which_rows(rows)
-                    known[which] = known.get(which) or store.names.put(names[rows])
+                    selection = rows_key(rows)
+                    stored[selection] = stored.get(selection) or store.names.put(names[rows])
                     codes, exact = block[f"{c}.codes"].take(own), block[f"{c}.exact"].take(own)
-                    store.put(charge, cells[c].release.family, known[which], codes, exact)
+                    store.put(charge, cells[c].release.family, stored[selection], codes, exact)
                 if hides_reuse:
-                    rehearse_store(self.ledger, cells, block, [one for one in known.values() if one.number > last])
-            for c, _, charge, _ in wanted:
-                # The noise of the others comes from another key, since this one takes the noise off these.
+                    new_sets = [name_set for name_set in stored.values() if name_set.number > last]
+                    rehearse_store(self.ledger, cells, block, new_sets)
+            for c, _, charge, _ in drawn:
+                # The charge's other cells get a new key: the old one would remove the noise of the stored draws.
                 if store.n_drawn(charge) < self.ledger.line(charge)["n_records"]:
                     store.put_key(charge, cells[c].release.family, self._key())
                 else:

@@ -1,4 +1,4 @@
-"""What a release costs: as its mechanism tells, and as it is entered into the ledger.
+"""Costs of a release: as its mechanism states them, and as they are charged to the ledger.
 
 The cells of a Local-Map are published exactly, and no epsilon covers them. They are counted in bits: one cell of n is
 ``log2(n)`` bits, and the best guess at a value gains by a factor of at most n.
@@ -16,14 +16,14 @@ from parties.tables.key_sets import KeySet
 
 
 class Spent(NamedTuple):
-    """Of one column: epsilon per unit, epsilon of categories, and bits of published cells."""
+    """Spending on one column: epsilon per unit, epsilon of categories, and bits of published cells."""
 
     epsilon: float = 0.0
     category_epsilon: float = 0.0
     cell_bits: float = 0.0
 
     def times(self, n_units: int) -> Spent:
-        """What was spent per unit, per so many units."""
+        """The spending per `n_units` units of a column."""
         return self._replace(epsilon=self.epsilon * n_units)
 
 
@@ -37,20 +37,20 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """How many cells a Local-Map has, and the points of the narrowest; each value's own is published exactly."""
+    """Number of cells of a Local-Map, and points of the narrowest; the cell of each value is published exactly."""
 
     number: int
     narrowest: int
 
     @property
     def bits(self) -> float:
-        """What one cell of so many tells of a value."""
+        """Bits that the number of a value's cell reveals."""
         return math.log2(self.number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What the release of one column costs each of some records, as its mechanism tells.
+    """Cost of one column's release to each of its records, as the mechanism states it.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """What is entered for a release, in the column's unit.
+    """Charge for a release, in the column's unit.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What of a block is due to be drawn, under which charges, and the drawing of it, here or at a cluster process."""
+"""Cells of a block that are due to be drawn, the charges that they are due to, and the drawing."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from parties.ledger.ledger_lines import ChargedColumn
 from parties.tables.blocks import Block, by_row, encoded_column
 from parties.tables.key_sets import KeySet, is_member
 
-Run = Callable[[Callable[[Block], None], Sequence[Block]], None]
-"""Calls a function on every block, here or on a cluster."""
+RunBlocks = Callable[[Callable[[Block], None], Sequence[Block]], None]
+"""Calls a function on every block, in this process or on a cluster."""
 
 
-def here(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
-    """Call a function on every block in this process."""
+def run_in_process(draw: Callable[[Block], None], blocks: Sequence[Block]) -> None:
+    """Call a function on every block in the calling process."""
     for block in blocks:
         draw(block)
 
 
-# What a cell is due to, in place of a line of the ledger: nothing, since it was drawn; or a charge that is to be made.
+# The charge that a cell is due to is a line number of the ledger, or one of these: none, since the cell was drawn; or
+# a charge that is still to be made.
 DRAWN, NEW = 0, -1
 
-# What cells that are due to the same are drawn under; with `of_all`, others are drawn with them and thrown away.
+# An order to draw the cells that are due to one charge. With `of_all`, all other cells of the column are drawn too and
+# thrown away, so that the time does not show how many were due.
 ORDER = np.dtype([("due", "<i8"), ("charge", "<i8"), ("key", "V32"), ("is_secure", "?"), ("of_all", "?")])
 
 
 @dataclass(frozen=True, slots=True)
 class DueCells:
-    """One column of all blocks: what is to be drawn, and what was.
+    """One column of all blocks: how many cells were drawn, and under which charges the others are due.
 
     Attributes
     ----------
@@ -45,9 +47,9 @@ class DueCells:
     n_found : int
         Cells that were drawn before.
     charges : tuple of int
-        What paid for these.
+        Ledger lines that charged those.
     unfinished : tuple of (int, bytes)
-        Earlier charges with their keys of which something is to be drawn.
+        Earlier charges, with their keys, that have cells still to be drawn.
     """
 
     release: ChargedColumn
@@ -67,9 +69,9 @@ class DueCells:
 
 
 def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
-    """Draw what is due in a block; again and wherever this runs, the same codes.
+    """Draw the due cells of a block; a repetition draws the same codes, in any process.
 
-    Every charge draws in the order of the records' names, from bits named after these and after the exact codes.
+    Every charge draws in the order of the records' names. Its bits come from its key, the names and the exact codes.
     """
     # Gathers by numbers of another type, or by indexing, take twice as long.
     names, order = block["names"], block["order"].astype(np.intp)
@@ -80,24 +82,25 @@ def draw_due(mechanisms: Sequence[ColumnMechanism], block: Block) -> None:
             continue
         exact, codes = block[f"{c}.exact"], block.get(f"{c}.found", block.get(f"{c}.codes"))
         codes = np.full(len(exact), NOT_DRAWN, np.int8) if codes is None else codes.copy()
-        for one in orders:
-            rows = rows_due(block, c, int(one["due"]))
-            asked = slice(None) if one["of_all"] else rows
-            own = order[asked]
+        for draw_order in orders:
+            rows = rows_due(block, c, int(draw_order["due"]))
+            drawn_rows = slice(None) if draw_order["of_all"] else rows
+            own = order[drawn_rows]
             if len(own):
                 own_exact = exact.take(own)
-                label = of_all.copy() if isinstance(asked, slice) else hashlib.sha256(names[rows])
-                label.update(f"{one['charge']} {exact.dtype} ".encode())
+                label = of_all.copy() if isinstance(drawn_rows, slice) else hashlib.sha256(names[rows])
+                label.update(f"{draw_order['charge']} {exact.dtype} ".encode())
                 label.update(own_exact)
-                rng = BitSource(one["key"].tobytes(), is_secure=bool(one["is_secure"])).fork(label.hexdigest())
+                bits = BitSource(draw_order["key"].tobytes(), is_secure=bool(draw_order["is_secure"]))
+                rng = bits.fork(label.hexdigest())
                 drawn = desensitize(mechanism, encoded_column(own_exact), rng=rng).marked
                 codes = codes.astype(np.result_type(codes, drawn), copy=False)
-                codes[order[rows]] = drawn[rows] if one["of_all"] else drawn
+                codes[order[rows]] = drawn[rows] if draw_order["of_all"] else drawn
         block[f"{c}.codes"] = codes
 
 
 def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySet]]) -> NDArray[np.signedinteger]:
-    """What each cell is due to: nothing, an earlier charge of its record that it was not drawn under, or a new one."""
+    """The charge that each cell is due to: `DRAWN`, an earlier charge under which it was not drawn, or `NEW`."""
     kind = np.int64 if pending else np.int8
     due = np.where(known.codes == NOT_DRAWN, kind(NEW), kind(DRAWN))
     for charge, _, members in pending:
@@ -109,7 +112,7 @@ def due_of(known: Found, block: Block, pending: Sequence[tuple[int, bytes, KeySe
 
 
 def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.signedinteger]) -> None:
-    """Tell a block what of a column was found, by row, and what is due, by name; both are absent if all is new."""
+    """Note in a block a column's found codes, by row, and the due charges, by name; neither if all cells are new."""
     for entry in (f"{c}.found", f"{c}.due", f"{c}.orders"):
         block.pop(entry, None)
     if len(due) and (due == NEW).all():
@@ -120,7 +123,7 @@ def note_due(block: Block, c: int, codes: KeptCodes, due: NDArray[np.signedinteg
 
 
 def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
-    """Which names have a cell that is due to this."""
+    """Positions of the names whose cell is due to this charge."""
     due = block.get(f"{c}.due")
     if due is None:
         return slice(None) if value == NEW else slice(0)
@@ -128,6 +131,6 @@ def rows_due(block: Block, c: int, value: int) -> slice | NDArray[np.intp]:
     return slice(None) if 0 < len(rows) == len(due) else rows
 
 
-def which_rows(rows: slice | NDArray[np.intp]) -> str:
-    """A name for some rows of a block."""
+def rows_key(rows: slice | NDArray[np.intp]) -> str:
+    """A dictionary key for a selection of rows."""
     return str(rows) if isinstance(rows, slice) else hashlib.sha256(rows).hexdigest()

@@ -1,18 +1,18 @@
-"""Append-only lines of which each seals those before it: what every ledger of ours is made of.
+"""Hash chain: append-only lines, each with a digest over all before it. Every ledger is built on one.
 
 ===========================  ==============================================================================
 ``ledger.sqlite``            the lines, each with a digest that covers the digest before it
 ``ledger.head.json``         number and digest of the last line: a ledger that lost lines at its end differs
-``ledger.sums.json``         what many lines came to, so that they need not be added up at every opening
+``ledger.sums.json``         sums of many lines, so that they need not be added up at every opening
 ===========================  ==============================================================================
 
 A line is committed first and the head follows, both while no other process may write. A crash in between leaves a head
 that is behind, never one that is ahead; the next user moves it on. Whoever can rewrite *all* of the files can forge
-an account that agrees with itself: the seals show damage and meddling to their owner, they do not bind him.
+a consistent account: the seals reveal damage and tampering to the owner, and do not bind the owner.
 
 Every opening reads every line. Those that were verified one by one before are compared as a whole: the head holds one
 digest of all their bytes and one of the file with their sums. That is as strong as their seals, which rest on the head,
-too. What does not agree is verified line by line again, which tells the line.
+too. If the digests differ, the lines are verified one by one, which finds the wrong one.
 """
 
 from __future__ import annotations
@@ -47,22 +47,22 @@ _TABLES = ("CREATE TABLE IF NOT EXISTS lines (number INTEGER PRIMARY KEY, fields
 
 
 class HashChain:
-    """The lines of one ledger. Verified when they are opened, and whatever is new before every addition.
+    """The lines of one ledger. Verified when it is opened; new lines are verified before every addition.
 
     Parameters
     ----------
     path : Path
     count : callable
-        Takes every verified line into its owner's sums, once. A KeyError, TypeError or ValueError says that it is not
-        one that this version writes.
+        Adds every verified line to the owner's sums, once. Raises KeyError, TypeError or ValueError for a line that
+        this version does not write.
     tables : sequence of str
-        Statements that make what else lies in the database.
+        Statements that create the owner's own tables in the database.
     create : bool
-        Whether a ledger that is not there yet is begun; never through a symbolic link.
+        Whether to begin a ledger if the file does not exist; never through a symbolic link.
     sums, take_up : callable, optional
         The owner's sums as plain values, and the inverse, into an owner that has counted nothing.
     mark : callable, optional
-        A digest of what the owner counted, kept in the head.
+        A digest of some of the owner's sums, kept in the head.
 
     Raises
     ------
@@ -102,10 +102,10 @@ class HashChain:
         self.database.close()
 
     def refresh(self, *, is_opening: bool = False, always_writes: bool = False) -> None:
-        """Read and verify what is new, and move the head to the last line in the same turn; or begin the ledger.
+        """Verify new lines and move the head to the last one, in one transaction; begins an empty ledger.
 
-        Sums are kept when a ledger is opened: whoever stays up does not stop for them. With `always_writes`, the head
-        is written even if it stays the same.
+        Sums are stored only when a ledger is opened, since that takes time. With `always_writes`, the head is written
+        even if it stays the same.
         """
         with reporting(self.path), transaction(self.database):
             self._read_new_lines()
@@ -115,13 +115,13 @@ class HashChain:
             if is_opening and self._sums is not None and self.n_lines - self._n_summed >= LINES_PER_SUMS:
                 with suppress(OSError):
                     self._verified = self._keep_sums(self._sums())
-            wanted = Head(self.n_lines, self._digest, self._verified, self._mark and self._mark())
-            if head != wanted or always_writes:
-                self._write_head(wanted)
+            new_head = Head(self.n_lines, self._digest, self._verified, self._mark and self._mark())
+            if head != new_head or always_writes:
+                self._write_head(new_head)
 
     @contextmanager
     def adding(self, *, always_writes: bool = False) -> Iterator[Callable[[Fields], int]]:
-        """Add lines at the end, which nobody else can move meanwhile; all or none.
+        """A transaction that appends lines, all or none.
 
         With `always_writes`, the head is written also where no line was added.
         """
@@ -142,7 +142,7 @@ class HashChain:
 
     @contextmanager
     def undone(self) -> Iterator[None]:
-        """Undo what the block adds, after it was read as lines that stay are; SQLite writes pages that it changed."""
+        """Roll back what the block adds, after the same work as for a commit: added lines are read and sealed."""
         before = self._last
         self.database.execute("SAVEPOINT undone")
         yield
@@ -165,7 +165,7 @@ class HashChain:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Say in one sentence what SQLite or the file system found wrong."""
+        """Turn errors of SQLite and the file system within the block into one sentence."""
         with reporting(self.path):
             yield
 
@@ -176,7 +176,7 @@ class HashChain:
         return found
 
     def tampered(self, what: str) -> LedgerError:
-        """What to raise when something is not as it was written."""
+        """The error for content that differs from what was written."""
         return LedgerError(
             f"{self.path} cannot be trusted: {what}. Restore the ledger and its head from the same backup. Nothing was "
             "released"
@@ -213,7 +213,7 @@ class HashChain:
         self._compare_with_head()
 
     def _check_place(self) -> None:
-        """Refuse to go on with a file that another one has replaced: the head is that one's."""
+        """Refuse to use a file that was replaced at its path: the head there belongs to the new one."""
         if file_at(self.path) != self._file:
             raise LedgerError(
                 f"{self.path} was replaced or removed since this process opened it: start this process again. Nothing "
@@ -233,7 +233,7 @@ class HashChain:
             ) from None
 
     def _take_up_sums(self) -> None:
-        """Begin with the sums that were kept, if they and the lines they are of are what the head says."""
+        """Start from the stored sums, if they and their lines have the digests that the head holds."""
         head = self._head()
         if head is None or head.verified is None or self._take_up is None:
             return
@@ -251,13 +251,13 @@ class HashChain:
         self.name, self.n_lines, self._digest, self._verified = document["name"], known.lines, known.digest, known
 
     def _keep_sums(self, sums: dict[str, Any]) -> Verified:
-        """Keep what all lines came to; until the head, which comes after it, has its digest the file counts nothing."""
+        """Store the sums of all lines. The file is used only once the head, which is written later, has its digest."""
         kept = json.dumps({"format": _SUMS_FORMAT, "name": self.name, "sums": sums}).encode()
         write_private(self.sums_path, kept)
         return Verified(self.n_lines, self._digest, self._content(self.n_lines), hashlib.sha256(kept).hexdigest())
 
     def _content(self, n_lines: int) -> str:
-        """One digest of the bytes of all lines up to this one, with their own digests; none if not all are there."""
+        """One digest over the first `n_lines` lines and their own digests; empty if some are missing."""
         digest, n_found = hashlib.sha256(), 0
         for start in range(0, n_lines, _LINES_AT_ONCE):
             rows = self.database.execute(

@@ -61,7 +61,7 @@ class Occasion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChargedColumn:
-    """One column of some records as it is about to leave: a name for what is drawn, and its cost.
+    """One column's release as it is charged: digests of its schema and mechanism, and its cost.
 
     Attributes
     ----------
@@ -79,13 +79,13 @@ class ChargedColumn:
 
     @property
     def family(self) -> str:
-        """The same for releases of one column under one mechanism, whatever the records."""
+        """Digest that all releases of one column under one mechanism share, whatever their records."""
         return digest_of([self.cost.column, self.schema, self.mechanism])
 
 
 @dataclass(frozen=True, slots=True)
 class Reuse:
-    """Something that was drawn before: which charges paid for it, and for how many records it serves again."""
+    """Reuse of earlier draws: the charges that paid for them, and the number of records that use them again."""
 
     charges: tuple[int, ...]
     n_records: int

@@ -1,4 +1,4 @@
-"""What the lines of a ledger came to: budgets spent, releases, answers, resolved tests and agreed grids."""
+"""Sums over a ledger's lines: spent budgets, releases, answers, resolved tests and agreed grids."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class LedgerSums:
         self._trained: dict[tuple[str, bool], set[str]] = {}
 
     def count(self, line: dict[str, Any]) -> None:
-        """Take a line in; a KeyError, TypeError or ValueError says that it is not one that this version writes."""
+        """Count a line; raises KeyError, TypeError or ValueError for one that this version does not write."""
         match line["kind"]:
             case "charge":
                 self.families[line.get("family", "")] = line["column"]
@@ -100,15 +100,15 @@ class LedgerSums:
         return sorted(self._trained.get((peer, held_out), ()))
 
     def all_trained(self) -> set[str]:
-        """Digests of all such sets."""
+        """Digests of all sets that were released for training or held out, over all peers."""
         return set().union(*self._trained.values())
 
     def trained_digest(self) -> str:
-        """One digest of what was released for training to whom, and held out."""
-        return lines.digest_of([[*key, sorted(found)] for key, found in sorted(self._trained.items())])
+        """One digest of all releases for training, with their peers, and of all held-out records."""
+        return lines.digest_of([[*key, sorted(digests)] for key, digests in sorted(self._trained.items())])
 
     def tests(self, peer: str, run_id: str | None = None) -> set[ResolvedTest]:
-        """What a peer had resolved in one run or in all."""
+        """The split tests that were resolved for a peer, in one run or in all."""
         return set().union(*(t for key, t in self._tests.items() if key[0] == peer and run_id in (None, key[1])))
 
     def n_tests(self, column: str) -> int:
@@ -128,19 +128,19 @@ class LedgerSums:
             "contents": [list(self.contents), list(self.contents.values())],
             "old_contents": [list(self.old_contents), list(self.old_contents.values())],
             "is_migrated": self.is_migrated,
-            "trained": [[*key, sorted(found)] for key, found in self._trained.items()],
+            "trained": [[*key, sorted(digests)] for key, digests in self._trained.items()],
             "grids": [list(self.grids), list(self.grids.values())],
             "tests": [[*key, sorted(map(list, tests), key=str)] for key, tests in self._tests.items()],
         }
 
     def take_up(self, sums: dict[str, Any]) -> None:
-        """The inverse of `to_dict`, where nothing was counted; the records are verified as ever."""
+        """The inverse of `to_dict`, for sums that are empty; the sets of records are verified when they are read."""
         self.balances.take_up(sums["balances"], self._records)
         self.n_releases, self.n_reuses = Counter(sums["releases"]), Counter(sums["reuses"])
         self.n_answered, self.families = Counter(sums["answered"]), sums["families"]
         self.peers, self.is_migrated = set(sums["peers"]), sums["is_migrated"]
         self.contents = dict(zip(*sums["contents"], strict=True))
         self.old_contents = dict(zip(*sums["old_contents"], strict=True))
-        self._trained = {(peer, held_out): set(found) for peer, held_out, found in sums["trained"]}
+        self._trained = {(peer, held_out): set(digests) for peer, held_out, digests in sums["trained"]}
         self.grids = {tuple(key): cuts for key, cuts in zip(*sums["grids"], strict=True)}
         self._tests = {(peer, run): {tuple(test) for test in tests} for peer, run, tests in sums["tests"]}

@@ -49,7 +49,7 @@ class OldTable:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """How many charges' draws were taken over, and the lines of those that were not."""
+    """Number of charges whose draws were migrated, and the lines of those that were not."""
 
     n_taken: int
     lost: tuple[int, ...]
@@ -144,6 +144,6 @@ def _single(
 
 def _cell_names(ids: Ids, column: EncodedColumn) -> Iterator[bytes]:
     exact = exact_bytes(column)
-    for row, one in enumerate(each_id(ids)):
-        cell = hashlib.sha256(one.encode()).digest() + exact[8 * row : 8 * row + 8]
+    for row, name in enumerate(each_id(ids)):
+        cell = hashlib.sha256(name.encode()).digest() + exact[8 * row : 8 * row + 8]
         yield hashlib.sha256(cell).digest()[:NAME_BYTES]

@@ -27,7 +27,7 @@ from parties.storage.sqlite import reporting
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerPosition:
-    """Where a run stands in an account.
+    """Position of a run in an account.
 
     Attributes
     ----------

@@ -45,14 +45,14 @@ class NameSet(NamedTuple):
 
 
 class Hit(NamedTuple):
-    """A set of names with some of those that were asked for: which these are, and where they stand in the set."""
+    """A stored set that holds some of the names looked up: their positions in the query and in the set."""
 
     names: int
     rows: KeptNumbers
     places: KeptNumbers
 
     def put_aside(self, spool: ArraySpool) -> Hit:
-        """The same on disk."""
+        """Move the positions to a spool on disk."""
         rows, places = (spool.view(spool.put(part[:])) for part in (self.rows, self.places))
         return Hit(self.names, rows, places)
 
@@ -70,7 +70,7 @@ class NameSets:
         self._path, self._database = path, database
 
     def locate(self, names: Names) -> list[Hit]:
-        """Find in which sets some records are, whose names ascend, each once.
+        """Find the sets that hold some records, whose names must be unique and ascending.
 
         Raises
         ------
@@ -83,15 +83,15 @@ class NameSets:
         for number, digest, packed in large:
             index = self._index(digest, packed)
             cuts = [*np.searchsorted(names, index["first"]).tolist(), len(names)]
-            found = []
+            positions = []
             for piece, (start, end) in enumerate(pairwise(cuts)):
                 if start < end:
                     stored = np.frombuffer(self.piece(bytes(index["digest"][piece])), NAME)
                     at = np.minimum(np.searchsorted(stored, names[start:end]), len(stored) - 1)
                     own = np.flatnonzero(stored[at] == names[start:end])
-                    found.append((start + own, piece * PIECE + at[own]))
-            if found:
-                rows, places = (np.concatenate(part) for part in zip(*found, strict=True))
+                    positions.append((start + own, piece * PIECE + at[own]))
+            if positions:
+                rows, places = (np.concatenate(part) for part in zip(*positions, strict=True))
                 hits.append(Hit(number, rows, places))
         rows_of: dict[int, list[tuple[int, int]]] = {}
         for row, number, place in self._members(names):
@@ -106,7 +106,7 @@ class NameSets:
         return [hit for hit in hits if len(hit.rows)]
 
     def _members(self, names: Names) -> Iterator[tuple[int, int, int]]:
-        """Of the small sets, which of some ascending names they have: row, set and place."""
+        """Membership of ascending names in small sets, as triples of row, set and place in the set."""
         n_members = self._database.execute("SELECT COALESCE(SUM(length), 0) FROM name_sets WHERE length <= ?", (PIECE,))
         if not (n_all := n_members.fetchone()[0]) or not len(names):
             return
@@ -206,7 +206,7 @@ class NameSets:
         return (self.piece(bytes(place["digest"])) for place in self._index(digest, packed))
 
     def damaged(self, what: str) -> LedgerError:
-        """What to raise where something is not as it was written."""
+        """The error for content that differs from what was written."""
         return LedgerError(
             f"{self._path}: {what} are not those that were drawn. Restore the file and its head from the same backup. "
             "Nothing was released"

@@ -1,4 +1,4 @@
-"""What a release would be entered into the ledger as, and what it would cost; nothing is charged or drawn."""
+"""Pricing of releases: their terms and costs as ledger entries, before anything is charged or drawn."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from parties.tables.key_sets import NAME, KeySet
 
 
 def planned(mechanisms: Sequence[ColumnMechanism], records: KeySet, *, is_secure: bool) -> list[ChargedColumn]:
-    """What releasing columns of some records would be entered as, and what it would cost, if nothing was drawn."""
+    """The ledger entries for a release of columns of some records, if none of their cells was drawn before."""
     return [priced(unpriced(mechanism, is_secure=is_secure), records) for mechanism in mechanisms]
 
 
 def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
-    """The release of a column that has no rows yet: its terms, and what each row will cost."""
+    """The ledger entry for a release of a column without records: its terms, and the cost to each record."""
     promise, document = mechanism.guarantee(), mechanism_to_dict(mechanism)
     terms: dict[str, JsonValue] = {
         "mechanism": promise.mechanism,
@@ -55,12 +55,12 @@ def unpriced(mechanism: ColumnMechanism, *, is_secure: bool) -> ChargedColumn:
 
 
 def priced(offer: ChargedColumn, records: KeySet) -> ChargedColumn:
-    """The release of these records of a column."""
+    """The entry with these records."""
     return replace(offer, cost=replace(offer.cost, records=records))
 
 
 def exact_pieces(column: EncodedColumn) -> Iterator[bytes]:
-    """The exact codes in pieces of bytes, for digests, which stay at home."""
+    """The exact codes in pieces of bytes, for digests that do not leave this party."""
     for start in range(0, len(column.codes), PIECE_ROWS):
         piece = slice(start, start + PIECE_ROWS)
         yield exact_bytes(EncodedColumn(column.codes[piece], column.is_missing[piece], 0))

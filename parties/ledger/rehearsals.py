@@ -1,9 +1,9 @@
-"""Rehearsals: what is done for new cells is done for those that were drawn before, too, and undone or thrown away.
+"""Rehearsals: dummy work for cells that were drawn before, so that they take as much time as new ones.
 
-Who may ask for single records sees how long the answer takes. If a record that was drawn before took less reading,
-drawing or writing than a new one, that would tell whether it was released to somebody else. So a release that hides
-reuse reads a stored cell for each that is not stored, draws for all records, charges and stores columns of which
-nothing is new, and writes what it wrote in any case. None of this is kept, or leaves the party.
+A peer that may ask for single records can measure the time of the answer. If a record that was drawn before took less
+reading, drawing or writing than a new one, the time would reveal whether it was released to somebody else. So a release
+that hides reuse reads a stored cell for each that is not stored, draws for all records, charges and stores columns
+without new cells, and always writes. The dummy work is rolled back or thrown away, and never leaves the party.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from parties.ledger.release_ledger import Ledger
 from parties.tables.blocks import Block
 from parties.tables.key_sets import NAME, NAME_BYTES, Names, kept_set
 
-# In place of a charge, where nothing is due.
+# Stands for the charge in the draws of a rehearsal.
 NO_CHARGE = 0
 
 
 def rehearse_look(cells: CellStore, family: str, block: Block, c: int, known: Found) -> None:
-    """Where no cell of a column is stored, read as many, where they would stand in its first set of records."""
+    """If no cell of a column is stored, read as many cells from the column's first set of records."""
     if (known.codes == NOT_DRAWN).all() and (hit := cells.in_first_set(family, block["names"])):
         cells.find(family, [hit], block, c, keeps=False)
 
@@ -44,14 +44,14 @@ def rehearse_charges(
     occasion: Occasion,
     budget: Budget,
 ) -> None:
-    """Charge the columns of which no cell is new, and enter a reuse of those that have none here, and undo it.
+    """Charge the columns without new cells, enter a reuse for those without one, and roll it back.
 
-    Limits that would be exceeded are passed over.
+    Exceeded limits are ignored.
     """
     n_names = sum(len(block["names"]) for block in blocks)
     names, unknown = kept_set((block["names"] for block in blocks), n_names), _unknown(n_names)
-    offers = [one.release for one in cells if not one.n_new]
-    others = dict.fromkeys({one.release.cost.column for one in cells} - set(reuses), Reuse((), 1))
+    offers = [column.release for column in cells if not column.n_new]
+    others = dict.fromkeys({column.release.cost.column for column in cells} - set(reuses), Reuse((), 1))
     with ledger.undone():
         with suppress(OverBudget):
             ledger.sums.balances.check([priced(offer, names).cost for offer in offers], budget)
@@ -61,7 +61,7 @@ def rehearse_charges(
 
 
 def rehearse_store(ledger: Ledger, cells: Sequence[DueCells], block: Block, new_sets: Sequence[NameSet]) -> None:
-    """Store what was drawn before once more, and a set of names unless new cells needed new ones, and undo it."""
+    """Store earlier draws again, and a set of names unless new cells stored one, and roll it back."""
     store, order = ledger.cells, block["order"].astype(np.intp)
     with ledger.undone():
         if new_sets:
@@ -69,23 +69,23 @@ def rehearse_store(ledger: Ledger, cells: Sequence[DueCells], block: Block, new_
             store.names.put_members(block["names"][_is_drawn(cells, block)], NO_CHARGE)
         else:
             stored = store.names.put(_unknown(len(block["names"])))
-        for c, one in enumerate(cells):
-            if one.is_drawn:
+        for c, column in enumerate(cells):
+            if column.is_drawn:
                 codes, exact = block[f"{c}.codes"].take(order), block[f"{c}.exact"].take(order)
-                store.put(NO_CHARGE, one.release.family, stored, codes, exact)
+                store.put(NO_CHARGE, column.release.family, stored, codes, exact)
                 store.n_drawn(NO_CHARGE)
                 store.remove_keys([NO_CHARGE])
 
 
 def _unknown(n_names: int) -> Names:
-    """So many names that no record has: the set of those that were asked for may be stored, and would not be again."""
+    """Random names that no record has: the set of the real names may be stored already, and would not be again."""
     return np.sort(np.frombuffer(get_random_bytes(n_names * NAME_BYTES), NAME))
 
 
 def _is_drawn(cells: Sequence[DueCells], block: Block) -> Mask:
-    """Which names of a block have no new cell in any column."""
-    found = np.ones(len(block["names"]), np.bool_)
-    for c, one in enumerate(cells):
-        if not one.is_drawn:
-            found &= block.get(f"{c}.due", np.full(len(found), NEW)) == DRAWN
-    return found
+    """Mask of the names of a block that have no new cell in any column."""
+    is_drawn = np.ones(len(block["names"]), np.bool_)
+    for c, column in enumerate(cells):
+        if not column.is_drawn:
+            is_drawn &= block.get(f"{c}.due", np.full(len(is_drawn), NEW)) == DRAWN
+    return is_drawn

@@ -1,9 +1,9 @@
-"""The ledger: every release is charged here before a bit of it is drawn.
+"""The privacy ledger: every release is charged here before any of it is drawn.
 
-``ledger.sqlite`` has append-only lines, each sealing those before it (`parties.ledger.hash_chain` tells the files
-beside it); which records each charges; and the cells that were drawn (`parties.ledger.cell_store`).
+``ledger.sqlite`` has append-only lines, each sealing those before it (`parties.ledger.hash_chain` lists the files
+beside it); the records that each charges; and the drawn cells (`parties.ledger.cell_store`).
 
-An earlier version kept what was drawn in ``ledger.releases.sqlite``; such a ledger is refused until it is migrated
+An earlier version kept drawn cells in ``ledger.releases.sqlite``; such a ledger is refused until it is migrated
 (`parties.ledger.migration`).
 """
 
@@ -28,15 +28,15 @@ from parties.tables.key_sets import KeySet
 
 
 class Ledger:
-    """What one party released, in all its runs. Verified when it is opened, and whatever is new before every charge.
+    """One party's privacy ledger for all its runs. Verified when it is opened; new lines are verified before a charge.
 
     Parameters
     ----------
     path : Path
     create : bool
-        Whether a ledger that is not there yet is begun.
+        Whether to begin a ledger if the file does not exist.
     migrates : bool
-        Whether one of an earlier version is opened nevertheless.
+        Whether to open a ledger of an earlier version.
 
     Raises
     ------
@@ -76,18 +76,18 @@ class Ledger:
 
     @property
     def name(self) -> str:
-        """Tells this ledger from every other one."""
+        """A random name that identifies this ledger."""
         return self._lines.name
 
     @property
     def n_lines(self) -> int:
-        """How many lines were verified."""
+        """Number of verified lines."""
         return self._lines.n_lines
 
     def charge(
         self, releases: Sequence[ChargedColumn], reuses: Mapping[str, Reuse], occasion: Occasion, budget: Budget
     ) -> list[int]:
-        """Enter what is about to be drawn, and what is used again; all of it or, over budget, nothing.
+        """Charge releases that are about to be drawn, and enter reuses; all of it or, over budget, nothing.
 
         Parameters
         ----------
@@ -110,7 +110,7 @@ class Ledger:
 
     @contextmanager
     def changing(self, *, always_writes: bool = False) -> Iterator[Callable[[Fields], int]]:
-        """One process at a time reads and adds; what the block adds, here and in `cells`, is kept as a whole."""
+        """A transaction: one process at a time; all that the block adds, here and in `cells`, is committed or none."""
         if self._add is not None:
             yield self._add
             return
@@ -121,16 +121,16 @@ class Ledger:
                 self._add = None
 
     def undone(self) -> AbstractContextManager[None]:
-        """Undo what a block adds within `changing`, here and in `cells`; it takes as long as if it stayed."""
+        """Roll back what a block adds within `changing`, here and in `cells`; takes as long as a commit would."""
         return self._lines.undone()
 
     def note_stored(self, charge: int, names: str, content: str) -> None:
-        """Enter the digest of what was drawn at a charge for a set of records."""
+        """Enter the digest of the draws of a charge for a set of records."""
         with self.changing() as add:
             add(lines.stored_fields(charge, names, content))
 
     def note_released(self, records: KeySet, occasion: Occasion, *, held_out: bool = False) -> None:
-        """Enter the records that a run releases to a peer or holds out, unless they are those of an earlier one."""
+        """Enter the records that a run releases to a peer or holds out, unless an earlier run entered the same."""
         with self.changing() as add:
             line = lines.records_fields("held_out" if held_out else "released", records, occasion)
             if line["records"] not in self.sums.trained(occasion.peer, held_out=held_out):
@@ -138,7 +138,7 @@ class Ledger:
                 add(line)
 
     def trained(self, peer: str, *, held_out: bool = False) -> list[KeySet]:
-        """The records of all releases for training to a peer, or of what runs with it held out."""
+        """The sets of records of all releases for training to a peer, or the sets that runs with it held out."""
         return [self._records(digest) for digest in self.sums.trained(peer, held_out=held_out)]
 
     def note_tests(self, tests: Sequence[ResolvedTest], occasion: Occasion) -> None:
@@ -148,11 +148,11 @@ class Ledger:
 
     @property
     def n_stored(self) -> int:
-        """How many sets of cells were stored."""
+        """Number of stored sets of cells."""
         return sum(map(len, self.sums.contents.values()))
 
     def content(self, charge: int, names: str) -> str | None:
-        """The digest of what was drawn at a charge for a set of records, or None if that never reached the store."""
+        """The digest of the draws of a charge for a set of records, or None if they were not stored."""
         return self.sums.contents.get(charge, {}).get(names)
 
     def records_of(self, charge: int) -> KeySet:
@@ -164,26 +164,26 @@ class Ledger:
         return self._lines.line(number)
 
     def verify(self) -> None:
-        """Read everything that was drawn and compare it with the lines; a `LedgerError` if it differs."""
+        """Read all stored draws and compare them with the lines; raises `LedgerError` if they differ."""
         with self.changing():
             for digest in self.sums.all_trained():
                 self._records(digest)
             self.cells.verify()
 
     def checkpoint(self) -> None:
-        """Move what was committed from the write-ahead log, where removed keys may stand, to the file."""
+        """Move commits from the write-ahead log, which may still hold removed keys, to the file."""
         with self._lines.reading():
             self._lines.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def backup(self, target: sqlite3.Connection) -> None:
-        """Copy the ledger's file as it is at one moment, whoever uses it."""
+        """Copy a consistent state of the ledger's file, also while other processes use it."""
         with self._lines.reading():
             self._lines.database.backup(target)
 
     def refresh_trained(self) -> None:
-        """Read and verify what other processes have added, if a release for training is among it.
+        """Read and verify lines that other processes have added, if a release for training is among them.
 
-        Privacy: without such a release, how long that takes tells nothing of releases for predictions.
+        Privacy: otherwise none are read, so the duration reveals nothing about releases for predictions.
         """
         if self._lines.has_new_mark():
             self._lines.refresh()

@@ -25,7 +25,7 @@ def times_of(present: pd.Series) -> dict[str, Any]:
 
 def are_times(texts: pd.Series) -> pd.Series:
     """Whether each text is a date or a time by any of the patterns."""
-    return pd.DataFrame({one: fits(texts.str.strip(), one) for one in (*_DAYS, *_TIMES)}).any(axis=1)
+    return pd.DataFrame({pattern: fits(texts.str.strip(), pattern) for pattern in (*_DAYS, *_TIMES)}).any(axis=1)
 
 
 def fits(texts: pd.Series, pattern: str) -> pd.Series:
@@ -40,14 +40,14 @@ def _formats_of(texts: pd.Series, patterns: Sequence[str]) -> str | list[str] | 
     """
     chosen: list[str] = []
     while len(texts):
-        found = {one: fits(texts, one) for one in patterns}
+        found = {pattern: fits(texts, pattern) for pattern in patterns}
         most = max((int(each.sum()) for each in found.values()), default=0)
-        best = [one for one, each in found.items() if each.sum() == most]
+        best = [pattern for pattern, each in found.items() if each.sum() == most]
         if not most:
             return None
-        if len({one[2] for one in best}) < len(best):
+        if len({pattern[2] for pattern in best}) < len(best):
             return f"{TODO}: {' or '.join(best)}" if most == len(texts) and not chosen else None
         chosen.append(best[0])
-        patterns = [one for one in patterns if one[2] != best[0][2]]
+        patterns = [pattern for pattern in patterns if pattern[2] != best[0][2]]
         texts = texts[~found[best[0]]]
     return chosen[0] if len(chosen) == 1 else chosen

@@ -167,8 +167,8 @@ def _shows_thousands(numbers: Iterable[str], form: TableFormat) -> bool:
     """
     pattern = number_pattern(form)
     digits = [found["digits"] for text in numbers if (found := pattern.fullmatch(text))]
-    whole = [one for one in digits if one.isdigit()]
-    is_short = any(one.strip("0") for one in whole) and max(map(len, whole)) <= 3
+    whole = [group for group in digits if group.isdigit()]
+    is_short = any(group.strip("0") for group in whole) and max(map(len, whole)) <= 3
     return form.sep != ";" and form.thousands == "," and is_short
 
 

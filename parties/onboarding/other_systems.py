@@ -52,9 +52,9 @@ class OtherParameters:
         """
         given = read_yaml(path)
         kept: dict[str, Any] = {}
-        for name in (one for one in given if one not in _WITHOUT):
+        for name in (name for name in given if name not in _WITHOUT):
             if (meant := _NAMES.get(name, name)) in kept:
-                both = ", ".join(one for one in given if _NAMES.get(one, one) == meant)
+                both = ", ".join(name for name in given if _NAMES.get(name, name) == meant)
                 raise ConfigError(f"{path}: {both} are names of `{meant}`: give one of them. Nothing was made")
             kept[meant] = given[name]
         if "objective" in kept:

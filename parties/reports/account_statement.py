@@ -38,8 +38,8 @@ class AccountStatement:
 
     def _repr_html_(self) -> str:
         rows = [
-            (one.run, one.coordinator, rounded_up(one.epsilon), rounded_up(one.delta), one.continues)
-            for one in self.runs
+            (run.run, run.coordinator, rounded_up(run.epsilon), rounded_up(run.delta), run.continues)
+            for run in self.runs
         ]
         return html_table(self.sentence, ("run", "coordinator", "epsilon", "delta", "counts also for"), rows)
 
@@ -57,7 +57,7 @@ class AccountStatement:
 def budget_left(epsilon: float | None, delta: float | None) -> str:
     """What is left of an account's limits, in words; empty where there are none."""
     left = {"epsilon": epsilon, "delta": delta}
-    return " and ".join(f"{name} {left_over(one)}" for name, one in left.items() if one is not None)
+    return " and ".join(f"{name} {left_over(remaining)}" for name, remaining in left.items() if remaining is not None)
 
 
 def read_account(run_file: Path) -> AccountStatement:

@@ -30,22 +30,22 @@ def load_uplift(folder: RunFolder) -> Uplift | None:
         raise RunFolderError(f"{folder.path / 'held_out.json'} is malformed") from None
 
 
-def uplift_grid(found: Uplift, party: str) -> FigureGrid:
+def uplift_grid(uplift: Uplift, party: str) -> FigureGrid:
     """The scores as a table."""
     rows = [
-        (f"{party} alone", _shown(found.alone)),
-        ("joint model", _shown(found.joint)),
-        ("uplift", _shown(found.uplift)),
+        (f"{party} alone", _shown(uplift.alone)),
+        ("joint model", _shown(uplift.joint)),
+        ("uplift", _shown(uplift.uplift)),
     ]
-    if found.low is not None and found.high is not None:
-        rows.append(("uplift, 95 % bootstrap interval", f"{number(found.low)} to {number(found.high)}"))
+    if uplift.low is not None and uplift.high is not None:
+        rows.append(("uplift, 95 % bootstrap interval", f"{number(uplift.low)} to {number(uplift.high)}"))
     caption = (
-        f"{metric_name(found.metric)} of {found.n_rows:,} held-out records, which were neither released nor "
+        f"{metric_name(uplift.metric)} of {uplift.n_rows:,} held-out records, which were neither released nor "
         "trained on in this run"
     )
-    if found.n_chose:
-        caption += f"; {found.n_chose:,} others chose between models, and are not scored"
-    return FigureGrid(caption, ("model", metric_name(found.metric)), tuple(rows))
+    if uplift.n_chose:
+        caption += f"; {uplift.n_chose:,} others chose between models, and are not scored"
+    return FigureGrid(caption, ("model", metric_name(uplift.metric)), tuple(rows))
 
 
 def _shown(value: float | None) -> str:

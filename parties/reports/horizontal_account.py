@@ -203,9 +203,11 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
             f"{math.ceil(100 * right - 1e-9)} with it.",
             is_strong=True,
         )
-        for one in promise.weaker:
-            told = "nothing is promised" if math.isinf(one.epsilon) else f"the odds are at most {odds(one.epsilon)}"
-            yield Prose(f"Against {one.against}, {told}.", is_strong=True)
+        for weaker in promise.weaker:
+            told = (
+                "nothing is promised" if math.isinf(weaker.epsilon) else f"the odds are at most {odds(weaker.epsilon)}"
+            )
+            yield Prose(f"Against {weaker.against}, {told}.", is_strong=True)
     if why := uncertified(promise):
         yield Prose(f"Not certified: {why}.", is_strong=True)
 
@@ -214,7 +216,7 @@ def account_section(facts: AccountFacts) -> PageSection:
     """Privacy accounting as a section of a page."""
     blocks: list[PageBlock] = [Prose(str(facts.guarantee), is_strong=True), _promise_grid(facts.guarantee)]
     if facts.queries:
-        queries = tuple((one.kind, str(one.count), one.noise) for one in facts.queries)
+        queries = tuple((query.kind, str(query.count), query.noise) for query in facts.queries)
         blocks.append(FigureGrid("What was asked of the records", ("kind", "how often", "noise"), queries))
     if facts.renyi:
         orders, rhos = zip(*facts.renyi, strict=True)
@@ -241,7 +243,7 @@ def _promise_grid(promise: RecordGuarantee) -> FigureGrid:
         ("neighbours", promise.neighbours),
         ("certified or paper", "certified" if promise.certified else f"not certified ({uncertified(promise)})"),
     ]
-    rows += [(f"epsilon against {one.against}", loss(one.epsilon)) for one in promise.weaker]
+    rows += [(f"epsilon against {weaker.against}", loss(weaker.epsilon)) for weaker in promise.weaker]
     if promise.claimed_epsilon is not None:
         rows.append(("epsilon that the publication claims", number(promise.claimed_epsilon)))
     return FigureGrid("The promise", ("what", "value"), tuple(rows))

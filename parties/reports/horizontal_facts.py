@@ -177,11 +177,11 @@ def record_facts(path: Path) -> RecordFacts:
 def _check_unchanged(run: RecordRun, folder: RunFolder, path: Path) -> None:
     """Refuse settings by which the run promised something else than a report would say."""
     check_schema_of_run(run)
-    found = changes(folder.path / "config.yaml", path)
-    others = [one for one in found if one.startswith(("training", "seed"))]
+    differences = changes(folder.path / "config.yaml", path)
+    others = [change for change in differences if change.startswith(("training", "seed"))]
     # Whether workers know each other follows from other keys where `training` does not say it.
     if not others and read_record_run(folder.path / "config.yaml").training != run.training:
-        others = [one for one in found if one.startswith("secret_key")]
+        others = [change for change in differences if change.startswith("secret_key")]
     if others:
         raise RunFolderError(
             f"{folder.path} holds a run of other settings: {'; '.join(others)}. Bring them back for its report. "

@@ -75,7 +75,7 @@ def _told(facts: RecordFacts) -> str:
 
 def _absent(facts: RecordFacts) -> list[str]:
     """Workers that are in no sum, as far as that was noted."""
-    return [one.name for one in facts.participants if one.n_rounds == 0]
+    return [worker.name for worker in facts.participants if worker.n_rounds == 0]
 
 
 def _no_rows() -> PageSection:
@@ -100,19 +100,21 @@ def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     if facts.role == "coordinator":
         rows = tuple(
             (
-                one.name,
-                "not noted" if one.n_rounds is None else str(one.n_rounds),
-                "not noted" if one.n_rounds is None else str((facts.n_rounds or 0) - one.n_rounds),
+                worker.name,
+                "not noted" if worker.n_rounds is None else str(worker.n_rounds),
+                "not noted" if worker.n_rounds is None else str((facts.n_rounds or 0) - worker.n_rounds),
                 "not told",
-                size(one.received_bytes),
-                size(one.sent_bytes),
+                size(worker.received_bytes),
+                size(worker.sent_bytes),
             )
-            for one in facts.participants
+            for worker in facts.participants
         )
         headings = ("worker", "rounds in the sum", "rounds without it", "rows", "bytes from it", "bytes to it")
         yield FigureGrid("Workers", headings, rows)
     else:
-        lines = tuple((one.name, size(one.sent_bytes), size(one.received_bytes)) for one in facts.participants)
+        lines = tuple(
+            (worker.name, size(worker.sent_bytes), size(worker.received_bytes)) for worker in facts.participants
+        )
         yield FigureGrid("Talked to", ("party", "bytes to it", "bytes from it"), lines)
     if facts.absences:
         yield FigureGrid("Drop-outs, returns and wrong shares", ("time", "what happened"), facts.absences)

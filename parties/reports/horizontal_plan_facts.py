@@ -164,13 +164,13 @@ def _noises(
     agreed, noise = training.epsilon, recipe.noise
     is_slow = isinstance(noise, LeafNoise) and noise.account is by_loss_distribution
     wanted = {*epsilons} if epsilons or is_slow else {agreed * multiple for multiple in NOISE_MULTIPLES}
-    found = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
+    noises = [NoiseAt(epsilon=agreed, multiplier=noise.multiplier)]
     for done, epsilon in enumerate(sorted(wanted - {agreed}), start=1):
         with suppress(OpBoostError, PartyError):
             one = make_recipe(training.model_copy(update={"epsilon": epsilon}), schema)
-            found.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
+            noises.append(NoiseAt(epsilon=epsilon, multiplier=one.noise.multiplier))
         progress("noise for other budgets", done, len(wanted))
-    return tuple(sorted(found, key=lambda one: one.epsilon))
+    return tuple(sorted(noises, key=lambda noise_at: noise_at.epsilon))
 
 
 def _shares(training: TrainingSection, recipe: SummedRecipe) -> tuple[SharesAt, ...]:

@@ -57,15 +57,15 @@ def _size(plan: RecordPlan) -> str:
 def _noise_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     agreed = plan.settings["epsilon"]
     rows = tuple(
-        (number(one.epsilon) + (" (agreed)" if one.epsilon == agreed else ""), number(one.multiplier))
-        for one in plan.noises
+        (number(noise.epsilon) + (" (agreed)" if noise.epsilon == agreed else ""), number(noise.multiplier))
+        for noise in plan.noises
     )
     budget = "epsilon" if plan.settings["mode"] == "certified" else "epsilon that the publication claims"
     yield FigureGrid(
         "Noise that a budget needs, at least, on every answer about a tree", (budget, "sigma, in sensitivities"), rows
     )
     if len(plan.noises) > 1:
-        xs, ys = zip(*((one.epsilon, one.multiplier) for one in plan.noises), strict=True)
+        xs, ys = zip(*((noise.epsilon, noise.multiplier) for noise in plan.noises), strict=True)
         yield Figure(
             lines(
                 [Series("noise", xs, ys)],
@@ -85,8 +85,8 @@ def _share_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     if honest == fewest:
         marks = {honest: " (counted on, and fewest that are summed)"}
     rows = tuple(
-        (f"{one.n_workers}{marks.get(one.n_workers, '')}", number(one.multiplier), loss(one.epsilon))
-        for one in plan.shares
+        (f"{share.n_workers}{marks.get(share.n_workers, '')}", number(share.multiplier), loss(share.epsilon))
+        for share in plan.shares
     )
     yield Prose(
         "Every worker adds its share of the noise, and a drop-out takes its share with it. More shares than are "
@@ -96,10 +96,10 @@ def _share_blocks(plan: RecordPlan) -> Iterator[PageBlock]:
     )
     headings = ("workers whose share is in the sum", "sigma, in sensitivities", "epsilon")
     yield FigureGrid("What shares of the noise promise", headings, rows)
-    epsilons = [one.epsilon for one in plan.shares]
+    epsilons = [share.epsilon for share in plan.shares]
     yield Figure(
         bars(
-            [str(one.n_workers) for one in plan.shares],
+            [str(share.n_workers) for share in plan.shares],
             {"epsilon": epsilons},
             x=Axis(label="workers whose share is in the sum"),
             y=Axis(label="epsilon"),

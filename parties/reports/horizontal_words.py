@@ -145,12 +145,14 @@ def observers_section(observers: tuple[Observer, ...], promise: RecordGuarantee)
             FigureGrid(
                 "What holds for the rows of each owner, and against whom",
                 ("against", "promise"),
-                tuple((one.who, one.promise) for one in observers),
+                tuple((observer.who, observer.promise) for observer in observers),
             ),
             FigureGrid(
                 "What is seen",
                 ("by", "gradient leakage", "histogram leakage", "model-statistics leakage"),
-                tuple((one.who, one.gradients, one.histograms, one.trees) for one in observers),
+                tuple(
+                    (observer.who, observer.gradients, observer.histograms, observer.trees) for observer in observers
+                ),
             ),
             Prose(f"Not protected: {'; '.join((*promise.not_protected, 'who takes part, when, and who drops out'))}."),
         ),
@@ -196,8 +198,8 @@ def unknown_workers(run: CoordinatorRun | WorkerRun, promise: RecordGuarantee) -
     if run.training.honest is not None:
         sees += ", with one share of the noise"
         # The first one is for a worker; one share may be all of the noise.
-        for one in promise.weaker[1:]:
-            sees += f": epsilon against it is {loss(one.epsilon)}, and not {loss(promise.epsilon)}"
+        for weaker in promise.weaker[1:]:
+            sees += f": epsilon against it is {loss(weaker.epsilon)}, and not {loss(promise.epsilon)}"
     return (
         "workers do not know each other's public keys (`known_workers: false`): a coordinator that makes up workers "
         f"{sees}"

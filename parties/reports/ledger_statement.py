@@ -20,7 +20,7 @@ from parties.ledger.ledger_lines import Occasion
 from parties.ledger.release_ledger import Ledger
 from parties.reports.plain import plain
 from parties.storage.sqlite import is_begun
-from parties.vertical.release_accounts import knows
+from parties.vertical.release_accounts import has_training_release
 from protocols.messages.vertical import Task
 
 DEFAULT_PATH = Path("runs/ledger.sqlite")
@@ -114,17 +114,20 @@ class Statement:
     @property
     def n_spared(self) -> int:
         """Cells of its records that were never charged: of columns that were scouted alone, or left out since."""
-        return sum(self.n_records - one.n_records for one in self.columns)
+        return sum(self.n_records - column.n_records for column in self.columns)
 
     def to_dict(self) -> dict[str, Any]:
         """Statement as plain values for JSON; infinity is the string ``"inf"``, no limit is None."""
-        columns = [as_document(one) for one in self.columns]
+        columns = [as_document(column) for column in self.columns]
         return {**as_document(self), "path": str(self.path), "columns": columns}
 
     def _repr_html_(self) -> str:
         spent = rounded_up(self.record.spent)
         sentence = f"The worst of {self.n_records} records has spent {spent} over all columns."
-        rows = [(one.column, rounded_up(one.epsilon.spent), one.n_records, one.n_releases) for one in self.columns]
+        rows = [
+            (column.column, rounded_up(column.epsilon.spent), column.n_records, column.n_releases)
+            for column in self.columns
+        ]
         return html_table(sentence, ("column", "spent per unit", "records", "draws"), rows)
 
 
@@ -167,7 +170,7 @@ def known_statement(run_file: Path, run: PassiveRun, *, is_over: bool = False) -
         return None
     occasion = Occasion(run_id=run.run_id, task=Task.TRAIN.value, peer=run.active.name)
     with Ledger(run.ledger.path, create=False) as ledger:
-        if is_over and not knows(ledger, occasion):
+        if is_over and not has_training_release(ledger, occasion):
             return None
         ledger.verify()
         return statement(ledger, _budget(run_file, run))

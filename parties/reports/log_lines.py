@@ -62,11 +62,11 @@ def read_parts(folder: RunFolder, *, passes_over: bool = False) -> dict[Path, li
     ------
     RunFolderError
     """
-    found = {*folder.path.glob("log.jsonl*"), *folder.path.glob("messages.jsonl*")}
-    if not (passes_over or any(part.name.startswith("log.") for part in found)):
-        found.add(folder.path / "log.jsonl")
+    paths = {*folder.path.glob("log.jsonl*"), *folder.path.glob("messages.jsonl*")}
+    if not (passes_over or any(part.name.startswith("log.") for part in paths)):
+        paths.add(folder.path / "log.jsonl")
     parts: dict[Path, list[dict[str, Any]]] = {}
-    for part in sorted(found):
+    for part in sorted(paths):
         whole = part.with_suffix("") if part.suffix == ".gz" else None
         is_renamed = not part.name.endswith(".jsonl")
         may_fail = whole in parts or (passes_over and is_renamed)
@@ -85,7 +85,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     RunFolderError
         If it cannot be read, or a line is not one that a run writes.
     """
-    found: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
     try:
         content = read_file(path)
         text = (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
@@ -94,10 +94,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(text.splitlines(), start=1):
         # A crash may have cut a line short.
         with suppress(ValueError, RecursionError):
-            found.append(json.loads(line))
-            if not _is_of_a_run(found[-1]):
+            lines.append(json.loads(line))
+            if not _is_of_a_run(lines[-1]):
                 raise RunFolderError(f"{path}: line {number} is not one that a run writes")
-    return found
+    return lines
 
 
 def _is_of_a_run(line: object) -> bool:

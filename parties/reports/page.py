@@ -130,9 +130,9 @@ class Verdicts:
 
     @property
     def grid(self) -> FigureGrid:
-        """The same as a plain table."""
+        """The verdicts as a plain table."""
         headings = ("column", "verdict", "the attacker's exact guess", "an example person", "recommended")
-        rows = tuple((one.column, one.word, one.guess, one.example, one.action) for one in self.rows)
+        rows = tuple((row.column, row.word, row.guess, row.example, row.action) for row in self.rows)
         return FigureGrid(self.caption, headings, rows)
 
 
@@ -188,9 +188,9 @@ class Page:
     def grids(self) -> tuple[tuple[str, FigureGrid], ...]:
         """Tables of the page, each with the heading of its section."""
         return tuple(
-            (one.heading, block if isinstance(block, FigureGrid) else block.grid)
-            for one in self.sections
-            for block in one.blocks
+            (section.heading, block if isinstance(block, FigureGrid) else block.grid)
+            for section in self.sections
+            for block in section.blocks
             if isinstance(block, FigureGrid | Verdicts | WhatIf)
         )
 
@@ -210,7 +210,9 @@ def to_html(page: Page) -> str:
     used: dict[str, int] = {}
     environment.filters["explained"] = partial(_explained, used)
     environment.filters["unbroken"] = lambda text: text.replace(" %", "\N{NO-BREAK SPACE}%")
-    data = next((one.data for section in page.sections for one in section.blocks if isinstance(one, WhatIf)), None)
+    data = next(
+        (block.data for section in page.sections for block in section.blocks if isinstance(block, WhatIf)), None
+    )
     script = Path(__file__).with_name("what_if.js").read_text() if data is not None else ""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment.get_template("page.html.j2").render(
@@ -231,10 +233,12 @@ def _explained(used: dict[str, int], text: str) -> str:
     """
     from markupsafe import Markup, escape
 
-    def button(found: re.Match[str]) -> str:
-        key = found[0].lower()
-        place, told = used.setdefault(key, len(used)), escape(GLOSSARY[key])
-        return f'<button type="button" class="term" popovertarget="term-{place}" title="{told}">{found[0]}</button>'
+    def button(match: re.Match[str]) -> str:
+        key = match[0].lower()
+        place, explanation = used.setdefault(key, len(used)), escape(GLOSSARY[key])
+        return (
+            f'<button type="button" class="term" popovertarget="term-{place}" title="{explanation}">{match[0]}</button>'
+        )
 
     return Markup(_CODE.sub(r"<code>\1</code>", _TERMS.sub(button, str(escape(text)))))
 
@@ -258,7 +262,7 @@ def _markdown_of(block: PageBlock) -> list[str]:
         case Verdicts() | WhatIf():
             return _markdown_of(block.grid)
         case Blanks(labels):
-            return ["  ".join(f"{_escaped(one)}: ____________" for one in labels)]
+            return ["  ".join(f"{_escaped(label)}: ____________" for label in labels)]
         case FigureGrid(caption, headings, rows):
             cells = [list(map(_escaped, row)) for row in (headings, *rows)]
             cells.insert(1, ["---"] * len(headings))

@@ -63,7 +63,7 @@ def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) 
             scores[fit.basis.replace("records scored ", "scored: ").replace("in mode ", "")] = fit.metrics[metric]
     if len(scores) < 2:
         return None
-    told = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
+    scores_in_words = ", ".join(f"{name} {number(score)}" for name, score in scores.items())
     # Records that were asked for later may be of any kind, and in mode desensitized they are released.
     held_out = (
         " Held-out ones were neither released nor trained on in this run."
@@ -71,7 +71,9 @@ def _score_chart(fits: Sequence[FitQuality], party: str, uplift: Uplift | None) 
         else ""
     )
     return Figure(
-        ranking(list(scores), list(scores.values()), x=Axis(label=metric_name(metric)), alt=f"Scores: {told}"),
+        ranking(
+            list(scores), list(scores.values()), x=Axis(label=metric_name(metric)), alt=f"Scores: {scores_in_words}"
+        ),
         f"{metric_name(metric)} of records, by how they were scored.{held_out}",
     )
 
@@ -117,23 +119,23 @@ def _against_diagonal(xs: tuple[float, ...], ys: tuple[float, ...], x: Axis, y: 
     return Figure(lines([Series("model", xs, ys)], x=x, y=y, alt=alt, diagonal=True), told)
 
 
-def _uplift_blocks(found: Uplift) -> Iterator[PageBlock]:
-    if found.uplift is None or found.low is None or found.high is None:
-        yield Prose(f"The uplift could not be measured: {found.reason}.", is_strong=True)
+def _uplift_blocks(uplift: Uplift) -> Iterator[PageBlock]:
+    if uplift.uplift is None or uplift.low is None or uplift.high is None:
+        yield Prose(f"The uplift could not be measured: {uplift.reason}.", is_strong=True)
         return
-    metric, change = metric_name(found.metric), "better" if found.uplift >= 0 else "worse"
-    certainty = "" if found.low > 0 or found.high < 0 else ", which chance alone explains too"
+    metric, change = metric_name(uplift.metric), "better" if uplift.uplift >= 0 else "worse"
+    certainty = "" if uplift.low > 0 or uplift.high < 0 else ", which chance alone explains too"
     yield Prose(
-        f"With the passive parties' columns, {metric} is {number(abs(found.uplift))} {change} than without "
-        f"(95 % interval of the uplift: {number(found.low)} to {number(found.high)}){certainty}.",
+        f"With the passive parties' columns, {metric} is {number(abs(uplift.uplift))} {change} than without "
+        f"(95 % interval of the uplift: {number(uplift.low)} to {number(uplift.high)}){certainty}.",
         is_strong=True,
     )
-    if found.reason:
-        yield Prose(f"Some records were left out: {found.reason}.")
-    alt = f"Uplift on held-out records: {found.uplift:.4g}, from {found.low:.4g} to {found.high:.4g}"
+    if uplift.reason:
+        yield Prose(f"Some records were left out: {uplift.reason}.")
+    alt = f"Uplift on held-out records: {uplift.uplift:.4g}, from {uplift.low:.4g} to {uplift.high:.4g}"
     axis = Axis(label=f"by how much {metric} is better")
     yield Figure(
-        intervals(["uplift"], [found.uplift], [(found.low, found.high)], x=axis, alt=alt),
+        intervals(["uplift"], [uplift.uplift], [(uplift.low, uplift.high)], x=axis, alt=alt),
         f"Uplift in {metric} with its 95 % bootstrap interval. At zero, the passive parties add nothing.",
     )
 

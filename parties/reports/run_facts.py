@@ -76,11 +76,11 @@ class LabelLeak:
 
     @classmethod
     def of(cls, guarantee: Guarantee, n_tests: int, n_rows: int, label_epsilon: float) -> LabelLeak:
-        """Of a release with this guarantee; every rank may be asked for with either way of a missing cell."""
+        """Compute it for a release; every rank may be asked for with either direction of missing cells."""
         kinds = [column.parameters for column in guarantee.columns]
-        ranks = [2 * one["n_categories"] if "n_categories" in one else min(one["domain_size"], n_rows) for one in kinds]
+        ranks = [2 * k["n_categories"] if "n_categories" in k else min(k["domain_size"], n_rows) for k in kinds]
         bits = bits_of_tests(round(2 * sum(ranks)), n_tests)
-        n_columns = sum(round(one.get("n_categories", 1)) for one in kinds)
+        n_columns = sum(round(k.get("n_categories", 1)) for k in kinds)
         share = min(most_guessed(bits, n_rows), 1 / (1 + math.exp(-label_epsilon)))
         return cls(n_columns=n_columns, n_tests=n_tests, bits=bits, share=share)
 
@@ -230,8 +230,9 @@ def _passive_facts(run: PassiveRun, path: Path) -> PassiveFacts:
     drawn = "noise from the operating system's entropy" if guarantee.is_secure else "SEEDED NOISE: not for release"
     # The run file may have been changed since, and answers been given that the run itself refused.
     of_run = read_section(PassiveRun, read_yaml(folder.path / "config.yaml"))
-    history, sources = run_history(run, (run.active.name,), folder, drawn), [one for one, _ in router.tests.sources]
-    if run.allow_routed or any(one.n_routed_bits for one in (*history.predictions, history.held_out) if one):
+    history = run_history(run, (run.active.name,), folder, drawn)
+    sources = [source for source, _ in router.tests.sources]
+    if run.allow_routed or any(use.n_routed_bits for use in (*history.predictions, history.held_out) if use):
         guarantee = as_answered(guarantee, n_tests=router.tests.n_tests, n_cells=of_run.n_cells)
     return PassiveFacts(
         history=history,
@@ -275,11 +276,11 @@ def importance_of(
         sums[0] += gain
         sums[1] += n_splits
     total = sum(gain for gain, _ in gains.values()) or 1.0
-    found = (
+    importance = (
         Importance(column=name, owner=owner, share=gain / total, n_splits=round(n_splits))
         for (name, owner), (gain, n_splits) in gains.items()
     )
-    return tuple(sorted(found, key=lambda one: (-one.share, one.owner, one.column))), has_gains
+    return tuple(sorted(importance, key=lambda entry: (-entry.share, entry.owner, entry.column))), has_gains
 
 
 def _column_names(columns: Sequence[ColumnGuarantee]) -> Callable[[str], str]:

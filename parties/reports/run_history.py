@@ -160,7 +160,7 @@ def meta_of(folder: RunFolder) -> RunMeta:
     try:
         return RunMeta.model_validate(meta, strict=True)
     except ValidationError as error:
-        wrong = dict.fromkeys(str(one["loc"][0]) for one in error.errors())
+        wrong = dict.fromkeys(str(problem["loc"][0]) for problem in error.errors())
         raise RunFolderError(f"{folder.path / 'meta.json'} is malformed at {', '.join(wrong)}") from None
 
 
@@ -283,9 +283,9 @@ def _together(jobs: Sequence[PredictionJob]) -> PredictionJob | None:
     """All answers about held-out records, which may be asked for again whenever the active party begins again."""
     if len(jobs) < 2:
         return jobs[0] if jobs else None
-    n_records = sum(one.n_records for one in jobs)
-    n_answered = sum(one.n_answered or 0 for one in jobs)
-    n_bits = sum(one.n_routed_bits or 0 for one in jobs)
+    n_records = sum(job.n_records for job in jobs)
+    n_answered = sum(job.n_answered or 0 for job in jobs)
+    n_bits = sum(job.n_routed_bits or 0 for job in jobs)
     told = (
         f"answered for {n_answered} of {n_records} held-out records, which were not released, with {n_bits} routed "
         f"bits, in {len(jobs)} requests (a record that was asked for again counts again)"

@@ -54,7 +54,7 @@ def active_page(facts: ActiveFacts) -> Page:
 def passive_page(facts: PassiveFacts) -> Page:
     """Page of a finished run for a passive party."""
     history = facts.history
-    told = (
+    summary = (
         f"{history.party} released ranks of {len(facts.columns)} desensitized columns of {history.n_records:,} records "
         f"to {history.peers[0]}. Thresholds were "
         f"{'shared, with names, bounds and categories of the columns' if facts.shared_thresholds else 'kept'}; exact "
@@ -65,7 +65,7 @@ def passive_page(facts: PassiveFacts) -> Page:
         + f" {SEEDED[0].upper()}{SEEDED[1:]}."
         * (not facts.guarantee.is_secure)
     )
-    rows = tuple((one.column, one.sentence, str(one.n_tests)) for one in facts.columns)
+    rows = tuple((column.column, column.sentence, str(column.n_tests)) for column in facts.columns)
     of_column = "cells" if facts.by_cells else "thresholds in use"
     return Page(
         title=f"Run {history.run_id}: what {history.party} released",
@@ -77,7 +77,7 @@ def passive_page(facts: PassiveFacts) -> Page:
         sections=(
             PageSection(
                 "In plain words",
-                (Prose(told), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
+                (Prose(summary), FigureGrid("Each column's promise", ("column", "in words", of_column), rows)),
             ),
             guarantee_section(facts.guarantee),
             leakage_section(by_cells=facts.by_cells),
@@ -91,8 +91,11 @@ def _promises(facts: ActiveFacts) -> Iterator[PageBlock]:
     for peer, guarantee in facts.guarantees.items():
         yield Prose(f"What was promised to the people in the data of {peer}:")
         yield from guarantee_blocks(guarantee)
-    if len(found := tuple(facts.guarantees.values())) > 1:
-        near, any_two = loss(sum(one.epsilon for one in found)), loss(sum(one.domain_loss for one in found))
+    if len(guarantees := tuple(facts.guarantees.values())) > 1:
+        near, any_two = (
+            loss(sum(guarantee.epsilon for guarantee in guarantees)),
+            loss(sum(guarantee.domain_loss for guarantee in guarantees)),
+        )
         yield Prose(
             f"All of this is about the same people, and {facts.history.party} has it all: losses add up, to {near} "
             f"between neighbouring records and to {any_two} between any two."
@@ -148,20 +151,20 @@ def _importance_blocks(facts: ActiveFacts) -> Iterator[PageBlock]:
 def importance_blocks(importance: Sequence[Importance], *, has_gains: bool) -> Iterator[PageBlock]:
     """Importance of columns, those of passive parties behind the names of these."""
     shown = importance[:MOST_COLUMNS]
-    names = [f"{one.owner}: {one.column}" if one.owner else one.column for one in shown]
+    names = [f"{column.owner}: {column.column}" if column.owner else column.column for column in shown]
     of_what = "the gain" if has_gains else "the splits"
     if not has_gains:
         yield Prose(
             "These trees know no gains. Where splits are drawn at random, their number says nothing of what a column "
             "is worth."
         )
-    rows = tuple((name, percent(one.share), str(one.n_splits)) for name, one in zip(names, shown, strict=True))
+    rows = tuple((name, percent(column.share), str(column.n_splits)) for name, column in zip(names, shown, strict=True))
     yield FigureGrid("Importance", ("column", f"share of {of_what}", "splits"), rows)
-    if shown and any(one.share > 0 for one in shown):
+    if shown and any(column.share > 0 for column in shown):
         yield Figure(
             ranking(
                 names,
-                [100 * one.share for one in shown],
+                [100 * column.share for column in shown],
                 x=Axis(label=f"share of {of_what}, %"),
                 alt=f"Importance of {len(shown)} columns; the first is {names[0]}",
             ),
@@ -183,26 +186,26 @@ def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
     at_least = "at least " * bool(history.n_dropped or history.is_cut)
-    told = (
+    summary = (
         f"Since the run was finished, {at_least}{len(later)} messages with "
-        f"{size(sum(one.bytes for one in later))} left "
+        f"{size(sum(message.bytes for message in later))} left "
         f"{history.party}."
     )
     if history.held_out is not None:
         more = "; there may be more, since parts of the log are gone" * history.is_cut
         yield Prose(f"In training {history.party} {history.held_out.message}: these answers are exact{more}.")
-    answered = [one.n_answered for one in history.predictions if one.n_answered is not None]
+    answered = [use.n_answered for use in history.predictions if use.n_answered is not None]
     if answered or history.lacks_answers:
-        bits = sum(one.n_routed_bits or 0 for one in history.predictions)
+        bits = sum(use.n_routed_bits or 0 for use in history.predictions)
         at_least = "at least " * (history.is_cut or history.lacks_answers)
-        told += f" It answered for {at_least}{sum(answered):,} records, with {at_least}{bits:,} exact routing bits."
+        summary += f" It answered for {at_least}{sum(answered):,} records, with {at_least}{bits:,} exact routing bits."
     if history.lacks_answers:
-        told += (
+        summary += (
             " More may have been answered: it answers now, or was killed when it did, and the last minute may not be "
             "counted."
         )
-    yield Prose(told)
-    rows = tuple((one.time, one.message) for one in history.predictions)
+    yield Prose(summary)
+    rows = tuple((use.time, use.message) for use in history.predictions)
     if len(rows) > MOST_MESSAGES:
         yield Prose(f"The last {MOST_MESSAGES} of {len(rows)}; all of them stand in report.json.")
     if rows:
@@ -214,12 +217,14 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
     is_used = bool(history.predictions or history.lacks_answers or history.n_trained < len(history.outgoing))
     if is_used or history.held_out:
         yield PageSection("Answers and predictions", tuple(_prediction_blocks(history)), is_folded=True)
-    counts: Counter[str] = Counter(one.kind for one in history.outgoing)
+    counts: Counter[str] = Counter(message.kind for message in history.outgoing)
     sizes: Counter[str] = Counter()
-    for one in history.outgoing:
-        sizes[one.kind] += one.bytes
+    for message in history.outgoing:
+        sizes[message.kind] += message.bytes
     by_kind = tuple((kind, str(count), size(sizes[kind])) for kind, count in counts.items())
-    listed = tuple((one.time, one.peer, one.kind, str(one.bytes), one.sha256) for one in history.outgoing)
+    listed = tuple(
+        (message.time, message.peer, message.kind, str(message.bytes), message.sha256) for message in history.outgoing
+    )
     blocks: list[PageBlock] = [
         Prose(
             f"{'What' if history.n_dropped or history.is_cut else 'Everything that'} left {history.party} in this run "
@@ -231,8 +236,10 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
         FigureGrid("Outgoing messages", ("time", "to", "kind", "bytes", "SHA-256"), listed[:MOST_MESSAGES]),
     ]
     if history.is_cut:
-        told = "Parts of the log are gone: messages, steps and uses of the model that stood there are in no list here."
-        blocks.append(Prose(told, is_strong=True))
+        warning = (
+            "Parts of the log are gone: messages, steps and uses of the model that stood there are in no list here."
+        )
+        blocks.append(Prose(warning, is_strong=True))
     if history.n_dropped:
         dropped = f"{history.n_dropped:,} more messages of services, sent and received, are not listed any more"
         blocks.append(
@@ -241,7 +248,7 @@ def history_sections(history: RunHistory) -> Iterator[PageSection]:
     if len(listed) > MOST_MESSAGES:
         blocks.append(Prose(f"{len(listed) - MOST_MESSAGES} more stand in report.json and log.jsonl."))
     yield PageSection("What left", tuple(blocks), is_folded=True)
-    steps = tuple((one.time, f"{one.seconds:.1f}", one.event, one.message) for one in history.steps)
+    steps = tuple((step.time, f"{step.seconds:.1f}", step.event, step.message) for step in history.steps)
     grid = FigureGrid("Steps", ("time", "seconds", "step", "what"), steps[-MOST_MESSAGES:])
     yield PageSection("Time line", (grid,), is_folded=True)
     facts = (

@@ -94,9 +94,9 @@ def _traffic(lines: list[dict[str, Any]], peer: str) -> PeerTraffic:
     sent, received = ([line for line in of_peer if line["event"] == event] for event in ("sent", "received"))
     return PeerTraffic(
         len(sent),
-        sum(one["bytes"] for one in sent),
+        sum(message["bytes"] for message in sent),
         len(received),
-        sum(one["bytes"] for one in received),
+        sum(message["bytes"] for message in received),
         received[-1]["time"] if received else None,
     )
 

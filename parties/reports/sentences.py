@@ -100,9 +100,9 @@ class Verdict:
         return f"{right:,} of {n:,}", f"{blind:,}" if blind else "fewer than 1"
 
     @classmethod
-    def worst(cls, found: Iterable[Verdict]) -> Verdict:
+    def worst(cls, verdicts: Iterable[Verdict]) -> Verdict:
         """The worst of several attackers' verdicts."""
-        return max(found, key=lambda one: one.order)
+        return max(verdicts, key=lambda verdict: verdict.order)
 
 
 def odds(loss: float) -> str:
@@ -221,7 +221,7 @@ def _difference(difference: float, unit_s: int | None) -> str:
 
 def _range(mechanism: ColumnMechanism, unit_s: int | None) -> str:
     bounds = mechanism.schema.bounds
-    lower, upper = (f"{one:,.10g}" if unit_s is None else time_in_words(one, unit_s) for one in bounds)
+    lower, upper = (f"{bound:,.10g}" if unit_s is None else time_in_words(bound, unit_s) for bound in bounds)
     return f"{lower} to {upper}"
 
 

@@ -149,10 +149,10 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
 
 def as_answered(guarantee: Guarantee, *, n_tests: int, n_cells: int | None) -> Guarantee:
     """The same guarantee with exact answers under `not_protected`, where a run that refused them gave or gives some."""
-    (told,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
-    if any(one.startswith(told) for one in guarantee.not_protected):
+    (routed,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
+    if any(sentence.startswith(routed) for sentence in guarantee.not_protected):
         return guarantee
-    return with_tests(replace(guarantee, not_protected=(*guarantee.not_protected, told)), n_tests)
+    return with_tests(replace(guarantee, not_protected=(*guarantee.not_protected, routed)), n_tests)
 
 
 def guarantee_section(guarantee: Guarantee) -> PageSection:
@@ -212,12 +212,14 @@ def spent_words(statement: Statement) -> str:
 def spent_grid(statement: Statement) -> FigureGrid:
     """Table of spent and remaining budget, column by column; kinds of which nothing was spent are left out."""
     kinds = {
-        "epsilon per unit": [one.epsilon for one in statement.columns],
-        "categories": [one.category_epsilon for one in statement.columns],
-        "cells, bits": [one.cell_bits for one in statement.columns],
+        "epsilon per unit": [column.epsilon for column in statement.columns],
+        "categories": [column.category_epsilon for column in statement.columns],
+        "cells, bits": [column.cell_bits for column in statement.columns],
     }
     used = {
-        kind: found for kind, found in kinds.items() if any(one.spent or one.remaining is not None for one in found)
+        kind: spendings
+        for kind, spendings in kinds.items()
+        if any(spending.spent or spending.remaining is not None for spending in spendings)
     }
     counts = ("records", "draws", "used again", "tests resolved", "cuts of cells", "values answered")
     return FigureGrid(
@@ -225,15 +227,26 @@ def spent_grid(statement: Statement) -> FigureGrid:
         ("column", "one unit", *(text for kind in used for text in (kind, "remaining")), *counts),
         tuple(
             (
-                one.column,
-                one.unit.words if one.unit is not None else "-",
-                *(text for found in used.values() for text in (loss(found[k].spent), _remaining(found[k], statement))),
+                column.column,
+                column.unit.words if column.unit is not None else "-",
+                *(
+                    text
+                    for spendings in used.values()
+                    for text in (loss(spendings[k].spent), _remaining(spendings[k], statement))
+                ),
                 *(
                     f"{n:,}"
-                    for n in (one.n_records, one.n_releases, one.n_reuses, one.n_tests, one.n_cuts, one.n_answered)
+                    for n in (
+                        column.n_records,
+                        column.n_releases,
+                        column.n_reuses,
+                        column.n_tests,
+                        column.n_cuts,
+                        column.n_answered,
+                    )
                 ),
             )
-            for k, one in enumerate(statement.columns)
+            for k, column in enumerate(statement.columns)
         ),
     )
 

@@ -49,7 +49,7 @@ class Report:
     def warnings(self) -> list[str]:
         """What is weak about a plan, column by column and then the run file."""
         plans = [*self.document.get("columns", ()), self.document]
-        return [sentence for one in plans if isinstance(one, dict) for sentence in one.get("warnings", ())]
+        return [sentence for plan in plans if isinstance(plan, dict) for sentence in plan.get("warnings", ())]
 
     def text(self, form: str) -> str:
         """The report as ``html``, ``json``, ``csv`` or ``md``."""

@@ -1,4 +1,4 @@
-"""A finished model that training goes on from, and what the new trees have to have in common with its own."""
+"""An earlier model that training continues, and the checks that new trees fit to it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Earlier:
 
     @classmethod
     def of(cls, model: JointModel) -> Earlier:
-        """The same of the active party's share of a model."""
+        """Make it from the active party's share of a model."""
         return cls(EarlierModel(model.ensemble, model.choice, model.n_own_trees), model.release, model.categories)
 
     def check_own(self, loss: Loss, own: Sequence[OwnColumn], *, margins: Sequence[str]) -> None:
-        """Refuse another objective, other base margins or another order of them, and other numbers of own categories.
+        """Refuse an objective, base margins, their order, or own categories that differ from the earlier model's.
 
         Raises
         ------
@@ -46,25 +46,25 @@ class Earlier:
                 f"{', '.join(before) or 'none'}; this run has {loss.name} with {', '.join(margins) or 'none'}. Nothing "
                 "was trained"
             )
-        check_categories(self.categories, {one.name: one.categories for one in own})
+        check_categories(self.categories, {column.name: column.categories for column in own})
 
     def check(self, received: Sequence[RankColumn], *, correct_noise: bool) -> None:
-        """Refuse another release, and one that trees are to take otherwise than the earlier ones did.
+        """Refuse a release, or a treatment of its noise, that differs from the earlier model's.
 
         Raises
         ------
         Disagreement, ParameterError
         """
-        learns = correct_noise and any(one.release is not None for one in received)
+        learns = correct_noise and any(column.release is not None for column in received)
         if self.model.choice is not None and received and not learns:
             raise ParameterError(
                 "the model to continue was trained with `correct_noise` on columns whose codes are shared: new trees "
                 "would see other values than its own did. Nothing was trained"
             )
         ensemble = self.model.ensemble
-        found = release_digests(received)
-        asked = {f"{one.owner}/{one.name}" for one in ensemble.features if one.owner is not None}
-        if changed := sorted(name for name in asked if found.get(name) != self.release.get(name, "")):
+        digests = release_digests(received)
+        asked = {f"{feature.owner}/{feature.name}" for feature in ensemble.features if feature.owner is not None}
+        if changed := sorted(name for name in asked if digests.get(name) != self.release.get(name, "")):
             raise Disagreement(
                 f"the model to continue was trained on another release of {', '.join(changed)}: it needs the same "
                 "records, values and noise. Nothing was trained"

@@ -74,7 +74,7 @@ class JointModel:
     trainings: dict[str, str] = field(default_factory=dict)
 
     def _repr_html_(self) -> str:
-        promises = (f"<p>{escape(peer)}:</p>{one._repr_html_()}" for peer, one in self.guarantees.items())
+        promises = (f"<p>{escape(peer)}:</p>{guarantee._repr_html_()}" for peer, guarantee in self.guarantees.items())
         return self.ensemble._repr_html_() + "".join(promises)
 
     def caveat(self, *, desensitized: bool) -> str | None:

@@ -6,10 +6,10 @@ and what the passive parties released to it:
 ====================  ====================================================================================
 ``journal.json``      the seed, digests of this party's whole file, of the records and of the orders in which ranks
                       travel, which peers confirmed that they are done
-``common.npy``        the rows that were found to be common, if ids were compared; names, ``common.json``, if keys were
+``common.npy``        the common rows, if ids were compared; if keys were compared, their names in ``common.json``
 ``tests.json``        the split ranks of the trees, per peer, written before the first of them is sent
-``rows.npy``          which of this party's records are trained on; ``<peer>.order.npy``: in which order ranks travel
-``from/<peer>/``      that peer's offer and ranks, as far as they have come (`parties.vertical.rank_receiver`)
+``rows.npy``          this party's rows to train on; ``<peer>.order.npy``: the order in which a peer's ranks are sent
+``from/<peer>/``      that peer's offer and ranks received so far (`parties.vertical.rank_receiver`)
 ``held_out/``         the peers' answers about held-out records (`parties.runs.kept_answers`)
 ====================  ====================================================================================
 
@@ -83,7 +83,7 @@ class Journal:
     ----------
     run_folder : Path
     seed : int, optional
-        What the run file says; where it says nothing, a seed is drawn once and kept.
+        The run file's seed; by default one is drawn once and kept.
     """
 
     def __init__(self, run_folder: Path, *, seed: int | None = None) -> None:
@@ -102,7 +102,7 @@ class Journal:
 
     @classmethod
     def kept(cls, run_folder: Path) -> Journal:
-        """The journal of a run that is over, with what was received.
+        """The journal of a finished run, with the received ranks.
 
         Raises
         ------
@@ -114,15 +114,15 @@ class Journal:
         return journal
 
     def note_rows(self, rows: RowPlaces, orders: Mapping[str, RowPlaces]) -> None:
-        """Keep, once, which of this party's records are trained on, and in which order each peer's ranks travel."""
-        # Of a saved run that is concluded, records are counted among those that were common before.
+        """Store, once, this party's rows to train on, and the order in which each peer's ranks are sent."""
+        # When a saved run is concluded, row numbers would count among the common records: the first ones stay.
         if (self.path / "rows.npy").exists():
             return
         for name, numbers in (*((f"{peer}.order", order) for peer, order in orders.items()), ("rows", rows)):
             self._save(name, numbers)
 
     def rows(self, n_rows: int) -> tuple[RowPlaces, dict[str, RowPlaces]]:
-        """What `note_rows` kept, of so many records.
+        """Read the rows and orders that `note_rows` stored, for a table of `n_rows` records.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Journal:
         try:
             orders = {path.name.removesuffix(".order.npy"): np.load(path) for path in self.path.glob("*.order.npy")}
             rows = self._numbers("rows", n_rows)
-            if not all(np.array_equal(np.sort(one), np.arange(len(rows))) for one in orders.values()):
+            if not all(np.array_equal(np.sort(order), np.arange(len(rows))) for order in orders.values()):
                 raise ValueError
         except (EOFError, OSError, TypeError, ValueError):
             raise RunFolderError(f"{self.path}: rows.npy or an order is damaged. Nothing was computed") from None
@@ -139,7 +139,7 @@ class Journal:
 
     @property
     def peers(self) -> tuple[str, ...]:
-        """Those who sent something, in the order of their names."""
+        """The peers that have sent something, in the order of their names."""
         return tuple(sorted(path.name for path in (self.path / "from").glob("*")))
 
     def note_inputs(self, digest: str) -> None:

@@ -1,4 +1,4 @@
-"""Answers about held-out records, kept in the journal as they come: a run that begins again asks for none twice."""
+"""Answers about held-out records, kept in the journal: a run that begins again asks for none of them twice."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Bytes = NDArray[np.uint8]
 
 
 class KeptAnswers:
-    """Batches of one questioning, each a file ``<occasion>.<first record>.npy``.
+    """Batches of answers, each a file ``<occasion>.<first record>.npy``.
 
     Parameters
     ----------
     folder : Path
     occasion : str
-        Tells the records and what is asked about them from all others.
+        Digest that identifies the records and the questions about them.
     n_bytes : mapping of str to int
         Bytes of an answer by passive party.
     """

@@ -91,14 +91,14 @@ class RowStream:
 
     @property
     def digest(self) -> str:
-        """Digest of all of it: by a changed number, earlier rows would count as new, and train again."""
+        """Digest of all fields, so that no number can be changed: earlier rows would then train a second time."""
         # Runs of earlier builds kept neither.
         newer = ("holder", "charged_run")
         return document_digest({name: value for name, value in asdict(self).items() if value or name not in newer})
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The same as plain values, with their digest."""
+        """All fields as plain values, with their digest."""
         return {**asdict(self), "digest": self.digest}
 
     def check_account(self, folder: RunFolder) -> None:
@@ -147,10 +147,10 @@ _STREAM = TypeAdapter(RowStream)
 
 
 def terms_digest(terms: Mapping[str, JsonValue]) -> str:
-    """Digest of terms, in whatever order they stand."""
+    """Digest of terms, independent of their order."""
     return document_digest(dict(sorted(terms.items())))
 
 
 def lasting_digest(terms: Mapping[str, JsonValue]) -> str:
-    """The same of terms that stay when a run goes on: about how many records train may be another number."""
+    """Digest of the terms that a continued run must keep: all but the approximate number of records."""
     return terms_digest({name: term for name, term in terms.items() if name != "recommended.records"})

@@ -99,7 +99,7 @@ class RunLog:
         return self._auditor("sent", peer)
 
     def received(self, peer: str) -> Callable[[str, Sequence[Frame]], None]:
-        """The same for the messages from `peer`."""
+        """A callback that logs the messages from `peer`."""
         return self._auditor("received", peer)
 
     def _auditor(self, event: str, peer: str) -> Callable[[str, Sequence[Frame]], None]:

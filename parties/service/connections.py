@@ -76,8 +76,8 @@ class CallerConnection(HttpToolsProtocol):
         super().connection_made(transport)  # type: ignore[arg-type]
         self.is_made = True
         self._began = time.monotonic()
-        for one in self._all_of(None)[:-MAX_UNPROVEN]:
-            one.transport.abort()
+        for connection in self._all_of(None)[:-MAX_UNPROVEN]:
+            connection.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         if self._bodiless_bytes > MAX_HEAD_BYTES:
@@ -107,7 +107,7 @@ class CallerConnection(HttpToolsProtocol):
         super().on_headers_complete()
         # Trailers are counted with the headers, and the request does not have them.
         self.headers = self.headers.copy()
-        self._unanswered = [*(one for one in self._unanswered if not one.response_complete), self.cycle]
+        self._unanswered = [*(cycle for cycle in self._unanswered if not cycle.response_complete), self.cycle]
         # Reading, which ends where a request waits, goes on up to `MAX_PIPELINED`: only then is a loss noticed.
         if was_read:
             self.flow.resume_reading()
@@ -122,9 +122,9 @@ class CallerConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_head_timer()
-        for one in self._unanswered:
-            one.disconnected = not one.response_complete
-            one.message_event.set()
+        for cycle in self._unanswered:
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -145,19 +145,21 @@ class CallerConnection(HttpToolsProtocol):
         if caller != self._caller:
             others = self._all_of(caller)
             n_over = max(0, len(others) + 1 - MAX_OF_CALLER)
-            idle = [one for one in others if one._is_idle()][:n_over]
+            idle = [connection for connection in others if connection._is_idle()][:n_over]
             if len(idle) < n_over:
                 return False
             # They are among the connections for a moment more, and are found here again if others come meanwhile.
-            for one in idle:
-                one.transport.abort()
+            for connection in idle:
+                connection.transport.abort()
             self._caller = caller
         return True
 
     def _all_of(self, caller: str | None) -> list[CallerConnection]:
         """A caller's connections, or strangers', the oldest first."""
-        found = (one for one in cast("set[CallerConnection]", self.connections) if one._caller == caller)
-        return sorted(found, key=lambda one: one._began)
+        found = (
+            connection for connection in cast("set[CallerConnection]", self.connections) if connection._caller == caller
+        )
+        return sorted(found, key=lambda connection: connection._began)
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete

@@ -61,8 +61,8 @@ class ServiceMetrics:
     def compare(self, model: str, differences: Iterable[float]) -> None:
         """Count the differences of a shadow's scores."""
         histogram = self._differences.labels(model)
-        for one in differences:
-            histogram.observe(one)
+        for difference in differences:
+            histogram.observe(difference)
 
     def shadow_failed(self, model: str) -> None:
         """Count a request that the shadow did not score."""

@@ -121,7 +121,7 @@ class OwnRecords:
         """
         ids = [self._id(record.id) for record in records]
         brought = [i for i, record in enumerate(records) if record.columns is not None]
-        rows = np.fromiter((self.rows.get(one, -1) for one in ids), np.intp, len(ids))
+        rows = np.fromiter((self.rows.get(name, -1) for name in ids), np.intp, len(ids))
         own = {name: values[rows] for name, values in self.values.items()}
         is_there = rows >= 0
         if brought:
@@ -151,8 +151,8 @@ class OwnRecords:
             if unknown := sorted(columns.keys() - wanted):
                 raise TableError(f"`columns` has {named(unknown)}, which the schema does not know. Nothing was asked")
         # An empty text is an empty cell, as in a data file.
-        found = {name: [None if one[name] == "" else one[name] for one in cells] for name in self.schema.names}
-        frame = named_as_listed(pd.DataFrame(found, dtype=object), self.schema)
+        texts = {name: [None if record[name] == "" else record[name] for record in cells] for name in self.schema.names}
+        frame = named_as_listed(pd.DataFrame(texts, dtype=object), self.schema)
         with naming_times(self.schema):
             return own_features(_read_texts(frame, self.schema), self.schema.columns)
 

@@ -160,7 +160,7 @@ class Scorer:
         results = dict(zip(batch, zip(np.split(scores, ends), np.split(statuses, ends), strict=True), strict=True))
         refused = [query for query, (_, found) in results.items() if RecordStatus.REFUSED_BUDGET in found]
         again = set(self._waiting.note(batch, refused))
-        self._deliver(partial(_answer_all, {one: scored for one, scored in results.items() if one not in again}))
+        self._deliver(partial(_answer_all, {query: scored for query, scored in results.items() if query not in again}))
         self._pause_s = _PAUSE_S
         self._on_batch(len(ids))
 

@@ -87,7 +87,9 @@ class Version:
         if contributions is not None:
             reasons = reason_table(self.model.ensemble, contributions, n_reasons).to_numpy(dtype=object)
             for row, cells, status in zip(rows, reasons, statuses.tolist(), strict=True):
-                row["reasons"] = [one for one in cells if isinstance(one, str) and status == RecordStatus.ANSWERED]
+                row["reasons"] = [
+                    reason for reason in cells if isinstance(reason, str) and status == RecordStatus.ANSWERED
+                ]
         return rows
 
 

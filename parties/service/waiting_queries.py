@@ -111,7 +111,10 @@ class WaitingQueries:
             if len(self._waiting) >= self._most:
                 self._drop_given_up()
                 caller = query.caller if self._is_apart(query) else None
-                if sum(caller == (one.caller if self._is_apart(one) else None) for one in self._waiting) >= self._most:
+                if (
+                    sum(caller == (query.caller if self._is_apart(query) else None) for query in self._waiting)
+                    >= self._most
+                ):
                     raise Unavailable(f"{self._most} requests wait already")
             self._waiting.append(query)
             self._changed.notify()
@@ -173,11 +176,13 @@ class WaitingQueries:
 
     def _sharing(self, apart: Sequence[ScoreQuery]) -> list[ScoreQuery]:
         """Queries of the caller whose last turn was longest ago, with those that share its message, of those apart."""
-        apart = sorted(apart, key=lambda one: self._turns.get(one.caller, 0))
+        apart = sorted(apart, key=lambda query: self._turns.get(query.caller, 0))
         found = [apart[0]]
         if self._limit(_key(apart[0])) is None:
             limit = self._limit(apart[0].caller)
-            alike = [one for one in apart if self._limit(one.caller) == limit and self._limit(_key(one)) is None]
+            alike = [
+                query for query in apart if self._limit(query.caller) == limit and self._limit(_key(query)) is None
+            ]
             callers = list(dict.fromkeys(query.caller for query in alike))[: max(1, limit or 0)]
             found = _fitting([query for query in alike if query.caller in callers])
         self._n_turns += 1

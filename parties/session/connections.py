@@ -19,24 +19,24 @@ from protocols.transport.zmq_listener import Listener
 
 P = ParamSpec("P")
 
-# Looks, reconnections, or requests of a peer that are all logged.
-OFTEN = 100
+# Events of one kind, such as a peer's reconnections, that are logged one by one; later ones are throttled.
+LOGGED_IN_FULL = 100
 
 
 def _follow(channel: Channel, log: RunLog) -> None:
     """Log what goes over a channel."""
     channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
-    channel.traffic.on_look = seldom(partial(log.step, "looked at"))
-    channel.traffic.on_return = seldom(partial(log.step, "reconnected"))
+    channel.traffic.on_look = throttled(partial(log.step, "looked at"))
+    channel.traffic.on_return = throttled(partial(log.step, "reconnected"))
 
 
-def seldom(note: Callable[P, None]) -> Callable[P, None]:
-    """Note an event each time at first, then only at the 128th, 256th, 512th: a peer that repeats it fills no disk."""
+def throttled(note: Callable[P, None]) -> Callable[P, None]:
+    """Throttle a log of events: each at first, then only the 128th, 256th, 512th, so that a peer cannot fill a disk."""
     numbers = count(1)
 
     def noted(*event: P.args, **facts: P.kwargs) -> None:
         n = next(numbers)
-        if n <= OFTEN or n & (n - 1) == 0:
+        if n <= LOGGED_IN_FULL or n & (n - 1) == 0:
             note(*event, **facts)
 
     return noted
@@ -44,9 +44,9 @@ def seldom(note: Callable[P, None]) -> Callable[P, None]:
 
 @contextmanager
 def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog], dict[str, Channel]]]:
-    """Read the keys of a run; what is yielded opens a channel to every peer, by name, and they are closed afterwards.
+    """Read a run's keys, and yield a function that opens the channels to all peers, by name; close them at the end.
 
-    A worker's channel is to its coordinator alone; the other workers' keys are for what it says through that one.
+    A worker has a channel to its coordinator alone; it uses the other workers' keys for messages through that channel.
     """
     keys, wiring = own_keys(run, insecure), run.wiring
     public = peer_keys(run, keys)
@@ -62,7 +62,7 @@ def open_connections(run: PartyRun, insecure: bool) -> Iterator[Callable[[RunLog
 
             listener = Listener(address, expected, keys=keys, timing=run.timing, on_event=note)
             stack.callback(listener.close)
-            # At its end it says how often what happened; and what is said at the end is logged, too.
+            # The listener reports counts of its events when it is closed; the log must still be open then.
             log.before_close.append(listener.close)
             log.step("listening", f"{run.party} waits for {', '.join(expected)} at {listener.address}")
             return {name: listener.channel(name) for name in expected}
@@ -96,13 +96,13 @@ def own_keys(run: PartyRun, insecure: bool) -> KeyPair | None:
 
 
 def peer_keys(run: PartyRun, keys: KeyPair | None) -> dict[str, bytes | None]:
-    """The peers' public keys by name, all different where there are any: one party is not taken for several."""
-    found = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.wiring.peers}
-    if keys is not None and keys.public in found.values():
+    """The peers' public keys by name; refused if two are equal, so that one party cannot act as several."""
+    keys_by_name = {peer.name: peer_key(peer.public_key, peer.name, keys is None) for peer in run.wiring.peers}
+    if keys is not None and keys.public in keys_by_name.values():
         raise KeyFileError("a peer's public key is this party's own. Nothing was sent")
-    if keys is not None and len(set(found.values())) < len(found):
+    if keys is not None and len(set(keys_by_name.values())) < len(keys_by_name):
         raise KeyFileError("two peers have the same public key. Nothing was sent")
-    return found
+    return keys_by_name
 
 
 def peer_key(path: Path | None, name: str, insecure: bool) -> bytes | None:

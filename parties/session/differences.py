@@ -1,4 +1,4 @@
-"""The comparison of two greetings: what both sides must have agreed on before anything is drawn or sent."""
+"""Comparison of two greetings: what both sides must agree on before anything is drawn or sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from parties.errors import Disagreement
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.sanitize import readable
 
-# Columns of ranks of a passive party with which no number was agreed on.
+# Most columns of ranks of a passive party, if no number was agreed on.
 MOST_OFFERED = 1000
 
 _TERMS = {
@@ -34,7 +34,7 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
 
 
 def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
-    """What two greetings do not agree on, as sentences."""
+    """Differences between two greetings, as sentences."""
     found = []
     if theirs.party != peer:
         found.append(f"it calls itself {theirs.party!r}, not {peer!r}")
@@ -44,7 +44,7 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
     found += _model_differences(mine, theirs)
     if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
-        # A party that predicts says nothing about what is agreed on for training.
+        # A greeting for prediction has no terms of training.
         return found
     found += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:
@@ -81,7 +81,7 @@ def _training_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 
 def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """All parties train on the same records; one that says nothing holds out none, and releases all others."""
+    """Differences in the choice of records; a greeting that states none holds out none and releases all."""
     found, (its, own) = [], (hello.plan.held_out or 0.0 for hello in (theirs, mine))
     if its != own:
         found.append(
@@ -94,7 +94,7 @@ def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """Of the number of split tests a most is agreed on; that of a model that is trained must be known at all."""
+    """Differences in how records are answered and in the number of split tests, which an active party must state."""
     found = []
     if mine.plan.by_cells is not theirs.plan.by_cells:
         found.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
@@ -108,7 +108,7 @@ def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 
 def _excess_columns(mine: Hello, theirs: Hello) -> list[str]:
-    """Trees choose columns by the labels: the more a passive party offers, the more it learns of labels."""
+    """Refusal of too many columns: trees choose them by labels, so a party that offers more learns more of labels."""
     found = []
     for active, passive, who in ((mine, theirs, "it"), (theirs, mine, "this party")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
@@ -129,7 +129,7 @@ def _at_most(most: int | None) -> str:
 
 
 def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
-    """Ids are only comparable if they were made and aligned in one way."""
+    """Differences in alignment and ids; ids are compared only if both sides aligned them by the same method."""
     if theirs.alignment != mine.alignment:
         return [f"its records are aligned so: {readable(theirs.alignment, 200)}; this party's so: {mine.alignment}"]
     if (theirs.id_point is None) is not (mine.id_point is None):
@@ -140,7 +140,7 @@ def _record_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 
 def set_difference(mine: Hello, theirs: Hello) -> str:
-    """What is told of other ids, of which nobody sees more than how many there are."""
+    """The sentence about different sets of ids, which reveals only their sizes."""
     return f"the sets of ids differ: it has {theirs.n_rows} records, this party {mine.n_rows}; both need the same ids"
 
 

@@ -28,23 +28,23 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.id_alignment import HeldOutShares
 from protocols.transport.channel import Channel, expect
 
-# Under what names the file keeps the key, the own bytes and what was told of it by others.
+# Names in the file: of the key, of this party's own bytes, and of the digest of the hashes that A has sent.
 KEY, _OWN, _TOLD = "seed", "own", "told"
 
-# How long another run may keep the file to itself, which it does for a moment.
+# Seconds to wait for another run that holds the file's lock, which takes a moment.
 _WAIT_S = 10.0
 
 
 def draw_active(channels: Sequence[Channel], path: Path) -> bytes:
     """The active party's side of the drawing; returns the key.
 
-    Peers that are not there were there before, in the same run: their bytes are kept.
+    Peers without a channel took part in an earlier attempt of the run, and their bytes are kept.
 
     Parameters
     ----------
     channels : sequence of Channel
     path : Path
-        Of the file that keeps what was drawn.
+        The file that keeps all bytes and the key.
 
     Raises
     ------
@@ -53,13 +53,13 @@ def draw_active(channels: Sequence[Channel], path: Path) -> bytes:
     """
     before = {name: bytes.fromhex(share) for name, share in keep(path).items() if name.startswith("from ")}
     hashes = {name: _hash(share) for name, share in before.items()}
-    hashes |= {f"from {one.peer}": _received(one, 1)[0] for one in channels}
+    hashes |= {f"from {channel.peer}": _received(channel, 1)[0] for channel in channels}
     names = sorted(hashes)
-    # Whoever has seen this party's bytes and comes again must not bring others.
+    # A peer that has seen this party's bytes and comes again must not bring others.
     own = bytes.fromhex(_keep_same(path, {f"hash {name}": hashes[name].hex() for name in names})[_OWN])
     for channel in channels:
         channel.send(HeldOutShares(shares=(own, *(hashes[name] for name in names))))
-    shares = before | {f"from {one.peer}": _received(one, 1)[0] for one in channels}
+    shares = before | {f"from {channel.peer}": _received(channel, 1)[0] for channel in channels}
     if any(_hash(shares[name]) != hashes[name] or before.get(name, shares[name]) != shares[name] for name in names):
         raise _other_bytes("a passive party's", path)
     key = _key(own, [shares[name] for name in names])
@@ -82,7 +82,7 @@ def draw_passive(channel: Channel, path: Path) -> bytes:
     active, *hashes = _received(channel)
     if _hash(own) not in hashes:
         raise _other_bytes("this party's own", path)
-    # Whoever has seen this party's bytes and comes again must not bring others.
+    # A party that has seen these bytes and comes again must not bring others.
     _keep_same(path, {_TOLD: _key(active, hashes).hex()})
     channel.send(HeldOutShares(shares=(own,)))
     shares = _received(channel, len(hashes))
@@ -94,12 +94,12 @@ def draw_passive(channel: Channel, path: Path) -> bytes:
 
 
 def kept_before(path: Path) -> dict[str, str]:
-    """What earlier runs of the same parties kept, by its names; among them `KEY`, once it was drawn."""
+    """The file's entries, from earlier runs of the same parties; `KEY` is among them once it was drawn."""
     return _read(path) if path.exists() else {}
 
 
 def keep(path: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Keep more beside the own random bytes, which are drawn once; returns all. What was kept before stays.
+    """Add entries to the file, and this party's random bytes if it has none; returns all. Old entries never change.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def keep(path: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def _keep_same(path: Path, found: Mapping[str, str]) -> dict[str, str]:
-    """Keep what was found, which must be what other runs found."""
+    """Add entries to the file; refuse any that differ from an earlier run's."""
     kept = keep(path, found)
     if any(kept[name] != value for name, value in found.items()):
         raise _other_bytes("another party's", path)
@@ -153,7 +153,11 @@ def _read(path: Path) -> dict[str, str]:
         found = json.loads(read_file(path))
         bounds = {name: float.fromhex(value) for name, value in found.items() if name.startswith("bound ")}
         shares = [bytes.fromhex(value) for name, value in found.items() if name not in bounds]
-        if _OWN not in found or {*map(len, shares)} != {SHARE_BYTES} or not all(0 < one < 1 for one in bounds.values()):
+        if (
+            _OWN not in found
+            or {*map(len, shares)} != {SHARE_BYTES}
+            or not all(0 < bound < 1 for bound in bounds.values())
+        ):
             raise ValueError
     except RunFolderError as error:
         raise RunFolderError(f"{error}. Nothing was released") from None

@@ -1,4 +1,4 @@
-"""The greeting: both sides compare what must be the same before anything is drawn or sent."""
+"""Handshake: both sides compare versions, roles, terms and ids before anything is drawn or sent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 
-from parties.errors import Disagreement, as_told
+from parties.errors import Disagreement, as_stopped
 from parties.session.differences import check_agreement, differences, set_difference
 from parties.session.termination import outlook_after, termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
@@ -15,15 +15,15 @@ from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
 
-# How long a peer that only looked may take to close its port.
-LOOKER_LEAVES_S = 1.0
+# Seconds that a peer that only checked agreement may take to close its port.
+CHECK_GRACE_S = 1.0
 
-# Each look lets a peer find out whether the ids are those that it has in mind: so often it may within one run.
+# Checks that a peer may make within one run: each lets it test whether the ids are a set of its choice.
 MAX_LOOKS = 8
 
 
 class Phase:
-    """Where a party is in the protocol, in words, for messages to the peer and to the user."""
+    """The current step of the protocol, in words, for messages to the peer and to the user."""
 
     def __init__(self) -> None:
         self.name = "starting"
@@ -35,15 +35,15 @@ class Phase:
 
 @contextmanager
 def conversation(channels: Sequence[Channel]) -> Iterator[Phase]:
-    """Tell every peer that is still there, in one sentence, when this party has to stop.
+    """Send every connected peer a termination message if the block fails.
 
-    What each may read is decided in `parties.session.termination`.
+    `parties.session.termination` decides what each peer may read.
     """
     phase = Phase()
     try:
         yield phase
     except BaseException as raised:
-        error = as_told(raised)
+        error = as_stopped(raised)
         names, outlook = {channel.peer for channel in channels}, outlook_after(error)
         for channel in channels:
             reason = termination_message(error, peer=channel.peer, others=names)
@@ -63,8 +63,8 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
     channel : Channel
     mine : Hello
     password : bytes, optional
-        Made of the records' ids (`id_proof.password_of`): then each side proves that it holds them. None
-        before records are aligned, and where none are compared.
+        Made of the records' ids (`id_proof.password_of`): each side proves that it holds them. None before records
+        are aligned, and where none are compared.
 
     Raises
     ------
@@ -75,16 +75,16 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
         return greet_all([channel], {channel.peer: mine}, passwords=passwords)[channel.peer]
     while True:
         with id_proof(password) as proof:
-            said = with_point(mine, proof)
-            channel.send(said)
+            greeting = with_point(mine, proof)
+            channel.send(greeting)
             theirs = expect(channel, Hello)
-            if not _passes_by(theirs, mine):
-                check_agreement(said, theirs, channel.peer)
-                if proof is not None and not prove_ids(channel, proof, said, theirs):
-                    raise _other_ids(said, theirs, channel.peer)
+            if not _is_unrelated(theirs, mine):
+                check_agreement(greeting, theirs, channel.peer)
+                if proof is not None and not prove_ids(channel, proof, greeting, theirs):
+                    raise _ids_differ(greeting, theirs, channel.peer)
                 return theirs
-            _be_looked_at(channel, proof, said, theirs)
-        time.sleep(LOOKER_LEAVES_S)
+            _answer_check(channel, proof, greeting, theirs)
+        time.sleep(CHECK_GRACE_S)
         channel.begin_again()
 
 
@@ -95,7 +95,7 @@ def greet_all(
     passwords: Mapping[str, bytes] | None = None,
     accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
 ) -> dict[str, Hello]:
-    """The active party's side: hears everybody before it answers anybody, so that nobody draws in vain.
+    """The active party's side: reads all greetings before it answers any, so that no peer draws in vain.
 
     Parameters
     ----------
@@ -105,31 +105,36 @@ def greet_all(
     passwords : mapping of str to bytes, optional
         For each peer, as for `greet`.
     accept : callable
-        Told what all peers said, where that agrees; may refuse by raising, before anybody is answered.
+        Takes all peers' greetings, once they agree with this party's; may refuse by raising, before any is answered.
 
     Raises
     ------
     Disagreement
-        After those concerned were told enough to see the differences themselves.
+        After the peers concerned were sent this party's greeting, which shows them the differences.
     """
     with ExitStack() as stack:
-        known = passwords or {}
-        theirs = {one.peer: _first_hello(one, mine[one.peer], known.get(one.peer)) for one in channels}
-        proofs = {one.peer: stack.enter_context(id_proof(known.get(one.peer))) for one in channels}
-        said = {peer: with_point(mine[peer], proof) for peer, proof in proofs.items()}
+        passwords_by_peer = passwords or {}
+        theirs = {
+            channel.peer: _first_hello(channel, mine[channel.peer], passwords_by_peer.get(channel.peer))
+            for channel in channels
+        }
+        proofs = {
+            channel.peer: stack.enter_context(id_proof(passwords_by_peer.get(channel.peer))) for channel in channels
+        }
+        greetings = {peer: with_point(mine[peer], proof) for peer, proof in proofs.items()}
         refused: list[Disagreement] = []
         for channel in channels:
             try:
-                check_agreement(said[channel.peer], theirs[channel.peer], channel.peer)
+                check_agreement(greetings[channel.peer], theirs[channel.peer], channel.peer)
             except Disagreement as error:
-                channel.send(said[channel.peer])
+                channel.send(greetings[channel.peer])
                 refused.append(error)
         if refused:
             raise Disagreement(" ".join(map(str, refused)))
         accept(theirs)
         for channel in channels:
-            channel.send(said[channel.peer])
-        _prove_to_all(channels, proofs, said, theirs)
+            channel.send(greetings[channel.peer])
+        _prove_to_all(channels, proofs, greetings, theirs)
         return theirs
 
 
@@ -140,9 +145,9 @@ def prove_ids(channel: Channel, proof: IdProof, mine: Hello, theirs: Hello) -> b
     if mine.role is Role.PASSIVE:
         channel.send(sent)
         return is_same(expect(channel, IdConfirmation), due)
-    found = expect(channel, IdConfirmation)
+    received = expect(channel, IdConfirmation)
     channel.send(sent)
-    return is_same(found, due)
+    return is_same(received, due)
 
 
 def _prove_to_all(
@@ -151,37 +156,39 @@ def _prove_to_all(
     mine: Mapping[str, Hello],
     theirs: Mapping[str, Hello],
 ) -> None:
-    """The active party's side of `prove_ids`: nobody may go on before everybody has proved what it holds."""
-    compared = [(one, proof) for one in channels if (proof := proofs[one.peer]) is not None]
+    """The active party's side of `prove_ids` with all peers: none may continue before all have proved their ids."""
+    compared = [(channel, proof) for channel in channels if (proof := proofs[channel.peer]) is not None]
     for channel, _ in compared:
         channel.traffic.n_compared += 1
-    expected = [proof.confirmations(mine[one.peer], theirs[one.peer]) for one, proof in compared]
-    holds = [is_same(expect(one, IdConfirmation), due) for (one, _), (_, due) in zip(compared, expected, strict=True)]
+    expected = [proof.confirmations(mine[channel.peer], theirs[channel.peer]) for channel, proof in compared]
+    are_held = [
+        is_same(expect(channel, IdConfirmation), due) for (channel, _), (_, due) in zip(compared, expected, strict=True)
+    ]
     refused = []
-    for (channel, _), (sent, _), is_held in zip(compared, expected, holds, strict=True):
-        if all(holds) or not is_held:
+    for (channel, _), (sent, _), is_held in zip(compared, expected, are_held, strict=True):
+        if all(are_held) or not is_held:
             channel.send(sent)
         if not is_held:
-            refused.append(str(_other_ids(mine[channel.peer], theirs[channel.peer], channel.peer)))
+            refused.append(str(_ids_differ(mine[channel.peer], theirs[channel.peer], channel.peer)))
     if refused:
         raise Disagreement(" ".join(refused))
 
 
 def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
     theirs = expect(channel, Hello)
-    while _passes_by(theirs, mine):
-        # While others were waited for, whoever looked may have left.
+    while _is_unrelated(theirs, mine):
+        # The peer that checked may have left while this party waited for others.
         with id_proof(password) as proof, suppress(ProtocolError):
-            said = with_point(mine, proof)
-            channel.send(said)
-            _be_looked_at(channel, proof, said, theirs)
+            greeting = with_point(mine, proof)
+            channel.send(greeting)
+            _answer_check(channel, proof, greeting, theirs)
         channel.begin_again()
         theirs = expect(channel, Hello)
     return theirs
 
 
-def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
-    """Let a peer that only looks compare the ids too, but not too often. It may be gone, or not want to know."""
+def _answer_check(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
+    """Let a peer that only checks agreement compare the ids too, `MAX_LOOKS` times at most; it may have left."""
     traffic = channel.traffic
     traffic.n_looks += 1
     traffic.on_look(f"{channel.peer} only looked whether both sides agree, {traffic.n_looks} times so far")
@@ -195,16 +202,16 @@ def _be_looked_at(channel: Channel, proof: IdProof | None, mine: Hello, theirs: 
 
 
 def with_point(mine: Hello, proof: IdProof | None) -> Hello:
-    """The greeting with what proves the ids, if anything does."""
+    """The greeting with the point of the proof of ids, if there is a proof."""
     return mine if proof is None else mine.model_copy(update={"id_point": proof.point})
 
 
-def _other_ids(mine: Hello, theirs: Hello, peer: str) -> Disagreement:
+def _ids_differ(mine: Hello, theirs: Hello, peer: str) -> Disagreement:
     return Disagreement(f"{peer} and this party do not agree: {set_difference(mine, theirs)}. Nothing was released")
 
 
-def _passes_by(theirs: Hello, mine: Hello) -> bool:
-    """Whether one side only looks, or serves another job than the other side came for: then nobody has to stop."""
+def _is_unrelated(theirs: Hello, mine: Hello) -> bool:
+    """Whether one side only checks agreement, or is there for another job: then neither has to stop."""
     if Task.CHECK in (theirs.task, mine.task):
         return mine.task is not Task.CHECK
     is_other_job = (theirs.task, theirs.run_id) != (mine.task, mine.run_id)

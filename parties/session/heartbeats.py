@@ -1,7 +1,7 @@
 """Heartbeats while a party works, so that its peers can tell a long step from a hung program.
 
-Whatever looks at a channel sends them (`protocols.transport.liveness`): so work in steps looks after each, and work
-that is done elsewhere, such as on a cluster, is looked after by a thread.
+`Channel.check` sends them (`protocols.transport.liveness`): work in steps calls it after a step, and for other work,
+such as on a cluster, a thread calls it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress
         progress(step, done, total)
         if time.monotonic() - last_look > HEARTBEAT_S:
             last_look = time.monotonic()
-            _ends(channels)
+            _check_all(channels)
 
     return report
 
@@ -49,18 +49,18 @@ def heartbeats(channels: Sequence[Channel]) -> Iterator[Callable[[], None]]:
     def look() -> None:
         try:
             while not is_over.wait(HEARTBEAT_S):
-                ends.extend(_ends(channels))
+                ends.extend(_check_all(channels))
         except BaseException as error:
             failures.append(error)
 
-    def raise_end() -> None:
+    def raise_if_lost() -> None:
         if ends:
             raise ends[0]
 
     thread = threading.Thread(target=look, name="opboost heartbeats", daemon=True)
     thread.start()
     try:
-        yield raise_end
+        yield raise_if_lost
     finally:
         is_over.set()
         thread.join()
@@ -68,8 +68,8 @@ def heartbeats(channels: Sequence[Channel]) -> Iterator[Callable[[], None]]:
         raise failures[0]
 
 
-def _ends(channels: Sequence[Channel]) -> list[ProtocolError]:
-    """Look after all peers; why some of them are not there any more."""
+def _check_all(channels: Sequence[Channel]) -> list[ProtocolError]:
+    """Check all channels; returns the errors of the peers that are gone."""
     found = []
     for channel in channels:
         try:

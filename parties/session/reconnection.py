@@ -1,8 +1,8 @@
-"""Reconnection: a job goes on with a peer that was started again, in the way of a job that was itself started again.
+"""Reconnection: a job that loses a restarted peer begins again from the handshake, as after a restart of its own.
 
-A broken connection between two programs that run on costs nothing (`protocols.transport.conversation`). A program that
-was started again has lost what it heard, so all begin again from the handshake on: with what is in their run folders,
-ledgers and stores, from which nothing is drawn or charged a second time.
+A broken connection between two running programs is repaired below (`protocols.transport.conversation`). A restarted
+program has lost the messages that it received, so all parties begin again from the handshake. They use what is in their
+run folders, ledgers and stores; nothing is drawn or charged a second time.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from protocols.transport.channel import Channel
 
 T = TypeVar("T")
 
-# How often peers may begin again while one process runs. Each time a peer finds out once more whether the ids are those
-# that it has in mind, and which of the ids that it brings are common; a person decides whether it may do so more often.
+# Restarts of peers that one process accepts. With each, a peer can test another set of ids; a person decides whether it
+# may do so more often.
 MAX_RESTARTS = 8
 
-# Among several peers, the news that one begins again goes round. Who begins again waits by chance up to so long, twice
-# as long every time, until what is still said in earlier conversations is over: else each would set off the next one.
+# Random backoff among several peers, doubled every time: without it, the news of one restart would keep setting off the
+# next one.
 REST_S, LONGEST_REST_S = 0.1, 5.0
 
 
 @dataclass(slots=True)
 class Restarts:
-    """How often peers began again, or left, after ids were compared, in all jobs that share this count."""
+    """Count of peers' restarts and departures after ids were compared, shared by all attempts of a job."""
 
     n: int = 0
 
@@ -40,7 +40,7 @@ class Restarts:
         Raises
         ------
         UnexpectedMessage
-            If that was once too often: who is away may come back by itself, who comes again and again may not.
+            If there were more than `MAX_RESTARTS`.
         """
         self.n += 1
         if self.n > MAX_RESTARTS:
@@ -53,7 +53,7 @@ class Restarts:
 def with_restarts(
     channels: Sequence[Channel], work: Callable[[], T], log: RunLog, restarts: Restarts | None = None
 ) -> T:
-    """Do a job's work from the handshake on, and again whenever a peer was started again.
+    """Do a job's work from the handshake on, and begin again whenever a peer was restarted.
 
     Parameters
     ----------
@@ -61,14 +61,14 @@ def with_restarts(
     work : callable
     log : RunLog
     restarts : Restarts, optional
-        Where ids are compared and the job may itself be begun again: counts over all its attempts.
+        Counts over all attempts of a job that compares ids and may itself be begun again.
 
     Raises
     ------
     PeerRestarted
-        If that happened too often. Whoever breaks first connections on the way causes it, too.
+        If peers were restarted too often; an attacker who breaks first connections can cause this, too.
     UnexpectedMessage
-        With `restarts`, if it happened too often after ids were compared, or a peer left too often then.
+        With `restarts`, if peers were restarted or left too often after ids were compared.
     """
     n_begun = 0
     while True:

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from parties.runs.run_log import RunLog
-from parties.session.connections import seldom
+from parties.session.connections import throttled
 from protocols.messages.prediction import Answers, Ask, RecordStatus
 
-# How long a count may wait for its line: a process that is killed takes no more with it.
+# Most seconds before a count is logged: a process that is killed loses no more than that.
 LONGEST_WAIT_S = 60.0
 
 
 @dataclass(slots=True)
 class Tally:
-    """What one conversation asked for and got.
+    """Counts of one conversation's requests and answers.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Tally:
     began: float | None = None
 
     def count_request(self, ask: Ask) -> None:
-        """Count a request before it is answered; what an error leaves without an answer stays refused."""
+        """Count a request before it is answered; its records count as refused unless `count_answers` follows."""
         self.n_requests += 1
         self.n_asked += len(ask.ids)
         self.n_refused += len(ask.ids)
@@ -71,7 +71,7 @@ class Tally:
         self.began = later.began if self.began is None else self.began
 
     def since(self, before: Tally) -> Tally:
-        """What was counted since this was a copy of `before`; of modes, those of the whole conversation."""
+        """The counts since an earlier copy of this tally; the modes are those of the whole conversation."""
         n_requests = self.n_requests - before.n_requests
         return Tally(
             n_requests=n_requests,
@@ -101,24 +101,24 @@ class SessionLog:
         self._log, self._n_bits = log, n_bits
         self._n_sessions = self._n_logged = 0
         self._tally, self._ending = Tally(), ""
-        # Of the conversation at hand, what stands in the log.
+        # The part of the current conversation's counts that was logged.
         self._logged = Tally()
         self._waits_since: float | None = None
-        self._write_seldom = seldom(self._write)
+        self._write_throttled = throttled(self._write)
 
     def add(self, tally: Tally, ending: str) -> None:
         """Count a conversation that began, and how it ended."""
         self._n_sessions += 1
         self._tally.add(self.rest(tally))
         self._logged, self._ending = Tally(), ending
-        self._write_seldom()
+        self._write_throttled()
 
     def rest(self, tally: Tally) -> Tally:
-        """What is not logged of the conversation at hand, whose tally this is."""
+        """The part of the current conversation's tally that is not logged yet."""
         return tally.since(self._logged)
 
     def write_due(self, tally: Tally) -> None:
-        """Log what has waited for a minute; to be called often. The tally is that of the conversation at hand."""
+        """Log counts that have waited for `LONGEST_WAIT_S`; to be called often, with the current tally."""
         rest = self.rest(tally)
         if not rest.n_requests and self._n_logged == self._n_sessions:
             return

@@ -52,7 +52,7 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
     error : BaseException
         Why this party stops.
     peer : str
-        Who is told.
+        The receiver.
     others : collection of str
         The other peers of the run.
 
@@ -75,7 +75,7 @@ def termination_message(error: BaseException, *, peer: str, others: Collection[s
 
 
 def outlook_after(error: BaseException) -> Outlook:
-    """What the other parties can do after an error of this one."""
+    """The other parties' options after an error of this one: to begin again, later, or not at all."""
     if isinstance(error, PeerRestarted):
         return Outlook.AGAIN
     if isinstance(error, _PASSING):

@@ -51,5 +51,5 @@ class ArrayCache:
                 for file in self._waiting.iterdir():
                     file.replace(self._folder / file.name)
             shutil.rmtree(self._waiting)
-            for folder in sorted(self._folder.parent.iterdir(), key=lambda one: one.stat().st_mtime)[:-KEPT_FOLDERS]:
+            for folder in sorted(self._folder.parent.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT_FOLDERS]:
                 shutil.rmtree(folder)

@@ -48,10 +48,10 @@ def format_from_dict(document: Mapping[str, Any], *, columns: Collection[str]) -
         raise ConfigError("the format of cells is malformed") from None
     own = [form.of(name) for name in form.columns]
     is_known = form.decimal in get_args(DecimalMark) and form.thousands in get_args(ThousandsMark)
-    is_known &= form == form.of_cells(columns) and {one.unit_s for one in own} <= {None, *UNITS_S.values()}
+    is_known &= form == form.of_cells(columns) and {column.unit_s for column in own} <= {None, *UNITS_S.values()}
     # Each is compiled whenever the model is read.
-    patterns = {pattern for one in own for pattern in one.patterns}
-    is_short = all(len(one.patterns) <= MOST_PATTERNS for one in own) and len(patterns) <= _MOST_DIFFERENT
+    patterns = {pattern for column in own for pattern in column.patterns}
+    is_short = all(len(column.patterns) <= MOST_PATTERNS for column in own) and len(patterns) <= _MOST_DIFFERENT
     if not (is_known and is_short and all(map(is_time_pattern, patterns))):
         raise ConfigError("the format of cells has marks, columns, units or patterns that are not known")
     return form

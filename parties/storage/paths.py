@@ -15,20 +15,20 @@ from parties.errors import RunFolderError
 
 def writing(path: Path) -> AbstractContextManager[None]:
     """Turn errors of the file system on a file or folder that is written into one sentence, a `RunFolderError`."""
-    return _telling(path, "written")
+    return _rephrasing(path, "written")
 
 
 def reading(path: Path) -> AbstractContextManager[None]:
-    """The same of what is read."""
-    return _telling(path, "read")
+    """Turn errors of the file system on a file or folder that is read into one sentence, a `RunFolderError`."""
+    return _rephrasing(path, "read")
 
 
 @contextmanager
-def _telling(path: Path, what_for: str) -> Iterator[None]:
+def _rephrasing(path: Path, action: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise RunFolderError(f"{path} cannot be {what_for}: {error.strerror}") from None
+        raise RunFolderError(f"{path} cannot be {action}: {error.strerror}") from None
 
 
 def is_there(path: Path) -> bool:
@@ -78,7 +78,7 @@ def odd_kind(path: Path) -> str | None:
 
 
 def real_places(path: Path) -> tuple[Path, Path]:
-    """Where a path leads, and where it lies itself, which is another place if it is a link."""
+    """The target of a path, and the place of the path itself, which differ if it is a link."""
     return Path(os.path.realpath(path)), Path(os.path.realpath(path.parent), path.name)
 
 
@@ -88,7 +88,7 @@ def nearest_there(path: Path) -> Path:
     A link that leads nowhere is such a thing: no folder is made in its place, nor where it leads.
     """
     path = path.absolute()
-    return next(one for one in (path, *path.parents) if os.path.lexists(one))
+    return next(place for place in (path, *path.parents) if os.path.lexists(place))
 
 
 def takes_files(folder: Path) -> bool:

@@ -130,7 +130,7 @@ def beside(path: Path, ending: str) -> Path:
 
 
 def file_at(path: Path) -> tuple[int, int] | None:
-    """Which file it is, whatever is written to it."""
+    """Identity of the file, independent of its content."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -200,8 +200,8 @@ def _reason(error: sqlite3.Error | UnicodeDecodeError) -> str:
     """What SQLite says of an error, without what it quotes of a damaged file, which may be a key or no text at all."""
     if isinstance(error, UnicodeDecodeError):
         return "it is damaged"
-    said = str(error)
-    return next((said.split(quote)[0] for quote in (" with text ", " (") if quote in said), said)
+    message = str(error)
+    return next((message.split(quote)[0] for quote in (" with text ", " (") if quote in message), message)
 
 
 def _is_busy(error: Exception) -> bool:

@@ -28,13 +28,13 @@ def copies(path: Path) -> tuple[Path, Path]:
 
 def is_kept(path: Path) -> bool:
     """Whether a document was written, whatever became of it."""
-    return any(one.exists() for one in copies(path))
+    return any(copy.exists() for copy in copies(path))
 
 
 def write_twice(path: Path, document: Any) -> None:
     """Write a document to both files."""
-    for one in reversed(copies(path)):
-        write_json(one, with_digest(path.name, document))
+    for copy in reversed(copies(path)):
+        write_json(copy, with_digest(path.name, document))
 
 
 def with_digest(name: str, document: Any) -> dict[str, Any]:
@@ -50,9 +50,9 @@ def read_either(path: Path, content: TypeAdapter[T]) -> T:
     RunFolderError
         If neither file is.
     """
-    for one in copies(path):
+    for copy in copies(path):
         with suppress(RunFolderError, ValueError, RecursionError):
-            document = json.loads(read_file(one))
+            document = json.loads(read_file(copy))
             if isinstance(document, dict) and path.name in document:
                 if document.pop("digest", None) != document_digest(document):
                     continue

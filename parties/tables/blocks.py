@@ -65,11 +65,11 @@ class EncodedTable:
         return sum(self.rows)
 
     def keys(self) -> KeySet:
-        """What the ledger knows the records by."""
+        """The set of the records' names, as in the ledger."""
         return kept_set((block["names"] for block in self.blocks), len(self))
 
     def named(self, ids: Ids) -> None:
-        """Say which records the rows are."""
+        """Add the records' names and their order to the blocks."""
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
             own = ids[start : start + n_rows]
@@ -119,7 +119,7 @@ def encode_table(
 
 
 def exact_columns(features: Columns, mechanisms: Sequence[ColumnMechanism]) -> Iterator[tuple[KeptCodes, int]]:
-    """Exact codes of columns, each with how many values were moved to the bounds; none is encoded that was kept."""
+    """Exact codes of columns, from the cache where they are, each with the number of values moved to the bounds."""
     cache = features.cache if isinstance(features, StoredColumns) else None
     try:
         for mechanism in mechanisms:
@@ -151,7 +151,7 @@ def encoded_column(exact: KeptCodes) -> EncodedColumn:
 
 
 def named_records(ids: Ids) -> Arrays:
-    """What a block has of its records."""
+    """A block's arrays ``names`` and ``order`` for records with these ids."""
     return in_order(record_names(ids))
 
 
@@ -163,7 +163,7 @@ def by_row(block: Block, by_name: NDArray[Any]) -> NDArray[Any]:
 
 
 def in_order(names: Names) -> Arrays:
-    """What a block has of records with these names, in the order of its rows."""
+    """A block's arrays ``names`` and ``order`` for records with these names, in the order of the rows."""
     order = np.argsort(names, kind="stable")
     return {"names": names[order], "order": order.astype(np.min_scalar_type(len(order)))}
 
@@ -176,16 +176,16 @@ def _kept_name(*what: object) -> str:
 def record_names(ids: Ids) -> Names:
     """The names of records, in the order of their ids."""
     digest = hashlib.sha256
-    return np.frombuffer(b"".join([digest(one.encode()).digest()[:NAME_BYTES] for one in each_id(ids)]), NAME)
+    return np.frombuffer(b"".join([digest(text.encode()).digest()[:NAME_BYTES] for text in each_id(ids)]), NAME)
 
 
 def keyed_names(key: bytes, ids: Ids) -> Names:
-    """The names of records under AES with a key: who does not have it cannot tell them from random bytes."""
+    """The names of records encrypted by AES; without the key they look like random bytes."""
     return np.frombuffer(AES.new(key, AES.MODE_ECB).encrypt(record_names(ids).tobytes()), NAME)
 
 
 def record_set(ids: Ids) -> KeySet:
-    """What the ledger knows some records by."""
+    """The set of the names of records with these ids, as in the ledger."""
     starts = range(0, len(ids), PIECE_IDS)
     return kept_set((record_names(ids[start : start + PIECE_IDS]) for start in starts), len(ids))
 

@@ -52,7 +52,7 @@ def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataF
 
 def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
     """Read the cells of one of the schema's columns."""
-    described = next(one for one in schema.columns if one.name == column.name)
+    described = next(candidate for candidate in schema.columns if candidate.name == column.name)
     own, form = schema.format.of(described.name), schema.format
     if own.unit_s is not None:
         return _times(column, own, form)
@@ -75,7 +75,7 @@ def naming_times(schema: TableSchema) -> Iterator[None]:
         if own.unit_s is None:
             raise
         if bounds is not None:
-            lower, upper = (time_in_words(one, own.unit_s) for one in bounds)
+            lower, upper = (time_in_words(bound, own.unit_s) for bound in bounds)
             raise DataError(outside_words(name, n, (lower, upper))) from None
         noun = "date" if own.kind == "date" else "time"
         are_none = f"{counted(n, 'cell')} {f'is not a {noun}' if n == 1 else f'are not {noun}s'}"
@@ -90,8 +90,8 @@ def named_as_listed(frame: pd.DataFrame, schema: TableSchema) -> pd.DataFrame:
     """
     named: dict[str, pd.Series] = {}
     for column in schema.columns:
-        meant = {f"{one}.0": one for one in column.categories if _WHOLE.fullmatch(one)}
-        meant = {text: one for text, one in meant.items() if text not in column.categories}
+        meant = {f"{category}.0": category for category in column.categories if _WHOLE.fullmatch(category)}
+        meant = {text: category for text, category in meant.items() if text not in column.categories}
         if column.name in frame.columns and (is_meant := frame[column.name].isin(meant)).any():
             # Texts are looked up: `Series.replace` takes a pass for each of them, 39 s for 1,000 among a million cells.
             named[column.name] = frame[column.name].mask(is_meant, frame[column.name].map(meant))
@@ -102,7 +102,7 @@ def empty_texts(form: TableFormat) -> set[str]:
     """Texts that mean an empty cell; whole numbers among them also as programs write them beside missing cells."""
     texts = {text.strip() for text in form.na_values}
     whole = {one for text in texts if _WHOLE.fullmatch(one := text.removesuffix(".0"))}
-    return texts | whole | {f"{one}.0" for one in whole}
+    return texts | whole | {f"{number}.0" for number in whole}
 
 
 def without_empty(column: pd.Series, form: TableFormat) -> pd.Series:

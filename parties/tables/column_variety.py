@@ -56,12 +56,12 @@ def _has(features: Columns, name: str) -> bool:
 
 
 def other_words(n_other: int, n_cells: int) -> str:
-    """How many cells of a column are read as `other`, for its owner."""
+    """A sentence for the owner on how many cells of a column are read as `other`."""
     return f"{n_other:,} of {n_cells:,} cells are read as `{OTHER}`, for the schema lists no other category for them"
 
 
 def other_sentences(n_other: Mapping[str, int], n_cells: int) -> tuple[str, ...]:
-    """The same of all columns of a table, for its owner's log."""
+    """A sentence for each such column of a table, for the owner's log."""
     return tuple(f"column {name}: {other_words(n, n_cells)}" for name, n in n_other.items())
 
 

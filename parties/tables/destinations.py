@@ -107,7 +107,7 @@ class Destination:
         place = default if out is None else out if isinstance(out, str) and "://" in out else Path(out)
         if isinstance(place, str):
             check_uri(place, (*WRITABLE, *STORES))
-        if any(_is_of(place, one) for one in inputs):
+        if any(_is_of(place, source) for source in inputs):
             shown = place if isinstance(place, Path) else readable_uri(place)
             raise ConfigError(
                 f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
@@ -257,7 +257,7 @@ def _is_of(place: Path | str, data: object) -> bool:
         return False
     # A folder of files is read, or those that a pattern names; what lies there may be a link, which would be replaced.
     found = Path(os.path.realpath(data))
-    return any(found in (one, one.parent) or is_named_by(one, data) for one in real_places(place))
+    return any(found in (real, real.parent) or is_named_by(real, data) for real in real_places(place))
 
 
 def _has_table(database: Any, schema: str | None, name: str) -> bool:

@@ -89,7 +89,7 @@ def windows(names: KeySet) -> Iterator[Names]:
 
 
 def is_member(names: Names, members: KeySet) -> Mask:
-    """Which of some ascending names belong to a set, of half names by their first half."""
+    """Mask of the ascending names that belong to a set; a set of half names is compared by first halves."""
     found, names = np.zeros(len(names), np.bool_), names.astype(members.dtype, copy=False)
     if not len(names):
         return found
@@ -110,7 +110,7 @@ def _without_known(names: Names) -> Names:
 
 
 def place_in(keys: KeySet, bound: bytes) -> int:
-    """How many names of a set lie before the bound."""
+    """Number of names of a set before the bound."""
     if isinstance(keys, np.ndarray):
         return int(np.searchsorted(keys, bound))
     # Numpy shows names without zero bytes at their end.

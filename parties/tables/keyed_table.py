@@ -23,7 +23,7 @@ from parties.tables.sorted_ids import Duplicates
 
 
 class KeptCommon(Protocol):
-    """What `parties.runs.journal` keeps of the records that were found to be common."""
+    """Interface of a journal that keeps which records were found to be common."""
 
     def common(self) -> pd.Index | None: ...
     def common_rows(self, n_rows: int) -> NDArray[np.int64] | None: ...
@@ -107,5 +107,5 @@ def common_again(table: PartyTable, journal: KeptCommon) -> PartyTable:
 
 
 def names_to_ask(table: PartyTable) -> pd.Index:
-    """What a party calls its records when it asks another one about them."""
+    """The names by which a party asks another one about its records."""
     return first_names(table.keys) if table.keys else table.index

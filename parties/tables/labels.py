@@ -41,7 +41,7 @@ def read_labels(path: Path, column: pd.Series, name: str, *, may_miss: bool = Fa
 
 
 def are_labelled(path: Path, schema: TableSchema) -> Mask:
-    """Which rows of a Parquet file take part in training: all, but where those without a label are left out."""
+    """Mask of a Parquet file's rows for training: all, or those with a label if the others are left out."""
     if not schema.format.drops_unlabelled or schema.label is None:
         return np.ones(stored_length(path), np.bool_)
     cells = read_cells(read_stored(path, [schema.label]), schema, path)

@@ -123,7 +123,7 @@ def masked(text: str) -> str:
     """The shape of a cell's text: digits become 9, letters a or A."""
     shape = re.sub(r"\d", "9", text)
     shape = re.sub(r"[^\W\d_]", lambda letter: "A" if letter[0].isupper() else "a", shape)
-    shape = "".join(one if one.isprintable() else "?" for one in shape)
+    shape = "".join(character if character.isprintable() else "?" for character in shape)
     return shape if len(shape) <= SHOWN_CHARACTERS else f"{shape[:SHOWN_CHARACTERS]}…"
 
 

@@ -100,7 +100,7 @@ class StoredColumns:
         self._check_stamp()
 
     def take(self, rows: NDArray[np.integer]) -> StoredColumns:
-        """The same columns of some of the rows."""
+        """The columns restricted to some of the rows."""
         return replace(self, rows=self.rows[:][rows])
 
     def settle(self) -> None:

@@ -191,7 +191,7 @@ def _far_times(frame: pd.DataFrame) -> dict[str, pd.Series]:
     """Columns of times with a zone that pandas cannot write, of a year that has not four digits: without it, in UTC."""
     zoned = (column for _, column in frame.items() if isinstance(column.dtype, pd.DatetimeTZDtype))
     in_utc = [column.dt.tz_convert(None) for column in zoned]
-    return {str(one.name): one for one in in_utc if not one.dropna().dt.year.between(1, 9999).all()}
+    return {str(times.name): times for times in in_utc if not times.dropna().dt.year.between(1, 9999).all()}
 
 
 def _whole_numbers(table: pa.Table) -> dict[str, pd.Series]:

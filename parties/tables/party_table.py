@@ -107,7 +107,7 @@ class PartyTable:
 def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]:
     """The active party's columns as tree inputs, which are made once."""
     if schema not in table._own:
-        read = (own_features(table.features, [one])[one.name] for one in schema.columns)
+        read = (own_features(table.features, [column])[column.name] for column in schema.columns)
         columns = mapped(read, n_bytes=8 * table.n_rows * len(schema.columns))
         table._own[schema] = tuple(
             OwnColumn(

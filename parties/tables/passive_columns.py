@@ -67,7 +67,7 @@ def with_passive(
     if not routers:
         return table, []
     others = (*ignore, *own.all_names)
-    frames, told = [table.frame], []
+    frames, sentences = [table.frame], []
     for owner, router in routers.items():
         schema = _schema(router, own)
         with showing_misfits(path, schema):
@@ -79,8 +79,8 @@ def with_passive(
             counts = {column.name: read_numbers(frame[column.name], column)[1] for column in schema.columns}
         frames.append(frame)
         outside = "{} values of {}'s {} lie outside its public bounds and count as these"
-        told += [outside.format(n, owner, readable(name, _SHOWN)) for name, n in counts.items() if n]
-    return replace(table, features=pd.concat(frames, axis=1)), told
+        sentences += [outside.format(n, owner, readable(name, _SHOWN)) for name, n in counts.items() if n]
+    return replace(table, features=pd.concat(frames, axis=1)), sentences
 
 
 def _schema(router: Router, own: TableSchema) -> TableSchema:

@@ -83,7 +83,7 @@ def rows_to_keep(ids: pd.Index, duplicates: Duplicates, columns: Sequence[str], 
 
 
 def ids_to_keep(pieces: Iterable[pd.Index], duplicates: Duplicates, columns: Sequence[str], path: Path) -> SortedIds:
-    """The same of ids that come in pieces, with these ids.
+    """The rows to keep of ids that come in pieces, with their ids.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def _whole(value: float, highest: int = MAX_WHOLE_DOUBLE) -> str | None:
 
 
 def _day(value: pd.Timestamp) -> str | None:
-    """The same of a type that goes further than Python's, whose years have four digits."""
+    """A date as text; None for a time of day, or a year outside the four digits of Python's dates."""
     try:
         return _date(value.to_pydatetime(warn=False))
     except (OverflowError, ValueError):

@@ -179,7 +179,7 @@ def reaching(uri: str, verb: str, *, password: str | None = None) -> Iterator[No
 
 def _without(text: str, password: str) -> str:
     """The text with the password hidden, whichever of its characters are percent-encoded."""
-    forms = (f"{re.escape(one)}|(?i:{re.escape(quote(one, safe=''))})" for one in password)
+    forms = (f"{re.escape(form)}|(?i:{re.escape(quote(form, safe=''))})" for form in password)
     return re.sub("".join(f"(?:{form})" for form in forms).replace("%20", r"%20|\+"), "***", text)
 
 
@@ -286,9 +286,9 @@ def _listed(store: Any, place: str) -> list[Any]:
     if found.type != fs.FileType.Directory:
         return [found]
     inside = store.get_file_info(fs.FileSelector(place))
-    return [found, *(one for one in inside if is_parquet(Path(one.base_name)))]
+    return [found, *(file for file in inside if is_parquet(Path(file.base_name)))]
 
 
 def _stamps(found: list[Any]) -> set[tuple[object, ...]]:
     """Places, sizes and times of the last change, by which a change is noticed; Arrow's own have no equality."""
-    return {(one.path, one.size, one.mtime_ns) for one in found}
+    return {(file.path, file.size, file.mtime_ns) for file in found}

@@ -35,7 +35,7 @@ class KeptRelease:
     received: tuple[RankColumn, ...]
 
     def of_rows(self, rows: NDArray[np.int64]) -> KeptRelease:
-        """The same of some of the records, in memory."""
+        """The release restricted to some of the records, in memory."""
         job = self.job
         job = replace(
             job,
@@ -45,11 +45,11 @@ class KeptRelease:
             weights=job.weights[rows],
             validation=None,
         )
-        received = tuple(replace(one, ranks=np.asarray(one.ranks[:])[rows]) for one in self.received)
+        received = tuple(replace(column, ranks=np.asarray(column.ranks[:])[rows]) for column in self.received)
         return KeptRelease(job, received)
 
     def validated(self, plan: ValidationPlan) -> KeptRelease:
-        """The same with rows that are held out of training."""
+        """The release with rows that are held out of training."""
         return KeptRelease(replace(self.job, validation=plan), self.received)
 
 

@@ -96,7 +96,7 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     study = _study(folder, metric)
     # A trial that was interrupted has no score, and is begun anew.
     tried = study.get_trials(deepcopy=False, states=(TrialState.WAITING, *_ENDED))
-    if own is not None and not any(own in (one.params, one.system_attrs.get("fixed_params")) for one in tried):
+    if own is not None and not any(own in (trial.params, trial.system_attrs.get("fixed_params")) for trial in tried):
         study.enqueue_trial(own)
     if tuning.jobs == 1:
         _run_trials(tuning, 0, rows, progress)
@@ -114,7 +114,9 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
         is_higher_better=metric.is_higher_better,
         parameters=chosen,
         own_parameters=run.model.model_dump(mode="json", exclude_unset=True),
-        scores=tuple(one.value if one.state == TrialState.COMPLETE else None for one in trials if one.state in _ENDED),
+        scores=tuple(
+            trial.value if trial.state == TrialState.COMPLETE else None for trial in trials if trial.state in _ENDED
+        ),
         # Early stopping may have ended the run's own.
         own=rows.tested(run.model.parameters(), left_open, metric, most_rounds=Earlier.of(model).model.n_rounds),
         best=rows.tested(replace(run.model.parameters(), **chosen), left_open - chosen.keys(), metric),

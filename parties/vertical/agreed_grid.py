@@ -1,8 +1,7 @@
-"""The grid of cells that a passive party answers with: made once of a release, entered into the ledger, kept for good.
+"""The grid of cells that a passive party answers with: made from a release, entered into the ledger, never changed.
 
-The cuts of a column stay what they were in the first run of a grid of so many cells that had any, whatever is released
-later: two grids together would tell more of a value than either. A run whose column lacks codes around a cut goes
-without it.
+For each number of cells, a column keeps the cuts of the first run in which it had any: two grids together would reveal
+more of a value than either. A run whose column lacks codes around a cut omits that cut.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ from parties.vertical.resolution_limit import ResolvedTests
 from protocols.errors import UnexpectedMessage
 from protocols.messages.vertical import Offer
 
-# Cells of all mechanisms that a passive party shares, each of which takes sixty bytes: the columns of 4,000 domains of
-# a thousand points, parted as finely as they can be.
+# Most cells in all mechanisms that a passive party shares, of sixty bytes each: enough for 4,000 columns whose domains
+# of a thousand points have the smallest cells.
 MOST_SHARED_CELLS = 1 << 21
 
 
@@ -49,28 +48,28 @@ def agree_grid(
     share_codes: bool,
     is_secure: bool = True,
 ) -> tuple[list[list[int]], SplitTests]:
-    """Cuts of released columns, as ranks for the active party, and the tests that number a record's cells.
+    """Make or look up the cuts of released columns; returns them as ranks, and the tests that give a record's cells.
 
     Parameters
     ----------
     columns : sequence of OfferedRanks
     mechanisms : sequence of ColumnMechanism
     book : ResolvedTests
-        Has the ledger where cuts are kept.
+        Its ledger keeps the cuts.
     n_cells : int
-        Of a column, at most.
+        Most cells of a column.
     share_codes : bool
-        Whether the active party can learn through the noise: then cells hold equal shares of the exact codes.
+        Whether the active party can correct for the noise: then cells hold equal shares of the exact codes.
     is_secure : bool
         Whether the noise is secret.
 
     Notes
     -----
-    Privacy: a function of releases, this one or, where cuts were kept, the one that they were made of. Cuts of a
-    release without secret noise serve no release that has some.
+    Privacy: the cuts are post-processing of a release: this one or, where cuts were kept, the one they were made from.
+    Cuts of a release without secret noise are not used for a release with secret noise.
     """
-    found, ledger = [], book.ledger
-    # Once for all categories of a column: it names each of them.
+    grids, ledger = [], book.ledger
+    # Computed once per column, since the description names each of its categories.
     described = [_described(mechanism, is_secure=is_secure) for mechanism in mechanisms]
     with nullcontext() if ledger is None else ledger.changing() as add:
         for column in columns:
@@ -84,24 +83,24 @@ def agree_grid(
                 domain = mechanism.settings.domain if ranking.category is None else IntegerDomain(0, 1)
                 cuts = grid_cuts(counts, ranking.table, domain, n_cells=n_cells, release=release)
                 kept = [ranking.table.threshold(rank) for rank in cuts.tolist()]
-                # Without a cut it tells nothing, and must not take a later, larger release's cells away.
+                # A grid without cuts is not kept, so that a later, larger release may make one.
                 if add is not None and kept:
                     add(grid_fields(key, kept, book.occasion))
-            found.append(within(ranking.table, np.array(kept, np.float64)))
-    thresholds: list[Values] = [own for _, own in found]
-    return [cuts.tolist() for cuts, _ in found], cell_tests([column.ranking for column in columns], thresholds)
+            grids.append(within(ranking.table, np.array(kept, np.float64)))
+    thresholds: list[Values] = [values for _, values in grids]
+    return [cuts.tolist() for cuts, _ in grids], cell_tests([column.ranking for column in columns], thresholds)
 
 
 def shared_router(
     peer: str, document: Mapping[str, JsonValue], offer: Offer, *, n_asked: int, by_cells: bool
 ) -> Router:
-    """Read what a peer shares to answer with.
+    """Read and check the router that a peer shares.
 
     Raises
     ------
     UnexpectedMessage
-        If it is of another size than what was offered and asked for, or cannot be read; if it answers with cells
-        where tests were asked for, with tests in place of cells, or with other cells than those of the offer.
+        If the router cannot be read, or its size is not that of the offer and the tests that were asked; if it answers
+        with cells in place of tests, with tests in place of cells, or with other cells than the offer's.
     """
     columns, tests = document.get("columns"), document.get("tests")
     if not isinstance(columns, list) or not isinstance(tests, list):
@@ -110,7 +109,7 @@ def shared_router(
         raise UnexpectedMessage(
             f"{peer} sent thresholds of {len(columns)} columns where {len(offer.columns)} were offered"
         )
-    n_tests = n_asked + sum(len(one.cuts) + 1 for one in offer.columns if one.cuts is not None)
+    n_tests = n_asked + sum(len(column.cuts) + 1 for column in offer.columns if column.cuts is not None)
     if len(tests) != n_tests:
         raise UnexpectedMessage(f"{peer} resolved {len(tests)} of {n_tests} split ranks")
     try:
@@ -122,10 +121,10 @@ def shared_router(
 
 
 def _check_answers(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool) -> None:
-    """Refuse to be answered with other bits than those that the model reads."""
-    due = [len(one.cuts) + 1 for one in offer.columns if one.cuts is not None]
+    """Refuse a router whose answer bits are not those that the model reads."""
+    expected = [len(column.cuts) + 1 for column in offer.columns if column.cuts is not None]
     runs = [len(list(run)) for _, run in groupby(tests.sources)]
-    is_of_offer = runs == list(Counter(tests.sources).values()) == due
+    is_of_offer = runs == list(Counter(tests.sources).values()) == expected
     if tests.by_cells is not by_cells or (by_cells and not is_of_offer):
         raise UnexpectedMessage(
             f"{peer} sent thresholds that cannot be used: they do not answer with "
@@ -134,36 +133,36 @@ def _check_answers(tests: SplitTests, offer: Offer, peer: str, *, by_cells: bool
 
 
 def coarse_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cells: int, is_secure: bool) -> list[str]:
-    """Columns of numbers whose kept cuts leave at most half of the cells that there could be."""
-    found = []
+    """Numeric columns whose kept cuts make at most half of the possible cells."""
+    names = []
     for mechanism in mechanisms:
         key = mechanism.schema.name, _described(mechanism, is_secure=is_secure), None, n_cells
         kept = ledger.sums.grids.get(key)
         if kept is not None and 2 * (len(kept) + 1) <= min(n_cells, mechanism.settings.domain.size):
-            found.append(mechanism.schema.name)
-    return found
+            names.append(mechanism.schema.name)
+    return names
 
 
 def other_grids(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, n_cells: int, is_secure: bool) -> list[str]:
-    """Columns with cuts of another grid, or with resolved split tests: beside a grid of theirs these tell more."""
-    found = []
+    """Columns with cuts of another grid or with resolved split tests, which together with this grid reveal more."""
+    names = []
     for mechanism in mechanisms:
-        name, own = mechanism.schema.name, (_described(mechanism, is_secure=is_secure), n_cells)
-        is_cut = any(key[0] == name and (key[1], key[3]) != own for key in ledger.sums.grids)
+        name, current = mechanism.schema.name, (_described(mechanism, is_secure=is_secure), n_cells)
+        is_cut = any(key[0] == name and (key[1], key[3]) != current for key in ledger.sums.grids)
         if is_cut or ledger.sums.n_tests(name):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _described(mechanism: ColumnMechanism, *, is_secure: bool) -> str:
-    """Digest of a column's description and mapped domain; without secret noise another one."""
+    """Digest of a column's description, its mapped domain, and whether its noise is secret."""
     domain, is_noised = mechanism.settings.domain, is_secure and math.isfinite(mechanism.value.epsilon)
     described: list[JsonValue] = [unpriced(mechanism, is_secure=True).schema, domain.lo, domain.hi]
     return digest_of(described if is_noised else [*described, "exact"])
 
 
 def _counts(column: OfferedRanks) -> NDArray[np.int64]:
-    """How often each rank was released, and a missing cell."""
+    """Number of released cells per rank, and last the missing ones."""
     counts = np.zeros(column.ranking.table.n_ranks + 1, np.int64)
     for ranks in column.ranks():
         counts += np.bincount(ranks, minlength=len(counts))
@@ -171,7 +170,7 @@ def _counts(column: OfferedRanks) -> NDArray[np.int64]:
 
 
 def _release(column: OfferedRanks, mechanism: ColumnMechanism) -> ColumnRelease | None:
-    """What the active party knows of the noise of a column that it learns through."""
+    """The noise channel of a column, for noise correction; None if there is none to correct."""
     value = mechanism.value
     if isinstance(value, RandomisedResponse) or math.isinf(value.epsilon):
         return None

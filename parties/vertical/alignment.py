@@ -1,10 +1,10 @@
-"""Before training: both sides agree how records are aligned, find the common ones, and keep these alone.
+"""Record alignment before training: both sides agree on a method, find the common records, and keep these alone.
 
 Both tables stay in the order of the ids, so neither a model nor a stored release depends on this run's randomness; only
 the ranks on the wire are in the order that both sides made together (`protocols.alignment.private_set_intersection`).
 
-No cell is looked at here or later to decide whether the run goes on. A peer chooses the common records by the ids that
-it brings, so a refusal would answer a question about them; `parties.vertical.preparation` checks the whole file before.
+From here on no cell decides whether the run goes on. A peer chooses the common records by the ids that it brings, so a
+refusal would reveal something about these records. `parties.vertical.preparation` checks the whole file before.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ Comparison = Common | CommonByKeys
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """One party's records of those that all know.
+    """One party's rows of the common records.
 
     Attributes
     ----------
     table : PartyTable
     orders : dict of str to ndarray of int64
-        By peer, the order in which ranks travel; empty if that is the order of the table.
+        By peer, the order in which ranks are sent; empty if that is the order of the table.
     held_out : PartyTable, optional
         Records that are not in `table`, to score the model on.
     n_by_key : tuple of int
-        How many were found by each key, if they were compared by keys.
+        Number of records found by each key, if they were compared by keys.
     """
 
     table: PartyTable
@@ -73,7 +73,7 @@ class Aligned:
     n_by_key: tuple[int, ...] = ()
 
     def divided(self, trained: NDArray[np.int64], held_out: NDArray[np.int64]) -> Aligned:
-        """Keep some rows, and hold others out."""
+        """Divide the records into rows to train on and rows to hold out."""
         is_kept = np.zeros(self.table.n_rows, np.bool_)
         is_kept[trained] = True
         places = np.cumsum(is_kept) - 1
@@ -83,15 +83,16 @@ class Aligned:
 
 @dataclass(frozen=True, slots=True)
 class AlignmentPlace:
-    """Where an alignment happens.
+    """Run folder, log and progress of an alignment.
 
     Attributes
     ----------
     folder : Path
-        The run's: keeps this party's random bytes.
+        The run folder, which keeps this party's random bytes.
     log : RunLog
     progress : Progress
     started : float
+        By the monotonic clock, in seconds.
     """
 
     folder: Path
@@ -102,18 +103,18 @@ class AlignmentPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aligner:
-    """How a run's records are aligned.
+    """Aligns a run's records by one method.
 
     Attributes
     ----------
     run_id : str
     method : str
     words : str
-        What must be the same on both sides, for the greeting and for people.
+        Description of the method that must be the same on both sides, for the greeting and for people.
     secret : bytes or None
-        For the salted-hash join.
+        Shared key of the salted-hash join.
     prepared : PreparedIds, optional
-        This party's ids, where a file keeps them.
+        This party's prepared ids, if the run file names a file for them.
     """
 
     run_id: str
@@ -124,7 +125,7 @@ class Aligner:
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun, schema: TableSchema, table: PartyTable | None = None) -> Aligner:
-        """What a run file says; reads the shared secret, and prepares the ids of a table where a file keeps them.
+        """Make the aligner of a run file: reads the shared secret, and prepares a table's ids if a file keeps them.
 
         Raises
         ------
@@ -138,10 +139,10 @@ class Aligner:
             _check_transfers()
         words = f"{method}, duplicates: {run.align.duplicates}, id columns: {len(schema.id_columns)}"
         if run.align.keys:
-            # What ids are made of is then each party's own business.
+            # With keys, each party may make its ids from other columns.
             words = f"{method}, duplicates: {run.align.duplicates}, keys: {rules_in_words(run.align.keys)}"
         if secret is not None:
-            # Differs where the secrets do; says nothing else about 32 random bytes.
+            # A fingerprint shows whether the secrets differ, and nothing else about 32 random bytes.
             words += f", secret {hmac.digest(secret, b'opboost fingerprint', 'sha256')[:8].hex()}"
         if (path := run.align.prepared) is not None:
             check_prepared(path)
@@ -150,7 +151,7 @@ class Aligner:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the common records are still to be found."""
+        """Whether the records must be compared with the peers'."""
         return self.method != "prealigned"
 
     def lead(
@@ -162,9 +163,9 @@ class Aligner:
         *,
         accept: Callable[[Aligned], None] = lambda aligned: None,
     ) -> Aligned:
-        """The active party's side; `hellos` are its greetings by peer.
+        """Run the active party's side; `hellos` are its greetings by peer.
 
-        `accept` may refuse the outcome, by what both sides know of it.
+        `accept` may refuse the outcome by raising, on grounds that both sides know.
         """
         if not self.is_needed:
             return Aligned(table)
@@ -180,11 +181,11 @@ class Aligner:
 
             aligned = self._align(table, find, place, phase, channels)
             accept(aligned)
-        self._tell(table, aligned, channels, sizes, place)
+        self._log(table, aligned, channels, sizes, place)
         return aligned
 
     def follow(self, table: PartyTable, channel: Channel, hello: Hello, place: AlignmentPlace) -> Aligned:
-        """A passive party's side."""
+        """Run a passive party's side."""
         if not self.is_needed:
             return Aligned(table)
         with conversation([channel]) as phase:
@@ -197,7 +198,7 @@ class Aligner:
                 return psi_respond(channel, id_keys(table), size=size, terms=terms)
 
             aligned = self._align(table, find, place, phase, [channel])
-        self._tell(table, aligned, [channel], [size], place)
+        self._log(table, aligned, [channel], [size], place)
         return aligned
 
     def _align(
@@ -228,15 +229,15 @@ class Aligner:
             progress=place.progress,
         )
         with on_disk("ids that are compared"):
-            found = find(terms)
+            comparison = find(terms)
         phase.enter("checking the common records")
-        if isinstance(found, Common):
-            return Aligned(table.take(found.positions), found.orders)
-        common = found.found
-        names = pd.Index([name.decode() for name in found.names], dtype=object)
-        return Aligned(called(table.take(common.positions), names), common.orders, n_by_key=found.counts)
+        if isinstance(comparison, Common):
+            return Aligned(table.take(comparison.positions), comparison.orders)
+        common = comparison.found
+        names = pd.Index([name.decode() for name in comparison.names], dtype=object)
+        return Aligned(called(table.take(common.positions), names), common.orders, n_by_key=comparison.counts)
 
-    def _tell(
+    def _log(
         self,
         table: PartyTable,
         aligned: Aligned,
@@ -267,12 +268,12 @@ class Aligner:
 
 
 def _encoded_keys(table: PartyTable) -> list[list[bytes]]:
-    """Every key of a table's records, for a comparison with another party's."""
+    """The names of a table's records by every key, encoded for private set intersection."""
     return [[name.encode() for name in shared_names(number, key)] for number, key in enumerate(table.keys, 1)]
 
 
 def _check_transfers() -> None:
-    """Refuse a directory for temporary files from which no library can be loaded, before a peer is met."""
+    """Refuse, before connecting, a directory for temporary files from which no library can be loaded."""
     try:
         load_group()
     except OSError as error:
@@ -286,7 +287,7 @@ def _check_transfers() -> None:
 
 
 def _own_share(path: Path) -> bytes:
-    """The own random bytes for the run: drawn once, so that a repeated run sends in the same order."""
+    """Random bytes of this party for the run: drawn once, so that a repeated run sends in the same order."""
     if not is_kept(path):
         write_twice(path, secrets.token_hex(SHARE_BYTES))
     return bytes.fromhex(read_either(path, _SHARE))

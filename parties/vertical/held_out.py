@@ -37,29 +37,29 @@ from protocols.messages.prediction import Ask
 from protocols.messages.vertical import Done
 from protocols.transport.channel import Channel, receive_any
 
-# What the name of a run, and of its folder, has in addition while it is scouted.
+# Suffix of the names of a scouting's run and run folder.
 SCOUT = "-scout"
 
-# More records than this do not make a score more certain than other things are: an AUC is then known to about 0.004.
+# Most held-out records. With so many an AUC is known to about 0.004; other sources of error are larger.
 MOST_HELD_OUT = 20_000
 
 _CHOOSING = "choosing the records to hold out"
 
 Rows = NDArray[np.int64]
 Places = NDArray[np.float64]
-"""Of every record a pseudorandom number from 0 to 1."""
+"""A pseudorandom number from 0 to 1 per record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """Rows of the common records: those to score the model on, and those to release and train on; both ascending."""
+    """Rows of the common records to score the model on, and rows to release and train on; both ascending."""
 
     held_out: Rows
     trained: Rows
 
 
 RecordsOf = Callable[[Router], AnswerableRecords]
-"""Takes the router of the finished trees; held-out records with the columns that it needs."""
+"""Takes the router of the finished trees; returns the held-out records with the columns that it needs."""
 
 
 def n_held_out(share: float, n_rows: int) -> int:
@@ -74,7 +74,7 @@ def n_trained(share: float, n_rows: int, most: int | None) -> int:
 
 
 def places_of(key: bytes, ids: Ids) -> Places:
-    """The pseudorandom numbers of records, whatever other records there are: their names under AES with the key."""
+    """The pseudorandom number of each record: its name under AES with the key, independent of all other records."""
     return keyed_names(key, ids).view("<u8")[::2] / 2.0**64
 
 
@@ -82,8 +82,15 @@ def places_of(key: bytes, ids: Ids) -> Places:
 class KeyedChoice:
     """The choice of held-out records, the same in all runs of the same parties.
 
-    Its file keeps everybody's random bytes. `places` takes the key and gives the numbers of all common records; of
-    those that are not held out, `most` are released.
+    Attributes
+    ----------
+    path : Path
+        The file that keeps all parties' random bytes.
+    share : float
+    places : callable
+        Takes the key; returns the pseudorandom numbers of all common records.
+    most : int, optional
+        Most records that are released, among those that are not held out.
     """
 
     path: Path
@@ -93,9 +100,9 @@ class KeyedChoice:
 
     @classmethod
     def of(cls, run: ActiveRun | PassiveRun, ids: Ids | Callable[[bytes], Places]) -> Self:
-        """What a run file says, of records by their ids or what numbers them.
+        """Make the choice of a run file, on records given by their ids or by a function that numbers them.
 
-        The file lies beside a passive party's ledger or the active party's run folders.
+        Its own file lies beside a passive party's ledger or the active party's run folders.
         """
         places = ids if callable(ids) else partial(places_of, ids=ids)
         home = os.path.realpath(run.ledger.path) if isinstance(run, PassiveRun) else run.run_folder
@@ -104,7 +111,7 @@ class KeyedChoice:
         return cls(Path(home).parent / f"held_out.{named}.json", run.held_out, places, run.most_records)
 
     def divided(self, key: bytes) -> Division | None:
-        """The division of the records, whose bound is kept for later runs; None if all are to be released.
+        """Divide the records, and keep the bound for later runs; None if all are to be released.
 
         Raises
         ------
@@ -115,7 +122,7 @@ class KeyedChoice:
         return self._division(places, keep(self.path, {self._bound: self._first_bound(places)})[self._bound])
 
     def n_trained(self, n_rows: int) -> int:
-        """How many of the records are released and trained on, once the key was drawn."""
+        """How many of the records are released and trained on; `n_rows` if the key was not drawn yet."""
         kept = kept_before(self.path) if self.share else {}
         if KEY not in kept:
             return n_rows
@@ -125,7 +132,7 @@ class KeyedChoice:
 
     @property
     def _bound(self) -> str:
-        """Under what name the bound of a share is kept."""
+        """The name under which the bound of the share is kept."""
         return f"bound {self.share!r}"
 
     def _first_bound(self, places: Places) -> str:
@@ -133,13 +140,13 @@ class KeyedChoice:
 
     def _division(self, places: Places, bound: str) -> Division | None:
         is_held_out = places < float.fromhex(bound)
-        others = np.flatnonzero(~is_held_out)
-        if not len(others):
+        candidates = np.flatnonzero(~is_held_out)
+        if not len(candidates):
             raise Disagreement(
                 f"all of the {len(places)} common records are held-out ones: none is left to train on. "
                 "Nothing was released"
             )
-        released = np.sort(others[np.argsort(places[others], kind="stable")[: self.most]])
+        released = np.sort(candidates[np.argsort(places[candidates], kind="stable")[: self.most]])
         return Division(np.flatnonzero(is_held_out), released) if len(released) < len(places) else None
 
 
@@ -149,7 +156,7 @@ def choose_active(job: ActiveJob, channels: Sequence[Channel], choice: KeyedChoi
     Parameters
     ----------
     job : ActiveJob
-        On all common records, which are proved here: later on, those that are trained on are.
+        On all common records. Their ids are proved here; those of the records to train on are proved later.
     channels : sequence of Channel
     choice : KeyedChoice
     """
@@ -175,26 +182,26 @@ def choose_passive(job: PassiveJob, channel: Channel, choice: KeyedChoice) -> Di
 
 
 def own_records(table: PartyTable, schema: TableSchema) -> HeldOutRecords:
-    """The active party's held-out records of a table."""
+    """Make the active party's held-out records from a table of them."""
     assert table.labels is not None
     return HeldOutRecords(table.names[:], model_inputs(table, schema), table.labels)
 
 
 def answerable(table: PartyTable, router: Router) -> AnswerableRecords:
-    """Held-out records of a table, with the columns that the router needs."""
-    columns = {one.schema.name: table.features[one.schema.name] for one in router.mechanisms}
+    """Make a passive party's held-out records from a table of them, with the columns that the router needs."""
+    columns = {mechanism.schema.name: table.features[mechanism.schema.name] for mechanism in router.mechanisms}
     return AnswerableRecords.of(router, table.index, pd.DataFrame(columns), table.keys)
 
 
 def answer_held_out(answerer: Answerer | None, channel: Channel, note: Callable[[Tally], None]) -> Tally:
-    """Answer the active party's requests within a training run until it is done; without an answerer, none.
+    """Answer the active party's requests within a training run until `Done`; without an answerer, refuse them.
 
-    `note` is told of every request and its answers before they leave: they are exact, however the run goes on.
+    `note` takes the counts of every request before its answers leave, since these are exact even if the run fails.
 
     Raises
     ------
     UnexpectedMessage
-        If more records are asked for than there are: a peer that asks without end would fill the log.
+        If a record is asked for twice, or more records than there are: endless requests would fill the log.
     """
     tally, n_records, asked = Tally(), 0 if answerer is None else answerer.n_records, set[str]()
     while not isinstance(message := receive_any([channel])[1], Done):

@@ -37,17 +37,17 @@ BASIS = "held-out records"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOutCells:
-    """What passive parties answered about held-out records before training, with `answers: cells`.
+    """The passive parties' answers about held-out records before training, with `answers: cells`.
 
     Attributes
     ----------
     ensemble : Ensemble
-        Of no trees: says which cells the answers are about.
+        An ensemble without trees, whose features are the cells that the answers are about.
     answers : dict of str to ndarray of uint8, shape (n_rows, n_bytes)
         By party, packed.
     status : ndarray of uint8, shape (n_rows,)
     chooses : ndarray of bool, shape (n_rows,)
-        Records that choose what trees are grown on and when to stop. The others are left for an honest score.
+        Records by which the noise model and the number of rounds are chosen. The others are left for the score.
     """
 
     ensemble: Ensemble
@@ -56,13 +56,13 @@ class HeldOutCells:
     chooses: Mask
 
     def known(self, job: ActiveJob, columns: Sequence[Column]) -> KnownRows | None:
-        """The records that choose, as these training columns; None without any."""
+        """The records of `chooses` in the form of these training columns; None without any."""
         assert job.held_out is not None
         rows = np.flatnonzero(self.chooses)
         owners = {column.owner for column in columns if isinstance(column, RankColumn)}
         cells_of = {owner: unpacked(self.ensemble, owner, self.answers[owner][rows]) for owner in owners}
-        features, found = self.ensemble.features, []
-        # Once for all columns, of which there may be one for each of many categories.
+        features, values = self.ensemble.features, []
+        # Computed once, since there may be a column for each of many categories.
         places = {
             (owner, features[i].name): place
             for owner in owners
@@ -70,22 +70,22 @@ class HeldOutCells:
         }
         for column in columns:
             if isinstance(column, OwnColumn):
-                found.append(job.held_out.own[column.name][rows])
+                values.append(job.held_out.own[column.name][rows])
                 continue
             assert column.cuts is not None
-            # The highest rank of every cell; the last one's may be any.
+            # The highest rank of every cell; in the last cell any rank would do.
             ranks = np.append(column.cuts, [column.n_ranks - 1, 0]).astype(np.float64)
             cells = cells_of[column.owner][:, places[column.owner, column.name]]
             is_missing = np.isnan(cells)
-            found.append(np.where(is_missing, np.nan, ranks[np.where(is_missing, -1, cells).astype(np.int64)]))
-        margins = np.array([job.held_out.own[one.name][rows] for one in job.margins]) if job.margins else 0.0
-        return KnownRows(tuple(found), job.held_out.labels[rows], job.metrics, margins) if len(rows) else None
+            values.append(np.where(is_missing, np.nan, ranks[np.where(is_missing, -1, cells).astype(np.int64)]))
+        margins = np.array([job.held_out.own[margin.name][rows] for margin in job.margins]) if job.margins else 0.0
+        return KnownRows(tuple(values), job.held_out.labels[rows], job.metrics, margins) if len(rows) else None
 
 
 def ask_cells(
     job: ActiveJob, columns: Sequence[Column], channels: Sequence[Channel], trainings: Mapping[str, str]
 ) -> HeldOutCells:
-    """Have all held-out records answered before training, by the cells of these columns.
+    """Ask for the cells of all held-out records in these columns, before training.
 
     `trainings` are those of a `JointModel`.
 
@@ -112,7 +112,9 @@ def score_held_out(
     *,
     cells: HeldOutCells | None = None,
 ) -> JointModel:
-    """Score held-out records by exact answers, those that chose nothing; a scouting's model gets its uses, too.
+    """Score the model on held-out records by exact answers, without those of `HeldOutCells.chooses`.
+
+    In a scouting, the uplift of every column is measured as well.
 
     Parameters
     ----------
@@ -147,61 +149,61 @@ def score_held_out(
         answers, status = cells.answers, cells.status
         is_scored = (status == RecordStatus.ANSWERED) & ~cells.chooses
     joint = evaluated(ensemble, held.own, answers, len(status), evaluate)
-    # Whoever grows trees looks after the peers, which two threads must not do at once.
-    alone = _alone(job, model, grow)
+    # Before the heartbeats below: `grow` sends heartbeats itself, which two threads must not do at once.
+    alone = _predict_alone(job, model, grow)
     with heartbeats(channels):
         uses: tuple[ColumnUse, ...] = ()
         if matrices and is_scored.any():
             uses = tuple(_uses(job, model, np.concatenate(matrices)[is_scored], held.labels[is_scored], offered))
-        found = measure_uplift(loss, held.labels, alone, joint, is_scored=is_scored, seed=job.seed or 0)
+        uplift = measure_uplift(loss, held.labels, alone, joint, is_scored=is_scored, seed=job.seed or 0)
         fit = None
         if is_scored.any():
             metric = default_metric(loss)
             fit = fit_quality(loss, held.labels[is_scored], joint[is_scored], basis=BASIS, metric=metric)
     n_chose = 0 if cells is None else int(cells.chooses.sum())
-    found = replace(found, n_chose=n_chose, reason=found.reason or _unanswered(status))
-    return replace(model, uplift=found, uses=uses, fits=model.fits if fit is None else (*model.fits, fit))
+    uplift = replace(uplift, n_chose=n_chose, reason=uplift.reason or _unanswered(status))
+    return replace(model, uplift=uplift, uses=uses, fits=model.fits if fit is None else (*model.fits, fit))
 
 
 def _uses(
     job: ActiveJob, model: JointModel, matrix: Values, labels: Values, offered: Mapping[str, Sequence[str]]
 ) -> Iterator[ColumnUse]:
-    """What each passive party's columns add, one by one; then, of each party, those together that add nothing."""
+    """The uplift of each passive party's columns one by one, then of each party's useless columns together."""
     ensemble, seed = model.ensemble, job.seed or 0
 
     def use(owner: str, named: Mapping[str, Sequence[str]]) -> ColumnUse:
         names = {name for group in named.values() for name in group}
-        inputs = [i for i, one in enumerate(ensemble.features) if one.owner == owner and one.name in names]
+        inputs = [i for i, feature in enumerate(ensemble.features) if feature.owner == owner and feature.name in names]
         return ColumnUse(owner, tuple(named), use_of(ensemble, matrix, labels, inputs, seed=seed))
 
     for owner, names in offered.items():
         groups = columns_of_ranks(model.guarantees.get(owner), names)
-        found = [use(owner, {column: group}) for column, group in groups.items()]
-        yield from found
-        useless = {one.columns[0] for one in found if not adds(one)}
+        uses = [use(owner, {column: group}) for column, group in groups.items()]
+        yield from uses
+        useless = {use.columns[0] for use in uses if not adds(use)}
         if len(useless) > 1:
             yield use(owner, {column: group for column, group in groups.items() if column in useless})
 
 
 def columns_of_ranks(guarantee: Guarantee | None, names: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The columns that a guarantee names, each with its columns of ranks: of unordered categories one for each."""
+    """The columns that a guarantee names, each with its columns of ranks; an unordered one has one per category."""
     columns = () if guarantee is None else guarantee.columns
-    counts = [one.parameters.get("n_categories", 1.0) for one in columns]
+    counts = [column.parameters.get("n_categories", 1.0) for column in columns]
     if sum(counts) != len(names) or not all(count >= 1 and count % 1 == 0 for count in counts):
         return {name: (name,) for name in names}
     ends = np.cumsum(np.array(counts, np.int64))
-    return {one.column: names[int(end - n) : int(end)] for one, n, end in zip(columns, counts, ends, strict=True)}
+    return {column.column: names[int(end - n) : int(end)] for column, n, end in zip(columns, counts, ends, strict=True)}
 
 
 def adds(use: ColumnUse) -> bool:
-    """Whether columns add to the score, beyond what chance explains."""
+    """Whether the lower bound of the columns' uplift is above 0."""
     return use.uplift.low is not None and use.uplift.low > 0
 
 
 def _ask(
     job: ActiveJob, ensemble: Ensemble, channels: Sequence[Channel], trainings: Mapping[str, str]
 ) -> tuple[AnswerBits, Statuses]:
-    """Packed answers about all held-out records, and their statuses; what the journal has is not asked for again."""
+    """Ask about all held-out records but those whose answers the journal has; returns packed answers and statuses."""
     assert job.held_out is not None
     ids = job.held_out.ids
     n_bits = {channel.peer: n_answer_bits(ensemble, channel.peer) for channel in channels}
@@ -211,33 +213,36 @@ def _ask(
     if job.journal is not None:
         occasion = hashlib.sha256("".join([digest_of_ids(ids), *sorted(trainings.values())]).encode()).hexdigest()
         kept = KeptAnswers(job.journal.path / ANSWERS, occasion, {peer: -(-n // 8) for peer, n in n_bits.items()})
-    found = []
+    batches = []
     for first in range(0, max(1, len(ids)), n_rows):
-        some = ids[first : first + n_rows]
-        batch = None if kept is None else kept.batch(first, len(some))
+        batch_ids = ids[first : first + n_rows]
+        batch = None if kept is None else kept.batch(first, len(batch_ids))
         if batch is None:
-            batch = asking.ask(some, desensitized=False)
+            batch = asking.ask(batch_ids, desensitized=False)
             if kept is not None:
                 kept.note(first, *batch)
-        found.append(batch)
-    answers, statuses = zip(*found, strict=True)
-    return {peer: np.concatenate([one[peer] for one in answers]) for peer in n_bits}, np.concatenate(statuses)
+        batches.append(batch)
+    answers, statuses = zip(*batches, strict=True)
+    return {peer: np.concatenate([packed[peer] for packed in answers]) for peer in n_bits}, np.concatenate(statuses)
 
 
-def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:
-    """Predictions by the active party's columns, under the joint model's parameters; without any, by a constant."""
+def _predict_alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:
+    """Predictions of a model of the active party's columns, with the joint model's parameters.
+
+    Without own columns the model is a constant.
+    """
     assert job.held_out is not None
     held, names = job.held_out, {column.name for column in job.own}
     if not names:
-        margins = [held.own[one.name] for one in job.margins] or [np.zeros(len(held.ids))]
+        margins = [held.own[margin.name] for margin in job.margins] or [np.zeros(len(held.ids))]
         return job.loss.predictions(model.ensemble.base_scores + np.column_stack(margins))
     if job.earlier is not None:
-        # As many rounds as the joint model has, those of the model that it continues included; a rate of learning that
-        # nobody chose suits so many.
+        # As many rounds as the joint model and the model that it continues have together; the default learning rate
+        # follows the number of rounds.
         n_rounds = job.parameters.n_estimators + job.earlier.model.n_rounds
         left_open = job.left_open - {"n_estimators"}
         job = replace(job, parameters=replace(job.parameters, n_estimators=n_rounds), left_open=left_open)
-    # Nobody else sees anything of this model.
+    # No peer sees anything of this model, so the true labels may be used.
     alone = replace(
         job,
         noised_labels=None,
@@ -252,7 +257,7 @@ def _alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], Traine
 
 
 def _unanswered(status: Statuses) -> str:
-    """Which records have no joint score, and why."""
-    counts = ((one, int((status == one).sum())) for one in RecordStatus if one is not RecordStatus.ANSWERED)
-    told = ", ".join(f"{n} ({status_word(one)})" for one, n in counts if n)
-    return f"a passive party did not answer for {told} of {len(status)} held-out records" if told else ""
+    """A sentence with the number of records that have no joint score, and the reasons."""
+    counts = ((kind, int((status == kind).sum())) for kind in RecordStatus if kind is not RecordStatus.ANSWERED)
+    refusals = ", ".join(f"{n} ({status_word(kind)})" for kind, n in counts if n)
+    return f"a passive party did not answer for {refusals} of {len(status)} held-out records" if refusals else ""

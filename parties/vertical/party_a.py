@@ -1,4 +1,4 @@
-"""The active party: collect ranks, train, have split ranks resolved, bind."""
+"""The active party's side of a training run: collect ranks, train, have split ranks resolved, bind."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def train_jointly(
     save: Callable[[JointModel], None] = lambda model: None,
     progress: Progress = no_progress,
 ) -> JointModel:
-    """Train with the passive parties at the other ends of `channels`.
+    """Run the active party's side of a training run with the passive parties at the other ends of `channels`.
 
-    The peers are told that the job is done only after `save` has returned.
+    Peers are sent `Done` only after `save` has returned.
 
     Notes
     -----
-    Privacy: sends no label, gradient or leaf; the split ranks say which thresholds trees use: these depend on labels.
-    Where peers answer with cells, none are sent, and nothing that a peer reads depends on labels.
+    Privacy: sends no label, gradient or leaf. The split ranks show which thresholds the trees use, and these depend on
+    labels. Where peers answer with cells, no split ranks are sent, and nothing that a peer reads depends on labels.
     """
     with conversation(channels) as phase:
         receipts = _agree_and_collect(job, channels, phase, progress, accept=job.check_names)
@@ -73,7 +73,7 @@ def train_jointly(
         }
         ensemble = bind(trained, tests)
         is_held_out = job.validation.is_held_out if job.validation is not None else None
-        # Trees that were grown elsewhere have their rows there.
+        # Where the job has its own grower, the rows are on the cluster.
         fit = training_quality(trained, ensemble, job.labels, is_held_out) if job.grow is None else None
         model = JointModel(
             ensemble=ensemble,
@@ -84,14 +84,14 @@ def train_jointly(
             choice=trained.choice,
             n_own_trees=trained.n_own_trees,
             release=release_digests(received) if job.grow is None else {},
-            categories={one.name: one.categories for one in job.own},
+            categories={column.name: column.categories for column in job.own},
             trainings=_trainings(receipts, {} if job.by_cells else tests),
         )
         if job.held_out is not None:
             phase.enter("scoring held-out records")
-            offered = {peer: [column.name for column in one.columns] for peer, one in receipts.items()}
-            alone = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
-            model = score_held_out(job, model, channels, alone, offered, cells=cells)
+            offered = {peer: [column.name for column in receipt.columns] for peer, receipt in receipts.items()}
+            grow_alone = partial(grow_trees, channels=channels, received=(), progress=no_progress, cells=cells)
+            model = score_held_out(job, model, channels, grow_alone, offered, cells=cells)
         save(model)
         phase.enter("telling the others that the model is saved")
         _conclude(job, channels)
@@ -99,12 +99,12 @@ def train_jointly(
 
 
 def _trainings(receipts: Mapping[str, Receipt], tests: Mapping[str, ListedTests]) -> dict[str, str]:
-    """Digests of every peer's release, and of the tests that are asked of it, if any are."""
+    """A digest per peer of its release and of the split tests that it is asked."""
     return {peer: training_digest(receipt.offered(), tests.get(peer)) for peer, receipt in receipts.items()}
 
 
 def _columns(job: ActiveJob, received: Sequence[RankColumn]) -> list[Column]:
-    """All columns, in the order that decides ties."""
+    """All columns, own and received, in the order that breaks ties between splits."""
     columns: list[Column] = [*job.own, *received]
     if job.column_order:
         columns.sort(key=lambda column: job.column_order.index(column.name))
@@ -119,7 +119,7 @@ def grow_trees(
     *,
     cells: HeldOutCells | None = None,
 ) -> TrainedTrees:
-    """The trees of a job, on own columns and those that were received; peers are looked after meanwhile."""
+    """Grow a job's trees on own and received columns; heartbeats keep the peers informed meanwhile."""
     if job.grow is not None:
         with heartbeats(channels):
             return job.grow(received, parameters=job.parameters, constraints=job.constraints)
@@ -129,9 +129,9 @@ def grow_trees(
     if job.metrics and known is None and job.validation is None:
         # None of the held-out records was answered.
         parameters = replace(parameters, early_stopping_rounds=None)
-    # What comes before the first round, such as the fit of noise correction, reports nothing.
+    # Steps before the first round, such as fitting the noise correction, report no progress: a thread sends heartbeats.
     with ExitStack() as before_rounds:
-        raise_end = before_rounds.enter_context(heartbeats(channels))
+        raise_if_lost = before_rounds.enter_context(heartbeats(channels))
         after_round = _watch(channels, job.on_round, progress)
 
         def on_round(report: RoundReport) -> bool | None:
@@ -155,14 +155,14 @@ def grow_trees(
             leaf_labels=None if job.noised_labels is None else job.labels,
             margins=job.margins,
             earlier=None if job.earlier is None else job.earlier.model,
-            watch=raise_end,
+            watch=raise_if_lost,
         )
 
 
 def conclude_saved(job: ActiveJob, channel: Channel, *, progress: Progress = no_progress) -> None:
-    """Let a peer finish a run whose model is saved here, but that never confirmed that it is done.
+    """Repeat the end of a run, whose model is saved here, with a peer that has not confirmed its share.
 
-    The peer goes through the same sequence as ever, for the tests that the saved trees make.
+    The peer goes through the sequence of a training run; the split tests are those of the saved trees.
     """
     assert job.journal is not None
     with conversation([channel]) as phase:
@@ -181,7 +181,7 @@ def _agree_and_collect(
     *,
     accept: Callable[[Mapping[str, Hello]], None] = lambda theirs: None,
 ) -> dict[str, Receipt]:
-    """Agree with every peer, and receive of its release what earlier attempts have not."""
+    """Greet every peer, and receive the part of its release that earlier attempts did not."""
     phase.enter("greeting")
     receipts = {channel.peer: job.receipt(channel.peer) for channel in channels}
     mine = {peer: job.hello(peer, receipt) for peer, receipt in receipts.items()}
@@ -199,13 +199,13 @@ def _agree_and_collect(
 def _have_resolved(
     job: ActiveJob, channels: Sequence[Channel], tests: Mapping[str, ListedTests], receipts: Mapping[str, Receipt]
 ) -> dict[str, Router]:
-    """What answers the tests on every peer's columns, or its cells, of the peers that share it.
+    """Send every peer its split tests; returns the routers of the peers that share theirs.
 
-    Sends every peer these tests; or nothing where it answers with cells, and has said in its offer what that takes.
+    Where peers answer with cells nothing is sent: their offers hold the routers.
     """
     for channel in channels if not job.by_cells else ():
-        wanted = tests[channel.peer]
-        channel.send(SplitRanks(columns=wanted.columns, ranks=wanted.ranks, missing_left=wanted.missing_left))
+        listed = tests[channel.peer]
+        channel.send(SplitRanks(columns=listed.columns, ranks=listed.ranks, missing_left=listed.missing_left))
     routers = {}
     for channel in channels:
         offer, n_asked = receipts[channel.peer].offered(), len(tests[channel.peer].ranks)
@@ -216,7 +216,7 @@ def _have_resolved(
 
 
 def _conclude(job: ActiveJob, channels: Sequence[Channel]) -> None:
-    """Tell every peer that the model is saved, and hear that it has saved its share."""
+    """Exchange `Done` with every peer: the model is saved here, and its share there."""
     for channel in channels:
         channel.send(Done())
     for channel in channels:
@@ -227,10 +227,10 @@ def _conclude(job: ActiveJob, channels: Sequence[Channel]) -> None:
 
 
 def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -> OnRound:
-    """After a round: report progress, and look now and then whether every peer is still there."""
+    """A callback after each round that reports progress and regularly checks that every peer is connected."""
     last_check = time.monotonic()
 
-    def watch(report: RoundReport) -> bool | None:
+    def on_report(report: RoundReport) -> bool | None:
         nonlocal last_check
         progress("growing trees", report.finished, report.total)
         if time.monotonic() - last_check > HEARTBEAT_S:
@@ -239,33 +239,33 @@ def _watch(channels: Sequence[Channel], on_round: OnRound, progress: Progress) -
                 channel.check()
         return on_round(report)
 
-    return watch
+    return on_report
 
 
 def _check_grid(receipt: Receipt, *, by_cells: bool) -> None:
-    """Refuse an offer with the cuts of a grid where none was agreed on, without them where one was, or out of range."""
-    for one in receipt.offered().columns:
-        if (one.cuts is not None) is not by_cells or (one.cuts and one.cuts[-1] >= one.n_ranks - 1):
+    """Refuse an offer whose columns have cuts without an agreed grid, lack them with one, or have them out of range."""
+    for column in receipt.offered().columns:
+        if (column.cuts is not None) is not by_cells or (column.cuts and column.cuts[-1] >= column.n_ranks - 1):
             raise UnexpectedMessage(
-                f"{receipt.peer} offered a column of {one.n_ranks} ranks with "
-                f"{'no cuts' if one.cuts is None else 'other cuts'} than `answers: {'cells' if by_cells else 'tests'}` "
-                "allows. Nothing was asked"
+                f"{receipt.peer} offered a column of {column.n_ranks} ranks with "
+                f"{'no cuts' if column.cuts is None else 'other cuts'} than "
+                f"`answers: {'cells' if by_cells else 'tests'}` allows. Nothing was asked"
             )
 
 
 def _check_promise(receipt: Receipt, plan: Terms) -> None:
-    """Refuse a guarantee of another loss than the greeting's, which was compared with what was agreed on."""
+    """Refuse a guarantee whose epsilon differs from the greeting's, which was compared with the agreed terms."""
     assert receipt.guarantee is not None
-    found, planned = receipt.guarantee.epsilon, plan.total_epsilon
-    if planned is not None and not math.isclose(found, planned, rel_tol=1e-9):
+    sent, planned = receipt.guarantee.epsilon, plan.total_epsilon
+    if planned is not None and not math.isclose(sent, planned, rel_tol=1e-9):
         raise UnexpectedMessage(
-            f"{receipt.peer} sent a guarantee with an epsilon of {found:.6g} for all columns; its greeting said "
+            f"{receipt.peer} sent a guarantee with an epsilon of {sent:.6g} for all columns; its greeting said "
             f"{planned:.6g}. Nothing was asked"
         )
 
 
 def _check_number(tests: Mapping[str, ListedTests]) -> None:
-    """Refuse trees that make more tests on a party's columns than a message can ask for."""
+    """Refuse trees with more split tests on one party's columns than a message can hold."""
     for peer, listed in tests.items():
         if len(listed.ranks) > MAX_TESTS:
             raise ParameterError(

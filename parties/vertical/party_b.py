@@ -1,4 +1,4 @@
-"""The passive party: desensitize, rank, send, resolve; later, answer split tests."""
+"""The passive party's side of a training run: desensitize, rank, send, resolve split ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from protocols.transport.channel import Channel, expect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassiveShare:
-    """What the passive party keeps of a model: enough to answer its split tests, and nothing of the trees.
+    """The passive party's share of a model: it answers split tests, and has nothing of the trees.
 
     Attributes
     ----------
@@ -48,9 +48,9 @@ class PassiveShare:
     n_clipped : dict of str to int
         Per column, values outside the public bounds that were moved to them.
     training : str
-        A digest that the active party's share has too.
+        Digest of the training, which the active party's share has too.
     held_out : Tally
-        Answers about held-out records.
+        Counts of the answers about held-out records.
     """
 
     router: Router
@@ -68,15 +68,15 @@ def train(
     note_held_out: Callable[[Tally], None] = lambda request: None,
     progress: Progress = no_progress,
 ) -> PassiveShare:
-    """Take part in one training run; `save` is called when the active party has saved the model.
+    """Run the passive party's side of a training run; `save` is called when the active party has saved the model.
 
-    `note_held_out` is told of every request about held-out records before its answers leave.
+    `note_held_out` takes the counts of every request about held-out records before its answers leave.
 
     Notes
     -----
-    Privacy: releases the ranks of every column, desensitized, once: the guarantee is the returned share's, for this
-    release; what a column has spent over all runs stands in the ledger, if `job.release` keeps one. The split tests
-    that come back say which thresholds the trees use, which depends on labels; with cells, nothing comes back.
+    Privacy: releases the ranks of every desensitized column once. The guarantee of this release is the returned
+    share's; the ledger, if `job.release` keeps one, has the spending of every column over all runs. The split tests
+    that the active party sends show which thresholds its trees use, which depends on labels; with cells it sends none.
     """
     progress = with_heartbeats([channel], progress)
     with conversation([channel]) as phase, closing(ArraySpool()) as spool:
@@ -95,11 +95,11 @@ def train(
         offer, router = _send(job, columns, channel, theirs.held, progress)
         phase.enter("waiting for the trees")
         progress("waiting for the trees", 0, 1)
-        wanted = None
+        split_ranks = None
         if router is None:
-            wanted, rankings = expect(channel, SplitRanks), [column.ranking for column in columns]
+            split_ranks, rankings = expect(channel, SplitRanks), [column.ranking for column in columns]
             phase.enter("resolving split ranks")
-            router = _resolve(job, rankings, channel, wanted, most=most_tests(mine, theirs, rankings))
+            router = _resolve(job, rankings, channel, split_ranks, most=most_tests(mine, theirs, rankings))
         phase.enter("waiting for the model to be saved")
         held_out = answer_held_out(None if job.held_out is None else job.held_out(router), channel, note_held_out)
         progress("waiting for the trees", 1, 1)
@@ -107,20 +107,20 @@ def train(
         share = PassiveShare(
             router=router,
             guarantee=guarantee,
-            training=training_digest(offer, wanted),
+            training=training_digest(offer, split_ranks),
             n_clipped=table.n_clipped,
             held_out=held_out,
         )
         phase.enter("saving its share")
         save(share)
-        # The run is over here; an active party that left before it could hear so asks again when it is started again.
+        # The run is over on this side. An active party that left without this `Done` asks again when it is restarted.
         with suppress(PeerLost):
             channel.send(Done())
         return share
 
 
 def _release(job: PassiveJob, table: EncodedTable, channel: Channel, progress: Progress) -> list[OfferedRanks]:
-    """Draw the columns, or read what was drawn before, and rank them."""
+    """Draw the columns or read their stored draws, and rank them."""
     with heartbeats([channel]):
         job.release(job.mechanisms, table)
     columns = []
@@ -133,7 +133,7 @@ def _release(job: PassiveJob, table: EncodedTable, channel: Channel, progress: P
 def _send(
     job: PassiveJob, columns: Sequence[OfferedRanks], channel: Channel, held: Held | None, progress: Progress
 ) -> tuple[Offer, Router | None]:
-    """Send the offer and the ranks that the active party does not hold; with cells, the router that they leave."""
+    """Send the offer and the ranks that the active party lacks; returns the offer, and with cells the router."""
     cuts, router = None, None
     if job.n_cells is not None:
         cuts, tests = agree_grid(
@@ -164,10 +164,12 @@ def _send(
     return offer, router
 
 
-def _resolve(job: PassiveJob, columns: Sequence[Ranking], channel: Channel, wanted: SplitRanks, *, most: int) -> Router:
-    """Answer split ranks by thresholds, which stay here unless they may be shared."""
+def _resolve(
+    job: PassiveJob, columns: Sequence[Ranking], channel: Channel, split_ranks: SplitRanks, *, most: int
+) -> Router:
+    """Resolve split ranks to thresholds, which are sent only if they may be shared."""
     tests = job.resolved.resolve(
-        wanted,
+        split_ranks,
         columns,
         job.mechanisms,
         is_secure=job.rng.is_secure,

@@ -1,4 +1,4 @@
-"""The active party with a trained model: ask the passive parties for the answers of their tests, and score."""
+"""The active party's side of prediction: ask the passive parties for answers to their split tests, and score."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from protocols.transport.codec import MAX_ARRAY_BYTES
 # Records per request, unless a passive party takes fewer.
 BATCH_ROWS = 1 << 14
 
-# Features of records that are scored together: they should stay in the processor's cache.
+# Cells of the feature matrix that is scored at once, so that it stays in the processor's cache.
 _SCORED_CELLS = 1 << 17
 
 T = TypeVar("T")
 
 Statuses = NDArray[np.uint8]
-"""Per record a `RecordStatus`: of several passive parties' words the one that counts."""
+"""Per record a `RecordStatus`: the highest of those that the passive parties sent."""
 
 Evaluation = Callable[[Ensemble, Values], Values]
-"""What is computed of records: `Ensemble.predict`, or another method that takes a feature matrix."""
+"""Computes values per record: `Ensemble.predict`, or another method that takes a feature matrix."""
 
 AnswerBits = dict[str, NDArray[np.uint8]]
 """Answers of shape (n_rows, ceil(n_bits / 8)) by passive party; 0 where it did not answer."""
@@ -47,14 +47,14 @@ AnswerBits = dict[str, NDArray[np.uint8]]
 
 @dataclass(slots=True)
 class FinishedBatches(Generic[T]):
-    """What is known of records while they are asked about; outlives a peer's restart, so that nothing is asked twice.
+    """Finished batches and open answers of a prediction; kept over a peer's restart, so that nothing is asked twice.
 
     Attributes
     ----------
     parts : list of (object, ndarray)
-        What was made of the batches that are finished, as predictions or packed bits, and their statuses.
+        Per finished batch, its result, such as predictions or packed bits, and its statuses.
     answered : dict of str to Answers
-        About the records that come next, by party: of the batch that is under way, and maybe of some behind it.
+        By party, answers about the records after the finished batches.
     """
 
     parts: list[tuple[T, Statuses]] = field(default_factory=list)
@@ -114,8 +114,8 @@ class Session:
             predictions[status != RecordStatus.ANSWERED] = np.nan
             return predictions
 
-        known = finished or FinishedBatches()
-        predictions, status = self._go_on(ids, known, scored, desensitized=desensitized, progress=progress)
+        batches = finished or FinishedBatches()
+        predictions, status = self._finish(ids, batches, scored, desensitized=desensitized, progress=progress)
         return np.concatenate(predictions), status
 
     def ask(
@@ -125,39 +125,40 @@ class Session:
 
         `finished` is of an earlier session about the same records.
         """
-        known = finished or FinishedBatches()
-        packed, status = self._go_on(ids, known, lambda rows, packed, status: packed, desensitized=desensitized)
-        return {one.peer: np.concatenate([part[one.peer] for part in packed]) for one in self._channels}, status
+        batches = finished or FinishedBatches()
+        packed, status = self._finish(ids, batches, lambda rows, packed, status: packed, desensitized=desensitized)
+        peers = [channel.peer for channel in self._channels]
+        return {peer: np.concatenate([part[peer] for part in packed]) for peer in peers}, status
 
-    def _go_on(
+    def _finish(
         self,
         ids: Sequence[str] | pd.Index,
-        known: FinishedBatches[T],
-        make: Callable[[slice, AnswerBits, Statuses], T],
+        batches: FinishedBatches[T],
+        result_of: Callable[[slice, AnswerBits, Statuses], T],
         *,
         desensitized: bool,
         progress: Progress = no_progress,
     ) -> tuple[tuple[T, ...], Statuses]:
-        """Ask about the batches that are not finished; what was made of all, and the statuses of records."""
-        start = sum(len(status) for _, status in known.parts)
-        while start < len(ids) or not known.parts:
-            # No more than those who answered were asked for; one that was started again may take fewer.
-            n_rows = min((self._batch_rows, *(len(answers.status) for answers in known.answered.values())))
+        """Ask about the unfinished batches; returns the results of all batches, and the statuses of all records."""
+        start = sum(len(status) for _, status in batches.parts)
+        while start < len(ids) or not batches.parts:
+            # A party that has answered did so for a whole batch; one that was restarted may take smaller batches.
+            n_rows = min((self._batch_rows, *(len(answers.status) for answers in batches.answered.values())))
             rows = slice(start, start + n_rows)
-            packed, status = self._ask_batch(tuple(ids[rows]), known.answered, desensitized=desensitized)
-            known.parts.append((make(rows, packed, status), status))
-            known.answered = {
+            packed, status = self._ask_batch(tuple(ids[rows]), batches.answered, desensitized=desensitized)
+            batches.parts.append((result_of(rows, packed, status), status))
+            batches.answered = {
                 peer: Answers(status=answers.status[n_rows:], bits=answers.bits[n_rows:])
-                for peer, answers in known.answered.items()
+                for peer, answers in batches.answered.items()
                 if len(answers.status) > n_rows
             }
             start = min(rows.stop, len(ids))
             progress("predicting", start, len(ids))
-        made, statuses = zip(*known.parts, strict=True)
-        return made, np.concatenate(statuses)
+        results, statuses = zip(*batches.parts, strict=True)
+        return results, np.concatenate(statuses)
 
     def check(self) -> None:
-        """Return at once if all passive parties are there; they hear that this one goes on.
+        """Check that all passive parties are connected, and send them heartbeats; does not wait.
 
         Raises
         ------
@@ -167,13 +168,13 @@ class Session:
             channel.check()
 
     def heartbeats(self) -> AbstractContextManager[Callable[[], None]]:
-        """A block of work during which nothing is asked, and the passive parties know that this one goes on."""
+        """Send the passive parties heartbeats during a block that asks nothing."""
         return heartbeats(self._channels)
 
     def _ask_batch(
         self, ids: tuple[str, ...], answered: dict[str, Answers], *, desensitized: bool
     ) -> tuple[AnswerBits, Statuses]:
-        """Ask those who have not answered yet."""
+        """Ask the parties that have no answers in `answered` yet, and combine all answers to a batch."""
         asked = [channel for channel in self._channels if channel.peer not in answered]
         for channel in asked:
             channel.send(Ask(ids=ids, desensitized=desensitized))
@@ -186,7 +187,7 @@ class Session:
         return packed, status
 
     def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
-        """One peer's answers to a batch: bits about each record, and what it did with it."""
+        """Read one peer's answers to a batch: a status and packed bits per record."""
         n_bits = n_answer_bits(self._ensemble, channel.peer)
         answers = expect(channel, Answers)
         if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_bits // 8)):
@@ -204,27 +205,22 @@ def evaluated(
     n_rows: int,
     evaluate: Evaluation = Ensemble.predict,
 ) -> Values:
-    """What is computed of records by own columns and packed answers: a few at a time, since unpacked they are large."""
+    """Evaluate records by own columns and packed answers, a few at a time: unpacked answers are large."""
     n_at_once = max(256, _SCORED_CELLS // max(1, len(ensemble.features)))
-    found = []
+    results = []
     for start in range(0, max(1, n_rows), n_at_once):
         rows = slice(start, min(start + n_at_once, n_rows))
         answers = {peer: unpacked(ensemble, peer, bits[rows]) for peer, bits in packed.items()}
         mine = {name: values[rows] for name, values in own.items()}
-        found.append(evaluate(ensemble, feature_matrix(ensemble, mine, answers, rows.stop - rows.start)))
-    return np.concatenate(found)
+        results.append(evaluate(ensemble, feature_matrix(ensemble, mine, answers, rows.stop - rows.start)))
+    return np.concatenate(results)
 
 
 def asking_hello(party: str, run_id: str, reveal: str | None, training: str | None = None) -> Hello:
-    """The active party's greeting for prediction; `reveal` is how coarse the scores are that it lets out."""
+    """The active party's greeting for prediction; `reveal` says how coarsely it publishes scores."""
+    plan = Terms(reveal=reveal)
     return Hello(
-        role=Role.ACTIVE,
-        party=party,
-        run_id=run_id,
-        task=Task.PREDICT,
-        n_rows=0,
-        plan=Terms(reveal=reveal),
-        training=training,
+        role=Role.ACTIVE, party=party, run_id=run_id, task=Task.PREDICT, n_rows=0, plan=plan, training=training
     )
 
 
@@ -237,7 +233,7 @@ def most_rows(n_bits: int) -> int:
 def session(
     model: JointModel, channels: Sequence[Channel], *, party: str, run_id: str, reveal: str | None = None
 ) -> Iterator[Session]:
-    """Greet all passive parties, let the caller ask, and tell them when that is over.
+    """Open a session with all passive parties: greet them, and end it with `Done`.
 
     Parameters
     ----------
@@ -245,7 +241,7 @@ def session(
     channels : sequence of Channel
     party, run_id : str
     reveal : str, optional
-        How coarse the scores are that this party lets out, in words; None if it lets them out as they are.
+        How coarsely this party publishes scores, in words; None if it publishes them exactly.
 
     Raises
     ------
@@ -253,11 +249,12 @@ def session(
     """
     with conversation(channels) as phase:
         phase.enter("greeting")
-        hellos = {one.peer: asking_hello(party, run_id, reveal, model.trainings.get(one.peer)) for one in channels}
+        peers = [channel.peer for channel in channels]
+        hellos = {peer: asking_hello(party, run_id, reveal, model.trainings.get(peer)) for peer in peers}
         theirs = greet_all(channels, hellos)
         phase.enter("asking for answers")
-        takes = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)
-        yield Session(model, channels, batch_rows=min((BATCH_ROWS, *takes)))
+        limits = (greeting.max_rows for greeting in theirs.values() if greeting.max_rows is not None)
+        yield Session(model, channels, batch_rows=min((BATCH_ROWS, *limits)))
         for channel in channels:
             channel.send(Done())
 
@@ -273,7 +270,7 @@ def predict_jointly(
     desensitized: bool,
     evaluate: Evaluation = Ensemble.predict,
 ) -> tuple[Values, Statuses]:
-    """Predict records in a `session` of their own; see `Session.predict` for what is taken and returned."""
+    """Predict records in a new `session`; parameters and result are those of `Session.predict`."""
     with session(model, channels, party=party, run_id=run_id) as asking:
         return asking.predict(ids, own, desensitized=desensitized, evaluate=evaluate)
 
@@ -281,7 +278,7 @@ def predict_jointly(
 def predict_locally(
     model: JointModel, own: Mapping[str, Values], columns: pd.DataFrame, *, evaluate: Evaluation = Ensemble.predict
 ) -> Values:
-    """Predict records of which A holds every column in clear, with the thresholds that the passive parties shared.
+    """Predict records whose columns A holds all in clear, with the thresholds that the passive parties shared.
 
     Raises
     ------

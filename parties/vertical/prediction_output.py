@@ -1,4 +1,4 @@
-"""What becomes of scores: a table keyed by id, and how good they are where labels are known."""
+"""Output of predictions: a table keyed by id, and metrics where labels are known."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def status_word(status: RecordStatus) -> str:
     return _WORDS.get(status, status.name.lower())
 
 
-_STATUS_WORDS = np.array([status_word(one) for one in RecordStatus], dtype=object)
+_STATUS_WORDS = np.array([status_word(status) for status in RecordStatus], dtype=object)
 
 
 def count_statuses(statuses: Statuses) -> dict[str, int]:
     """Number of records of each status that occurs, by the words of files."""
-    return {status_word(one): n for one in RecordStatus if (n := int((statuses == one).sum()))}
+    return {status_word(status): n for status in RecordStatus if (n := int((statuses == status).sum()))}
 
 
 def note_unanswered(counts: Mapping[str, int], log: RunLog, name: str) -> None:
@@ -60,7 +60,9 @@ def note_unanswered(counts: Mapping[str, int], log: RunLog, name: str) -> None:
         If a passive party knows records, or may know them, and did not answer.
     """
     refused = dict(counts)
-    n_answered, n_unknown = (refused.pop(status_word(one), 0) for one in (RecordStatus.ANSWERED, RecordStatus.UNKNOWN))
+    n_answered, n_unknown = (
+        refused.pop(status_word(status), 0) for status in (RecordStatus.ANSWERED, RecordStatus.UNKNOWN)
+    )
     if n_unknown:
         log.step("incomplete", f"{n_unknown} records are unknown to a passive party and have no prediction")
     if refused:
@@ -81,7 +83,7 @@ class PredictionFormat:
     n_reasons : int
         Reasons of each record, at most; 0 for none.
     id_columns : sequence of str
-        What ids are made of.
+        Columns that make up the id.
     """
 
     ensemble: Ensemble
@@ -91,7 +93,7 @@ class PredictionFormat:
 
     @property
     def evaluate(self) -> Evaluation:
-        """What is computed of records."""
+        """The function that computes predictions, and contributions if reasons are asked for."""
         return predicted_and_explained if self.n_reasons else Ensemble.predict
 
     def table(self, ids: pd.Index, evaluated: Values, statuses: Statuses) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The passive party in prediction: which records it answers, with which bits, and the conversation in which it does."""
+"""The passive party's side of prediction: the records that it answers, the answer bits, and the conversation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from protocols.transport.channel import Channel, aborted
 from protocols.transport.codec import MAX_ARRAY_BYTES
 
 ReleaseRecords = Callable[[Sequence[ColumnMechanism], Sequence[EncodedColumn], pd.Index], Sequence[ReleasedColumn]]
-"""Makes the release of single records, given their ids."""
+"""Desensitizes the columns of records, given their ids."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class AnswerableRecords:
     ----------
     ids : Index of str
     columns : tuple of (ColumnMechanism, EncodedColumn)
-        Those that the split tests name.
+        The columns that the split tests name.
     bits : ndarray of uint8, optional
-        The packed answers from the exact codes, where they were worked out before.
+        The packed answers from the exact codes, if computed in advance.
     keys : sequence of KeyTexts
-        What the records are asked for by, where that is not their id.
+        The keys by which records are asked for; empty if they are asked for by id.
     """
 
     ids: pd.Index
@@ -60,7 +60,7 @@ class AnswerableRecords:
         """The row of each id, or of each name by a key."""
         if self.keys:
             return places_by_key(self.keys)
-        return {one: row for row, one in enumerate(each_id(self.ids))}
+        return {name: row for row, name in enumerate(each_id(self.ids))}
 
     @classmethod
     def of(
@@ -75,21 +75,21 @@ class AnswerableRecords:
         """
         columns, bits = tuple(router.encode(features)), None
         if router.tests.by_cells:
-            # A few bytes per record, however many models ask for them.
+            # Computed once: cells take a few bytes per record, and do not depend on the model's trees.
             codes = {mechanism.schema.name: exact(mechanism, column) for mechanism, column in columns}
             bits = PackedAnswers(router).of(codes, len(ids))
         return cls(ids, columns, bits, keys)
 
     def about(self, ids: Sequence[str]) -> AnswerableRecords:
-        """All of them; a table that does not fit into memory has those of these ids alone."""
+        """All records of the table; `RecordSource` allows more than those asked for."""
         return self
 
 
 class RecordSource(Protocol):
-    """Where records are found; `AnswerableRecords` is one."""
+    """Interface of a source of answerable records; `AnswerableRecords` is one, in memory."""
 
     def about(self, ids: Sequence[str]) -> AnswerableRecords:
-        """Those with these ids, and perhaps others; how long that takes must tell no more than which are known."""
+        """Records that include all known ones of these ids. Its duration may reveal which are known, and no more."""
         ...
 
 
@@ -101,27 +101,27 @@ def releases_nothing(
 
 
 class Answerer:
-    """Answers requests about one table, within what its owner allows.
+    """Answers requests about one table, within its owner's limits.
 
     Parameters
     ----------
     router : Router
     records : RecordSource
     release : callable
-        Makes the desensitized records; by default they are refused.
+        Desensitizes records; by default it refuses.
     steps : callable
-        Delays desensitized answers where their time would tell of earlier releases.
+        Delays desensitized answers, whose time would otherwise reveal earlier releases.
     may_route : bool
-        Whether exact bits may leave.
+        Whether exact bits may be sent.
     allowance : Allowance, optional
-        How many records may be asked for, and how many exact bits may leave.
+        Limits on the records that are asked for and on the exact bits that are sent.
     max_rows : int, optional
         Records per request; by default as many as one message can answer.
     trained : callable, optional
-        Which of a table's records were released for training: those get no exact bits.
+        Mask of a table's records that were released for training, which get no exact bits.
     note_over_budget : callable, optional
-        Takes the error where desensitized records would exceed the ledger's budget, and all records of the request get
-        a status; by default the error is raised.
+        Takes the error if desensitized records would exceed the ledger's budget; then all records of the request get a
+        status. By default the error is raised.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class Answerer:
         self._trained = trained
         self._packed = PackedAnswers(router)
         self._n_columns = len(router.tests.columns)
-        # More than a message holds could not be answered, and would only cost memory.
-        fits = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
-        self.max_rows = min(fits, max_rows or fits)
+        # Answers to more records would not fit into a message.
+        rows_per_message = MAX_ARRAY_BYTES // max(1, -(-self._packed.n_bits // 8))
+        self.max_rows = min(rows_per_message, max_rows or rows_per_message)
         self._release = release
         self._steps = steps
         self._may_route = may_route
@@ -157,11 +157,11 @@ class Answerer:
 
     @property
     def n_records(self) -> int:
-        """Records of the table, where it is in memory."""
+        """Number of records of a table in memory."""
         return len(self.records.about(()).ids)
 
     def answer(self, ask: Ask) -> Answers:
-        """The answers to a request; what the owner refuses has a status that says so, and no bits.
+        """Answer a request; a record that the owner's limits refuse gets a status that says so, and no bits.
 
         Raises
         ------
@@ -191,7 +191,7 @@ class Answerer:
         n_taken = n_rows if self._allowance is None else self._allowance.take_records(n_rows)
         records = self.records.about(ask.ids[:n_taken])
         rows = np.full(n_rows, -1, np.intp)
-        rows[:n_taken] = [records.places.get(one, -1) for one in ask.ids[:n_taken]]
+        rows[:n_taken] = [records.places.get(name, -1) for name in ask.ids[:n_taken]]
         is_trained = np.zeros(n_rows, np.bool_)
         if self._trained is not None and not ask.desensitized and len(records.ids):
             is_trained = self._trained(records.ids)[rows] & (rows >= 0)
@@ -214,18 +214,18 @@ class Answerer:
         """Packed answers about some of the records."""
         if records.bits is not None and not desensitized:
             return records.bits[rows]
-        found = [(m, EncodedColumn(c.codes[rows], c.is_missing[rows], 0)) for m, c in records.columns]
+        selected = [(m, EncodedColumn(c.codes[rows], c.is_missing[rows], 0)) for m, c in records.columns]
         if desensitized:
-            columns = list(self._release([m for m, _ in found], [c for _, c in found], records.ids[rows]))
+            columns = list(self._release([m for m, _ in selected], [c for _, c in selected], records.ids[rows]))
         else:
-            columns = [exact(mechanism, column) for mechanism, column in found]
+            columns = [exact(mechanism, column) for mechanism, column in selected]
         return self._packed.of({c.schema.name: c for c in columns}, len(rows))
 
     def _answers(self, status: NDArray[np.uint8]) -> Answers:
         return Answers(status=status, bits=np.zeros((len(status), -(-self.n_bits // 8)), np.uint8))
 
     def _status(self, is_known: Mask, *, is_routed: bool) -> NDArray[np.uint8]:
-        """What may be done with each record that was looked up, after the daily limit was charged for it."""
+        """The status of each record by the daily limit, which is charged for the known records."""
         status = np.where(is_known, RecordStatus.ANSWERED, RecordStatus.UNKNOWN).astype(np.uint8)
         if self._allowance is not None:
             known = np.flatnonzero(is_known)
@@ -245,8 +245,8 @@ def prediction_hello(
 ) -> Hello:
     """A passive party's greeting for prediction.
 
-    `training` tells which training its share of the model is of; `reveal` is how coarse the scores must be that A lets
-    out.
+    `training` is the digest of the training that its share of the model is from; `reveal` is how coarsely A must
+    publish scores.
     """
     return Hello(
         role=Role.PASSIVE,
@@ -270,9 +270,9 @@ def answer_session(
     around: Callable[[], AbstractContextManager[None]] = nullcontext,
     progress: Progress = no_progress,
 ) -> None:
-    """Answer the active party's requests until it is done; `tally` tells how far that came, however it ends.
+    """Answer the active party's requests until it sends `Done`; `tally` counts them, also if an error ends this.
 
-    `around` is entered before each request is answered, and left when the answer was sent.
+    `around` makes a context for every request: entered before it is answered, left when the answer was sent.
     """
     with conversation([channel]) as phase:
         phase.enter("greeting")

@@ -1,7 +1,7 @@
-"""A passive party that stays up: one conversation of the active party after the other, until it is told to stop.
+"""A passive party's prediction service: conversation after conversation with the active party, until it is stopped.
 
-The active party listens, and comes when it wants to; this side connects, and looks for it again and again. Whatever
-ends a conversation (the active party is done, dies, disappears, disagrees or talks nonsense) ends that one alone.
+The active party listens; this side connects, and reconnects after every conversation. Whatever ends one conversation
+(the active party is done, dies, is cut off, has other terms or breaks the protocol) ends that one alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Self
 from opboost.errors import OpBoostError
 from parties.errors import PartyError, Stopped, TableError
 from parties.runs.run_log import RunLog
-from parties.session.connections import seldom
+from parties.session.connections import throttled
 from parties.session.session_log import SessionLog, Tally
 from parties.tables.data_files import parts
 from parties.vertical.prediction_server import AnswerableRecords, Answerer, answer_session
@@ -29,82 +29,81 @@ from protocols.errors import ProtocolError
 from protocols.messages.vertical import Hello
 from protocols.transport.channel import Channel
 
-# How long to wait before the active party is looked for again: after a conversation, and at most, after several that
-# failed before they began.
+# Seconds before the next attempt to connect: after a conversation, and at most, after several failed attempts.
 PAUSE_S = 0.25
 LONGEST_PAUSE_S = 8.0
 
-# How long an active party that is done may take to close its port; until then it would be found there again.
-LEAVES_S = 1.0
+# Seconds that an active party may take to close its port when it is done; before, a new attempt would find it again.
+CLOSE_GRACE_S = 1.0
 
-# A file that changed less than this ago may still be written to.
-SETTLES_S = 1.0
+# A file that changed less than this many seconds ago may still be written to.
+SETTLE_S = 1.0
 
 
 _STOPPING = (signal.SIGTERM, signal.SIGINT)
 
-# After which an exception is raised again that was lost.
-_AGAIN_S = 0.05
+# Seconds after which an exception that was lost is raised again.
+_RERAISE_DELAY_S = 0.05
 
-# How long a request may take to be finished when the process is told to stop: its sender may read no answer.
-FINISHES_S = 10.0
+# Seconds that a request may take to finish after a stop signal: sending blocks if the peer reads nothing.
+FINISH_TIMEOUT_S = 10.0
 
 
 class StopSignals:
-    """Lets SIGTERM and SIGINT raise `Stopped` while it is entered: once, so that closing is not disturbed again."""
+    """Context in which the first SIGTERM or SIGINT raises `Stopped`; later ones are ignored, so that closing ends."""
 
     def __init__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
         self._is_shielded = False
-        self._told: int | None = None
+        self._received: int | None = None
         self._hook = sys.unraisablehook
 
     def __enter__(self) -> Self:
-        self._before = {one: signal.signal(one, self._stop) for one in _STOPPING}
-        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_if_told)
-        sys.unraisablehook = self._come_again
+        self._before = {signal_number: signal.signal(signal_number, self._stop) for signal_number in _STOPPING}
+        self._before[signal.SIGALRM] = signal.signal(signal.SIGALRM, self._raise_if_stopped)
+        sys.unraisablehook = self._raise_again
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
         signal.setitimer(signal.ITIMER_REAL, 0)
         sys.unraisablehook = self._hook
-        for one, handler in self._before.items():
-            signal.signal(one, handler)
+        for signal_number, handler in self._before.items():
+            signal.signal(signal_number, handler)
         return kind is Stopped
 
     @contextmanager
     def shielded(self) -> Iterator[None]:
-        """Finish what is done here before the process stops, if that takes no more than `FINISHES_S`."""
+        """Delay `Stopped` until the block has finished, by `FINISH_TIMEOUT_S` at most."""
         if self._is_shielded:
             yield
             return
-        self._raise_if_told()
+        self._raise_if_stopped()
         self._is_shielded = True
         try:
             yield
         finally:
             self._is_shielded = False
             signal.setitimer(signal.ITIMER_REAL, 0)
-        self._raise_if_told()
+        self._raise_if_stopped()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        for one in _STOPPING:
-            signal.signal(one, signal.SIG_IGN)
-        self._told = number
+        for signal_number in _STOPPING:
+            signal.signal(signal_number, signal.SIG_IGN)
+        self._received = number
         if not self._is_shielded:
             raise Stopped(number)
-        signal.setitimer(signal.ITIMER_REAL, FINISHES_S)
+        signal.setitimer(signal.ITIMER_REAL, FINISH_TIMEOUT_S)
 
-    def _raise_if_told(self, *_: object) -> None:
-        if self._told is not None:
-            raise Stopped(self._told)
+    def _raise_if_stopped(self, *_: object) -> None:
+        if self._received is not None:
+            raise Stopped(self._received)
 
-    def _come_again(self, lost: sys.UnraisableHookArgs) -> None:
-        """Raise an exception again that nobody got: callbacks from C, as of a compiler's cache, pass none on."""
-        if not isinstance(lost.exc_value, Stopped) or self._told is None:
+    def _raise_again(self, lost: sys.UnraisableHookArgs) -> None:
+        """Raise `Stopped` again if it was lost in a callback from C, such as a compiler cache's, which drops errors."""
+        if not isinstance(lost.exc_value, Stopped) or self._received is None:
             self._hook(lost)
             return
-        signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, _RERAISE_DELAY_S)
 
 
 class RecordsFile:
@@ -126,35 +125,35 @@ class RecordsFile:
         self.records = read()
 
     def refresh(self) -> AnswerableRecords:
-        """The records as they are now; those that were read before, as long as the file cannot be read.
+        """The file's current records; the records read before, if the file cannot be read.
 
-        A file that is being written is left for the next time: it must not have changed for a second, nor change while
-        it is read. A file that was moved to its place is whole.
+        A file that is being written is left for a later call: it must not change for `SETTLE_S` before it is read, nor
+        while it is read. A file that is moved into place is complete at any time.
         """
-        found = _signature(self._path)
-        if found == self._known:
+        signature = _signature(self._path)
+        if signature == self._known:
             return self.records
-        if found is not None and (age_s := time.time() - found[0] / 1e9) < SETTLES_S:
-            time.sleep(min(SETTLES_S, SETTLES_S - age_s))
-            if _signature(self._path) != found:
+        if signature is not None and (age_s := time.time() - signature[0] / 1e9) < SETTLE_S:
+            time.sleep(min(SETTLE_S, SETTLE_S - age_s))
+            if _signature(self._path) != signature:
                 return self.records
         try:
             records = self._read()
         except (PartyError, OpBoostError) as error:
-            self._known = found
+            self._known = signature
             self._log.step(
                 "data", f"the data file has changed and is not used: {error}. The records read before serve on"
             )
             return self.records
-        if _signature(self._path) == found:
-            self._known, self.records = found, records
+        if _signature(self._path) == signature:
+            self._known, self.records = signature, records
             self._log.step("data", f"the data file has changed and was read again: {len(records.ids)} records")
         return self.records
 
 
 @dataclass(slots=True)
 class Totals:
-    """What a service did: conversations, requests, and records."""
+    """Counts of a service: conversations, requests and records."""
 
     n_sessions: int = 0
     n_requests: int = 0
@@ -172,13 +171,13 @@ class Totals:
 def serve_sessions(
     answerer: Answerer, channel: Channel, hello: Hello, *, file: RecordsFile, log: RunLog, signals: StopSignals
 ) -> Totals:
-    """Answer the active party whenever it comes; returns when the process is told to stop.
+    """Answer the active party's conversations; returns when the process is told to stop.
 
-    One line of the log per conversation; of many, one per several; of one that goes on, one per minute. Why none could
-    begin is told once, and again when the reason changes, also seldom where that happens often.
+    The log has a line per conversation, throttled where there are many, and a line per minute of a long one. The reason
+    why no conversation could begin is logged when it changes, throttled too.
     """
-    totals, tally, pause_s, told = Totals(), Tally(), PAUSE_S, ""
-    sessions, wait = SessionLog(log, answerer.n_bits), seldom(partial(log.step, "waiting"))
+    totals, tally, pause_s, last_ending = Totals(), Tally(), PAUSE_S, ""
+    sessions, wait = SessionLog(log, answerer.n_bits), throttled(partial(log.step, "waiting"))
 
     @contextmanager
     def request() -> Iterator[None]:
@@ -211,9 +210,9 @@ def serve_sessions(
                     totals.add(tally)
                     sessions.add(tally, ending)
             if tally.began is not None:
-                pause_s, told = PAUSE_S, ""
-            elif ending != told:
-                told = ending
+                pause_s, last_ending = PAUSE_S, ""
+            elif ending != last_ending:
+                last_ending = ending
                 wait(f"no conversation began; {channel.peer} is looked for again. {ending}")
             _wait_until_gone(channel)
             # Before the pause: what is left of this conversation must not be delivered to whoever listens there next.
@@ -226,7 +225,7 @@ def serve_sessions(
 
 @contextmanager
 def _all_counted(sessions: SessionLog, totals: Totals, log: RunLog) -> Iterator[None]:
-    """Log what was counted, and that this is all, however the service ends."""
+    """Log the totals at the end of the service, also after an error."""
     end = "stopped by an error"
     try:
         yield
@@ -241,8 +240,8 @@ def _all_counted(sessions: SessionLog, totals: Totals, log: RunLog) -> Iterator[
 
 
 def _wait_until_gone(channel: Channel) -> None:
-    """Give the active party time to close its port, where it would be found again, whatever it still says."""
-    deadline = time.monotonic() + LEAVES_S
+    """Wait up to `CLOSE_GRACE_S` for the active party to close its port; a new connection would find it there again."""
+    deadline = time.monotonic() + CLOSE_GRACE_S
     with suppress(ProtocolError):
         while time.monotonic() < deadline:
             channel.check()
@@ -250,9 +249,11 @@ def _wait_until_gone(channel: Channel) -> None:
 
 
 def _signature(path: Path) -> tuple[int, ...] | None:
-    """What changes when a table's files do: the last time, then sizes, and which files they are; None if none are."""
+    """Fingerprint of a table's files: the last time of change, then sizes and inodes; None if there are no files."""
     try:
-        found = [os.stat(part) for part in parts(path)]
+        stats = [os.stat(part) for part in parts(path)]
     except (OSError, TableError):
         return None
-    return max(one.st_mtime_ns for one in found), *(number for one in found for number in (one.st_size, one.st_ino))
+    return max(stat.st_mtime_ns for stat in stats), *(
+        number for stat in stats for number in (stat.st_size, stat.st_ino)
+    )

@@ -82,7 +82,7 @@ class PreparedActive:
     partition_words: ClassVar[None] = None
 
     def job(self, aligned: Aligned | None = None, journal: Journal | None = None) -> ActiveJob:
-        """The training job on the aligned records; before they are found, one for greetings."""
+        """The training job on the aligned records; without them, a job for greetings alone."""
         is_ready = aligned is not None or not self.aligner.is_needed
         table, run = (aligned := aligned or Aligned(self.table)).table, self.run
         assert table.labels is not None
@@ -117,26 +117,26 @@ class PreparedActive:
 
     @property
     def n_trained(self) -> int:
-        """Records to train on of a run whose key was drawn, where all of this party's are common."""
+        """How many records are trained on if all of this party's are common; the run's key must have been drawn."""
         return KeyedChoice.of(self.run, self.table.names).n_trained(self.table.n_rows)
 
     def begin(self, journal: Journal) -> None:
-        """Note in the journal what this party brings, or refuse to take up a run that began with anything else."""
+        """Note this party's inputs in the journal, or refuse to resume a run that began with others."""
         journal.note_inputs(self.digest)
         if not self.aligner.is_needed:
             self._note(journal, Aligned(self.table))
 
     def take_up(self, journal: Journal) -> PreparedActive:
-        """The same for those of its records that were found to be common before."""
+        """Resume a run after record alignment: note the inputs, and restrict the table to the common records."""
         journal.note_inputs(self.digest)
         prepared = replace(self, table=common_again(self.table, journal))
         prepared._note(journal, Aligned(prepared.table))
         return prepared
 
     def agree(self, channels: Sequence[Channel], journal: Journal, place: AlignmentPlace) -> ActiveJob:
-        """Find the records that these peers have in common with this party; returns the job on them."""
-        before = self.job(journal=journal)
-        hellos = {channel.peer: before.hello(channel.peer) for channel in channels}
+        """Align records with these peers; returns the training job on the common records."""
+        greeting_job = self.job(journal=journal)
+        hellos = {channel.peer: greeting_job.hello(channel.peer) for channel in channels}
         aligned = self.aligner.lead(self.table, channels, hellos, place, accept=partial(self._note, journal))
         choice = KeyedChoice.of(self.run, aligned.table.names)
         division = choose_active(self.job(aligned, journal), channels, choice)
@@ -149,7 +149,7 @@ class PreparedActive:
         return replace(job, noised_labels=noised)
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
-        """Note in the journal which records the run is about; refuse others than before, and too few to divide."""
+        """Note the run's records in the journal; refuse records that differ from earlier ones or are too few."""
         table = aligned.table
         self.run.model.validation(n_trained(self.run.held_out, table.n_rows, self.run.most_records))
         common: Sequence[str] | RowPlaces | None = list(each_id(table.names)) if table.keys else None
@@ -160,7 +160,7 @@ class PreparedActive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedPassive:
-    """The same of a passive party; the digest is of ids and exact codes."""
+    """A passive party's run file and table, checked; see `PreparedActive`. The digest is of ids and exact codes."""
 
     run: PassiveRun
     schema: TableSchema
@@ -172,7 +172,7 @@ class PreparedPassive:
     partition_words: ClassVar[None] = None
 
     def job(self, aligned: Aligned | None = None) -> PassiveJob:
-        """The same; without an account it draws for nobody."""
+        """The training job on the aligned records. Its `release` refuses until the caller sets one with an account."""
         is_ready = aligned is not None or not self.aligner.is_needed
         aligned, run = aligned or Aligned(self.table), self.run
         return PassiveJob(
@@ -198,17 +198,17 @@ class PreparedPassive:
         )
 
     def agree(self, channel: Channel, place: AlignmentPlace) -> tuple[PassiveJob, Ids, RecordsOf | None]:
-        """Find the common records, and those of them to hold out; the job on the others, their ids, and those."""
+        """Align records and choose those to hold out; returns the job on the rest, its ids, and the held-out ones."""
         aligned = self.aligner.follow(self.table, channel, self.job().hello(), place)
         job = self.job(aligned)
         choice = KeyedChoice.of(self.run, aligned.table.names)
         if (division := choose_passive(job, channel, choice)) is None:
             return job, aligned.table.ids, None
-        kept = aligned.divided(division.trained, division.held_out)
-        return self.job(kept), kept.table.ids, partial(answerable, aligned.table.take(division.held_out))
+        divided = aligned.divided(division.trained, division.held_out)
+        return self.job(divided), divided.table.ids, partial(answerable, aligned.table.take(division.held_out))
 
     def named(self) -> EncodedTable:
-        """The exact codes of all records, with the records' names."""
+        """The exact codes and the names of all records."""
         table = encode_table(self.table.features, self.mechanisms, ArraySpool())
         table.named(self.table.ids)
         return table
@@ -254,7 +254,7 @@ def prepare_active(run: ActiveRun, path: Path) -> PreparedActive:
 
 
 def prepare_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> PreparedPassive:
-    """The same of a passive party; `keeps` says whether exact codes are kept beside the ledger for the next run."""
+    """Check what a passive party's run file brings; `keeps` stores exact codes beside the ledger for the next run."""
     schema, ignore = read_schema(run.table_schema)
     if schema.label is not None:
         raise ConfigError(f"{run.table_schema}: {LABEL_OF_PASSIVE}")
@@ -285,14 +285,14 @@ def _whole_table(
 
 
 def check_learnable(table: PartyTable, run: ActiveRun | PassiveRun, schema: TableSchema) -> None:
-    """Refuse a whole file in which the label or a column holds a single value; among some of its records it may."""
+    """Refuse a file whose label or a column holds a single value; a part of its records may hold one."""
     if run.role == "active" and (y := table.labels) is not None and (y == y[:1]).all(axis=0).any():
         raise TableError(f"{run.data}: label column {', '.join(schema.labels)!r} holds a single value")
     check_varied(table, schema, run.data)
 
 
 def check_cells(whole: PartyTable, mechanisms: Sequence[ColumnMechanism]) -> str:
-    """Encode every cell of a passive party's file, or raise DataError, a column at a time; a digest of the codes."""
+    """Encode every cell of a passive party's file, column by column, or raise DataError; returns the codes' digest."""
     digest = hashlib.sha256(json.dumps([mechanism.schema.name for mechanism in mechanisms]).encode())
     for exact, _ in exact_columns(whole.features, mechanisms):
         for piece in exact_pieces(encoded_column(exact)):

@@ -1,4 +1,4 @@
-"""What the active party received of one peer's release: checked as it comes, kept so that it need not come twice."""
+"""Receipt of a peer's release by the active party: checked on arrival, and kept so that it is sent only once."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class Receipt:
     peer : str
     n_rows : int
     folder : Path, optional
-        What lies there of an earlier attempt is taken up again.
+        Ranks of an earlier attempt in it are used again.
     order : ndarray of int64, optional
-        In which order the ranks travel, where that is not the order of the records: the first is that of row
-        ``order[0]``. `columns` are in the order of the records, on disk in ``0.ordered``, ... beside what travelled.
+        Order in which the ranks are sent, if not that of the records: the first is that of row ``order[0]``.
+        `columns` are in the order of the records, on disk in ``0.ordered``, ... beside the ranks as sent.
 
     Attributes
     ----------
@@ -89,21 +89,21 @@ class Receipt:
         return self._is_offered and self.offer is not None and len(self.columns) == len(self.offer.columns)
 
     def held(self) -> Held | None:
-        """What the peer need not send again."""
+        """The part of the release that is held here, which the peer need not send again."""
         if self.offer is None:
             return None
         return Held(offer=offer_digest(self.offer), column=len(self.columns), row=self._n_filled)
 
     def offered(self) -> Offer:
-        """What the peer has offered, once it has."""
+        """The peer's offer, which must have come."""
         assert self.offer is not None
         return self.offer
 
     def released(self) -> list[RankColumn]:
-        """The complete columns with the noise channels that they went through, and their grid, where there are any."""
-        grids = [None if one.cuts is None else np.array(one.cuts, np.int64) for one in self.offered().columns]
-        found = zip(self.columns, self._releases, grids, strict=True)
-        return [replace(column, release=release, cuts=cuts) for column, release, cuts in found]
+        """The complete columns, with their noise channels and grids where there are any."""
+        grids = [None if column.cuts is None else np.array(column.cuts, np.int64) for column in self.offered().columns]
+        columns = zip(self.columns, self._releases, grids, strict=True)
+        return [replace(column, release=release, cuts=cuts) for column, release, cuts in columns]
 
     def take(self, message: Message) -> bool:
         """Take the peer's next message; True if it completed a column.
@@ -248,7 +248,7 @@ class Receipt:
             raise RunFolderError(f"{path} cannot be written: {error.strerror}") from None
 
     def _take_up(self, folder: Path) -> None:
-        """Read what an earlier attempt kept, up to where it cannot be relied on; the peer sends the rest again."""
+        """Read an earlier attempt's columns up to the first that is incomplete or damaged; the peer sends the rest."""
         digest, content = (kept := (folder / "offer").read_bytes())[:32], kept[32:]
         try:
             offer = decode([content]) if hashlib.sha256(content).digest() == digest else None
@@ -262,12 +262,12 @@ class Receipt:
         n_columns = len(offer.columns)
         while len(self.columns) < n_columns and self._take_up_column(folder, offer):
             pass
-        # What lies behind a gap comes again, and must not be added to what is there.
+        # Later columns are sent again in full: remove their files, to which ranks would be appended.
         for index in range(len(self.columns) + 1, n_columns):
             (folder / f"{index}.ranks").unlink(missing_ok=True)
 
     def _take_up_column(self, folder: Path, offer: Offer) -> bool:
-        """Read what was kept of the next column; False if that is not all of it, or not what was offered."""
+        """Read the next column's file; False if it is incomplete or differs from the offer."""
         index = len(self.columns)
         path, kind = folder / f"{index}.ranks", rank_type(offer.columns[index].n_ranks)
         if not path.exists():

@@ -17,12 +17,12 @@ CHUNK_ROWS = 1 << 18
 RANK_WINDOW, MORE_EVERY = 64, 16
 
 
-# Chunks that may have fewer rows than that, and than are left: each is a message, and a line of the receiver's log.
+# Most chunks with fewer rows than `CHUNK_ROWS` before a column's end: each costs a message and a log line.
 MAX_SHORT = 10_000
 
 
 class ShortChunks:
-    """How many chunks of a peer had fewer rows than they should have.
+    """Counts a peer's chunks that have fewer rows than they should.
 
     Parameters
     ----------

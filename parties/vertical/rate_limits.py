@@ -1,4 +1,4 @@
-"""How much a passive party answers: records per minute, and exact routing bits per day (UTC).
+"""Rate limits of a passive party's answers: records per minute, and exact routing bits per day (UTC).
 
 An answer is counted before it leaves, in a SQLite file beside the ledger that all processes of this party share, so
 neither a restart nor a second process has a budget of its own. It is counted per active party, over all runs that use
@@ -45,7 +45,7 @@ _ALL = 1 << 60
 
 
 class Allowance:
-    """What one active party may still ask for.
+    """Rate limits of one active party: the records and exact bits that it may still ask for.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Allowance:
     Attributes
     ----------
     is_lost : bool
-        Whether there were counts before that are not there.
+        Whether earlier counts are missing.
     """
 
     def __init__(
@@ -200,5 +200,5 @@ def _are_lost(mine: str | None, expected: str | None, restored: str | None, now:
 
 
 def allowance_path(ledger: Path) -> Path:
-    """Where the counts lie: beside the ledger."""
+    """Path of the file with the counts, beside the ledger."""
     return beside(ledger, ".served.sqlite")

@@ -21,7 +21,7 @@ from parties.vertical.release_offer import rank_names
 
 
 def check_reasons(ensemble: Ensemble, reveal: RevealSection) -> None:
-    """Refuse reasons of models with several scores, and beside scores that are made coarse.
+    """Refuse reasons for a model with several scores, or beside coarsened scores.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def reason_table(ensemble: Ensemble, contributions: Values, n_reasons: int) -> p
 
 @dataclass(frozen=True, slots=True)
 class OwnWords:
-    """What a passive party's columns are called in its own schema, for explanations that name them otherwise.
+    """Translates explanations into a passive party's own column names and units.
 
     Attributes
     ----------
@@ -74,21 +74,21 @@ class OwnWords:
     @property
     def columns(self) -> dict[str, tuple[str, ColumnMechanism]]:
         """Name and mechanism of each released column, by the name that it was offered under."""
-        own = [(name, one) for one in self.router.mechanisms for name in rank_names(one.schema)]
-        return {f"c{i}" if self.opaque_names else name: (name, one) for i, (name, one) in enumerate(own)}
+        own = [(name, mechanism) for mechanism in self.router.mechanisms for name in rank_names(mechanism.schema)]
+        return {f"c{i}" if self.opaque_names else name: (name, mechanism) for i, (name, mechanism) in enumerate(own)}
 
     def reasons(self, table: pd.DataFrame) -> pd.DataFrame:
-        """A table of predictions whose reasons name the party's columns in its own words."""
+        """A table of predictions with the party's own column names in its reasons."""
         names = {f"{self.party}: {offered}": name for offered, (name, _) in self.columns.items()}
         return table.assign(**{of: table[of].replace(names) for of in table.columns if of.startswith("reason_")})
 
     def dependence(self, told: Mapping[str, Any]) -> dict[str, Any]:
-        """A column's partial dependence, with name and thresholds in the party's own words where it is one of its.
+        """A column's partial dependence; one of the party's columns gets its own name and thresholds.
 
         Raises
         ------
         ConfigError
-            If it is of another model.
+            If the explanation is of another model.
         """
         if told.get("owner") != self.party:
             return dict(told)
@@ -107,10 +107,10 @@ class OwnWords:
 
 
 def with_times(told: dict[str, Any], unit_s: int | None) -> dict[str, Any]:
-    """A column's partial dependence, of one of times with its thresholds as dates or times too."""
+    """A column's partial dependence; a column of times also gets its thresholds as dates or times."""
     if unit_s is None or "thresholds" not in told:
         return told
-    times = [None if one is None else time_in_words(one, unit_s) for one in told["thresholds"]]
+    times = [None if threshold is None else time_in_words(threshold, unit_s) for threshold in told["thresholds"]]
     return {**told, "times": times}
 
 

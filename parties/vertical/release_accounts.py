@@ -1,4 +1,4 @@
-"""A passive party's account in a run: its ledger with the run's budget, and what is released on it."""
+"""A passive party's account in a run: its ledger, the run's budget, and releases and answers that are charged to it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from parties.config.vertical import PassiveRun
 from parties.errors import Disagreement, LedgerError, OverBudget
 from parties.ledger.answer_steps import Steps, whole_steps
 from parties.ledger.charged_release import Account
-from parties.ledger.due_cells import Run, here
+from parties.ledger.due_cells import RunBlocks, run_in_process
 from parties.ledger.ledger_lines import Occasion
 from parties.ledger.pricing import unpriced
 from parties.ledger.release_ledger import Ledger
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
-from parties.session.connections import seldom
+from parties.session.connections import throttled
 from parties.tables.blocks import EncodedTable, by_row, record_names
 from parties.tables.key_sets import KeySet, Names, is_member
 from parties.tables.record_ids import Ids
@@ -37,17 +37,17 @@ from protocols.messages.vertical import Task
 
 
 class TrainingRecords:
-    """Which records were released for training to the active party of an account, in any run on its ledger."""
+    """The records that any run on an account's ledger released for training to its active party."""
 
     def __init__(self, account: Account) -> None:
         self._ledger, self._peer = account.ledger, account.occasion.peer
         self._found: tuple[pd.Index | None, list[str], Mask] = (None, [], np.zeros(0, np.bool_))
 
     def among(self, ids: pd.Index) -> Mask:
-        """Which of a table's records these are; looked up again where the table or these releases have changed.
+        """Mask of a table's records that were released; computed anew when the table or these releases have changed.
 
-        Releases for predictions change nothing, and those for training to somebody else no result: how long a lookup
-        takes would tell of them.
+        Other releases cause no new lookup, since its duration would reveal them: those for predictions, and those for
+        training to another party.
         """
         self._ledger.refresh_trained()
         released = self._ledger.sums.trained(self._peer)
@@ -58,7 +58,7 @@ class TrainingRecords:
 
 @contextmanager
 def account_of(run: PassiveRun, schema: TableSchema, task: Task) -> Iterator[Account]:
-    """The run's ledger, verified, and what its budget allows."""
+    """Open the run's ledger, verified, with its budget."""
     budget = run.ledger.budget.budget(schema)
     with Ledger(run.ledger.path, create=task is Task.TRAIN) as ledger:
         occasion = Occasion(run_id=run.run_id, task=task.value, peer=run.active.name)
@@ -76,11 +76,11 @@ def answerer_of(
     stays_up: bool,
     steps: Steps = whole_steps,
 ) -> Iterator[Answerer]:
-    """What answers requests about a table on the run's account and within its limits.
+    """Open the answerer of requests about a table, on the run's account and within its limits.
 
-    Requests that draw are steps of the log, of very many some; the ledger has all in any case. A party that `stays_up`
-    logs requests over budget instead, and answers them with a status: an error would end the conversation for others.
-    `steps` hides in the time of desensitized answers what was drawn before.
+    Requests that draw are logged, throttled where there are many; the ledger has every draw. A party that `stays_up`
+    logs only requests over budget, and answers them with a status, since an error would end the conversation. `steps`
+    pads the time of desensitized answers, so that it does not reveal earlier draws.
 
     Raises
     ------
@@ -88,7 +88,7 @@ def answerer_of(
         Also if the ledger is not the one that the run was trained on.
     """
     with account_of(run, schema, Task.PREDICT) as account, allowance_of(run, log) as allowance:
-        check_knows(account.ledger, account.occasion)
+        check_training_release(account.ledger, account.occasion)
         yield Answerer(
             router,
             records,
@@ -98,34 +98,34 @@ def answerer_of(
             allowance=allowance,
             max_rows=run.serve.batch_rows,
             trained=None if run.routed.training_records else TrainingRecords(account).among,
-            note_over_budget=seldom(partial(_note_over_budget, log)) if stays_up else None,
+            note_over_budget=throttled(partial(_note_over_budget, log)) if stays_up else None,
         )
 
 
-def knows(ledger: Ledger, occasion: Occasion) -> bool:
-    """Whether a ledger has anything that a run released to its peer for training."""
+def has_training_release(ledger: Ledger, occasion: Occasion) -> bool:
+    """Whether a ledger has a line about a run's release for training to its peer."""
     of_run = {"run_id": occasion.run_id, "task": Task.TRAIN.value, "peer": occasion.peer}.items()
     return any(of_run <= ledger.line(number).items() for number in range(1, ledger.n_lines + 1))
 
 
 def released_otherwise(ledger: Ledger, mechanisms: Sequence[ColumnMechanism], *, is_secure: bool) -> list[str]:
-    """Columns that were released under other settings before: the losses of a new release add to those."""
-    own = {mechanism.schema.name: unpriced(mechanism, is_secure=is_secure).family for mechanism in mechanisms}
+    """Columns with earlier releases under other settings, whose losses add to those of a new release."""
+    families = {mechanism.schema.name: unpriced(mechanism, is_secure=is_secure).family for mechanism in mechanisms}
     # Charges of an earlier version have no family.
-    others = {name for family, name in ledger.sums.families.items() if family not in ("", own.get(name))}
-    return [name for name in own if name in others]
+    changed = {name for family, name in ledger.sums.families.items() if family not in ("", families.get(name))}
+    return [name for name in families if name in changed]
 
 
-def check_knows(ledger: Ledger, occasion: Occasion) -> None:
-    """Refuse to answer for a run of which the ledger has nothing.
+def check_training_release(ledger: Ledger, occasion: Occasion) -> None:
+    """Refuse to answer for a run whose release for training is not in the ledger.
 
-    Its training records would be taken for new ones, and its draws be made a second time.
+    With such a ledger the run's training records would pass for new ones, and its cells would be drawn a second time.
 
     Raises
     ------
     LedgerError
     """
-    if not knows(ledger, occasion):
+    if not has_training_release(ledger, occasion):
         raise LedgerError(
             f"{ledger.path} has nothing of what run {occasion.run_id!r} released to {occasion.peer}: it is another "
             "ledger than the run's, or an older copy of it. Bring the run's ledger back. Nothing was released"
@@ -134,7 +134,7 @@ def check_knows(ledger: Ledger, occasion: Occasion) -> None:
 
 @contextmanager
 def allowance_of(run: PassiveRun, log: RunLog) -> Iterator[Allowance | None]:
-    """How much the run's active party may ask for; None without limits."""
+    """Open the rate limits of the run's active party; None without limits."""
     if not run.serve.has_limits:
         yield None
         return
@@ -153,13 +153,13 @@ def release_once(
     log: RunLog,
     *,
     order: NDArray[np.int64] | None = None,
-    run: Run = here,
+    run_blocks: RunBlocks = run_in_process,
 ) -> ReleaseTable:
-    """Release a table on an account; a run that has released before sends the same again or nothing.
+    """Make the function that releases a table on an account; a run that has released before releases the same again.
 
-    Without `ids`, the table's blocks have names already. `order` is that in which the ranks travel. Before the store is
-    looked up, the records are compared with those of an earlier attempt: whether others are sent would tell whether
-    all of them were ever released to anybody.
+    Without `ids`, the table's blocks have names already. `order` is the order in which ranks are sent. The records are
+    compared with an earlier attempt's before any stored draw is looked up: otherwise a second attempt with other
+    records would reveal, by succeeding, that all of these were released to somebody before.
     """
 
     def release(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
@@ -172,12 +172,12 @@ def release_once(
                 "another order: the ids of a party or an order.share in a run folder have changed, or the run began "
                 "with an earlier version. Bring them back or choose another run_id on all sides. No ranks were sent"
             )
-        cells = account.release(mechanisms, table.blocks, may_draw=not folder.has_released, run=run)
-        n_drawn = sum(not one.is_drawn for one in cells)
+        cells = account.release(mechanisms, table.blocks, may_draw=not folder.has_released, run_blocks=run_blocks)
+        n_drawn = sum(not column.is_drawn for column in cells)
         _note(log, account, "columns", n_drawn, len(cells) - n_drawn)
         folder.mark_release(records)
-        before = account.ledger.trained(account.occasion.peer, held_out=True)
-        n_before = sum(int(_are_in(block["names"], before).sum()) for block in table.blocks)
+        held_out = account.ledger.trained(account.occasion.peer, held_out=True)
+        n_before = sum(int(_are_in(block["names"], held_out).sum()) for block in table.blocks)
         if n_before:
             log.step(
                 "held out before",
@@ -190,15 +190,15 @@ def release_once(
 
 
 def _records_digest(table: EncodedTable, order: NDArray[np.int64] | None) -> str:
-    """Digest of a table's records, in the order of its rows, and of that in which their ranks travel."""
-    found = hashlib.sha256(b"" if order is None else np.ascontiguousarray(order, "<i8"))
+    """Digest of a table's records in the order of its rows, and of the order in which their ranks are sent."""
+    digest = hashlib.sha256(b"" if order is None else np.ascontiguousarray(order, "<i8"))
     for block in table.blocks:
-        found.update(by_row(block, block["names"]))
-    return found.hexdigest()
+        digest.update(by_row(block, block["names"]))
+    return digest.hexdigest()
 
 
 def _are_in(names: Names, sets: Sequence[KeySet]) -> Mask:
-    """Which of some records belong to any of the sets."""
+    """Mask of the names that belong to any of the sets."""
     order, is_found = np.argsort(names, kind="stable"), np.zeros(len(names), np.bool_)
     for members in sets:
         is_found[order] |= is_member(names[order], members)
@@ -206,21 +206,21 @@ def _are_in(names: Names, sets: Sequence[KeySet]) -> Mask:
 
 
 def _release_records(account: Account, log: RunLog | None) -> ReleaseRecords:
-    note = seldom(_note)
+    note = throttled(_note)
 
     def release(
         mechanisms: Sequence[ColumnMechanism], encoded: Sequence[EncodedColumn], ids: pd.Index
     ) -> list[ReleasedColumn]:
         columns, cells = account.records(mechanisms, encoded, ids)
         if log is not None:
-            note(log, account, "cells", sum(one.n_new for one in cells), sum(one.n_found for one in cells))
+            note(log, account, "cells", sum(column.n_new for column in cells), sum(column.n_found for column in cells))
         return columns
 
     return release
 
 
 def _note_over_budget(log: RunLog, error: OverBudget) -> None:
-    """Log why a request was refused, which its sender is not told."""
+    """Log why a request was refused; its sender is not told the reason."""
     log.step("over budget", f"a request was refused: {error}")
 
 

@@ -14,7 +14,7 @@ from opboost.privacy.guarantee import Guarantee, compose, exposed
 from opboost.rng import BitSource
 from opboost.routing import Router, SplitTests
 from opboost.table_format import TableFormat
-from parties.ledger.due_cells import Run, here
+from parties.ledger.due_cells import RunBlocks, run_in_process
 from parties.tables.blocks import EncodedTable
 from parties.vertical.prediction_server import Answerer
 from parties.vertical.release_offer import ReleaseTable, greets_only, offered_names
@@ -25,7 +25,7 @@ from protocols.messages.vertical import Hello, Role, Task, Terms
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassiveJob:
-    """What a passive party brings to a training run.
+    """A passive party's inputs to a training run, and how its release is made.
 
     Attributes
     ----------
@@ -50,13 +50,13 @@ class PassiveJob:
     order : ndarray of int64, optional
         In which order the ranks travel, where that is not the order of the rows.
     release : callable
-        Makes the release once both sides have agreed; by default a job only greets.
+        Makes the release once both sides have agreed; by default it refuses.
     has_label : bool
         Whether this party's schema names a label column, as only the active party's should.
     agreed : Terms
-        What was agreed that the active party does.
+        What the active party has agreed to.
     resolved : ResolvedTests
-        Which split tests were resolved before.
+        Split tests that were resolved in earlier attempts and runs.
     n_cells : int, optional
         Cells of a column that records are answered with, at most; None to resolve and answer split tests instead.
     allow_routed : bool
@@ -66,13 +66,14 @@ class PassiveJob:
     most_records : int, optional
         How many of the others are released, at most.
     held_out : callable, optional
-        Takes the router of the finished trees; what answers for the held-out records, once they are chosen.
-    run_blocks : Run
-        Calls a function on blocks of records, where these are.
+        Takes the router of the finished trees; returns the answerer for the held-out records. None until they are
+        chosen.
+    run_blocks : RunBlocks
+        Calls a function on every block of records, in this process or on the cluster that holds them.
     format : TableFormat
         How the cells of the table are written; that of the released columns goes with shared thresholds.
     redraws : bool
-        Whether `release` draws anew what was changed since it was drawn, which tells the change.
+        Whether `release` draws a changed value anew, which reveals that it was changed.
     """
 
     party: str
@@ -96,7 +97,7 @@ class PassiveJob:
     held_out_share: float = 0.0
     most_records: int | None = None
     held_out: Callable[[Router], Answerer] | None = None
-    run_blocks: Run = here
+    run_blocks: RunBlocks = run_in_process
     format: TableFormat = field(default_factory=TableFormat)
     redraws: bool = False
 
@@ -107,16 +108,16 @@ class PassiveJob:
 
     @property
     def password(self) -> bytes | None:
-        """What proves which records this is about; None before they are aligned."""
+        """The password for the proof of ids, made of the aligned records' ids; None before they are aligned."""
         return None if self.id_digest is None else password_of(self.id_digest, self.order)
 
     def router(self, tests: SplitTests) -> Router:
-        """What answers split tests from this party's records."""
+        """The router that answers these split tests."""
         released = [mechanism.schema.name for mechanism in self.mechanisms]
         return Router(self.mechanisms, tests, self.format.of_cells(released))
 
     def guarantee(self) -> Guarantee:
-        """What the release of all columns promises."""
+        """The guarantee for the release of all columns."""
         return compose(
             tuple(mechanism.guarantee() for mechanism in self.mechanisms),
             is_secure=self.rng.is_secure,
@@ -130,10 +131,13 @@ class PassiveJob:
         names = offered_names(self.mechanisms, opaque_names=self.opaque_names)
         plan = Terms(
             columns=len(names),
-            mechanism=", ".join(sorted({one.mechanism for one in settings})) or None,
-            law=", ".join(sorted({one.law.value for one in settings})) or None,
+            mechanism=", ".join(sorted({setting.mechanism for setting in settings})) or None,
+            law=", ".join(sorted({setting.law.value for setting in settings})) or None,
             # A column without points has no budget per point.
-            epsilon=max((float(one.settings.epsilon) if one.point else 0.0 for one in self.mechanisms), default=None),
+            epsilon=max(
+                (float(mechanism.settings.epsilon) if mechanism.point else 0.0 for mechanism in self.mechanisms),
+                default=None,
+            ),
             total_epsilon=float(self.guarantee().epsilon),
             share_thresholds=self.share_thresholds,
             held_out=self.held_out_share,

@@ -1,4 +1,4 @@
-"""How a passive party words its release: the offer, the bytes of its ranks, and what need not be sent twice."""
+"""The offer of a passive party's release, the bytes of its ranks, and the row from which a resumed release goes on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from protocols.messages.vertical import Held, Offer, OfferedColumn, SplitRanks
 from protocols.transport.codec import encode
 
 ReleaseTable = Callable[[Sequence[ColumnMechanism], EncodedTable], None]
-"""Draws a training table: afterwards its blocks have the codes of every column; or refuses before the first."""
+"""Draws a training table, so that its blocks have the codes of every column; refuses, if at all, before any draw."""
 
 
 def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> None:
@@ -37,20 +37,20 @@ def greets_only(mechanisms: Sequence[ColumnMechanism], table: EncodedTable) -> N
 
 
 def rank_type(n_ranks: int) -> np.dtype[np.unsignedinteger]:
-    """The smallest unsigned type that holds a column's ranks, and its number of ranks for a missing row."""
+    """The smallest unsigned type that holds a column's ranks; a missing cell has the number of ranks."""
     return np.min_scalar_type(n_ranks).newbyteorder("<")
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedTable:
-    """What was drawn of a table, in the order in which its rows travel.
+    """A table's drawn codes, and the order in which its rows are sent.
 
     Attributes
     ----------
     mechanisms : tuple of ColumnMechanism
     blocks : tuple of Block
     order : ndarray of int64, optional
-        Where that is not the order of the rows.
+        By default the order of the rows.
     """
 
     mechanisms: tuple[ColumnMechanism, ...]
@@ -58,7 +58,7 @@ class ReleasedTable:
     order: NDArray[np.int64] | None = None
 
     def pieces(self, c: int, start: int = 0, end: int | None = None) -> Iterator[ReleasedColumn]:
-        """Rows of a column, from `start` to `end`, some at a time."""
+        """Rows `start` to `end` of column `c`, in pieces of at most `WINDOW_ROWS`."""
         schema, entry = self.mechanisms[c].schema, f"{c}.codes"
         if self.order is not None:
             whole = np.concatenate([block[entry] for block in self.blocks])[self.order[start:end]]
@@ -79,10 +79,10 @@ class OfferedRanks:
     ----------
     released : ReleasedTable
     number : int
-        Of the column that it comes from.
+        The number of the column that it comes from.
     ranking : Ranking
     digest : str
-        Of its bytes as they will travel.
+        Digest of the bytes that are sent.
     """
 
     released: ReleasedTable
@@ -91,13 +91,13 @@ class OfferedRanks:
     digest: str = ""
 
     def ranks(self, start: int = 0, end: int | None = None) -> Iterator[NDArray[np.unsignedinteger]]:
-        """Ranks of rows from `start` to `end`, in the smallest type, some at a time."""
+        """Ranks of rows `start` to `end`, in the smallest type, in pieces of at most `WINDOW_ROWS`."""
         kind = rank_type(self.ranking.table.n_ranks)
         return (self.ranking.ranks(piece).astype(kind) for piece in self.released.pieces(self.number, start, end))
 
 
 def rank_columns(released: ReleasedTable) -> Iterator[OfferedRanks]:
-    """The columns of ranks of what was drawn; an unordered one gives several."""
+    """The columns of ranks of a drawn table; an unordered column gives one per category."""
     for c, mechanism in enumerate(released.mechanisms):
         for ranking in rankings(mechanism.schema, replace(released, order=None).pieces(c)):
             column = OfferedRanks(released, c, ranking)
@@ -117,13 +117,15 @@ def make_offer(
     cuts: Sequence[Sequence[int]] | None = None,
     router: Router | None = None,
 ) -> Offer:
-    """What is about to be released, column by column, and what that promises; with the cuts of an agreed grid.
+    """The offer that precedes the ranks: every column, the guarantee, and the cuts of an agreed grid.
 
-    `router` is what answers by that grid, if the active party may have it.
+    `router` answers by that grid; it is given if the active party may have it.
     """
     promises = {promise.column: promise for promise in guarantee.columns}
     ranked = [column.ranking for column in columns]
-    codes = codes_that_occur(mechanisms, [(one.source, one.table) for one in ranked], are_shared=share_codes)
+    codes = codes_that_occur(
+        mechanisms, [(ranking.source, ranking.table) for ranking in ranked], are_shared=share_codes
+    )
     names = offered_names(mechanisms, opaque_names=opaque_names)
     offered = []
     for i, (name, column, occurring) in enumerate(zip(names, columns, codes, strict=True)):
@@ -149,12 +151,12 @@ def make_offer(
 
 
 def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) -> tuple[str, ...]:
-    """What the released columns are called, in their order: known before anything is drawn.
+    """Names of the released columns, in their order; they do not depend on any draw.
 
     Raises
     ------
     ParameterError
-        If there are more than an offer can have, or one is not fit to travel.
+        If there are more names than an offer can hold, or one that a message cannot.
     """
     names = [name for mechanism in mechanisms for name in rank_names(mechanism.schema)]
     if len(names) > MAX_COLUMNS:
@@ -175,12 +177,12 @@ def offered_names(mechanisms: Sequence[ColumnMechanism], *, opaque_names: bool) 
 
 
 def offer_digest(offer: Offer) -> str:
-    """Tells one release from every other: an offer names the digests of its columns."""
+    """Digest that identifies a release; an offer contains the digests of its columns."""
     return hashlib.sha256(encode(offer)[0]).hexdigest()
 
 
 def training_digest(offer: Offer, wanted: ListedTests | SplitRanks | None) -> str:
-    """Tells a training from every other: by its release, and the tests that were asked for if there were any."""
+    """Digest that identifies a training: of its release, and of the split tests that were asked, if any."""
     digest = hashlib.sha256(encode(offer)[0])
     for array in () if wanted is None else (wanted.columns, wanted.ranks, wanted.missing_left):
         digest.update(np.asarray(array, "<u4").tobytes())
@@ -188,7 +190,7 @@ def training_digest(offer: Offer, wanted: ListedTests | SplitRanks | None) -> st
 
 
 def check_held(held: Held | None, offer: Offer, peer: str, *, n_rows: int) -> None:
-    """Refuse to go on with a release of which the active party holds another one's beginning, or more than there is.
+    """Refuse to resume if the active party holds part of another release, or more rows than this one has.
 
     Raises
     ------
@@ -207,14 +209,14 @@ def check_held(held: Held | None, offer: Offer, peer: str, *, n_rows: int) -> No
 
 
 def first_row(held: Held | None, column: int, n_rows: int) -> int:
-    """The first row of a column that the active party lacks."""
+    """The first row of a column that the active party does not hold."""
     if held is None or column > held.column:
         return 0
     return n_rows if column < held.column else held.row
 
 
 def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
-    """The guarantee as the other side may read it: a unit tells the width of the bounds, so its words stay here."""
+    """The guarantee without the words of its units, which would reveal the width of the bounds to the peer."""
     columns = (
         replace(
             promise,
@@ -227,7 +229,7 @@ def _without_units(guarantee: Guarantee, *, opaque_names: bool) -> Guarantee:
 
 
 def rank_names(schema: ColumnSchema) -> list[str]:
-    """Names of the columns of ranks that a column is released as: of unordered categories one indicator for each."""
+    """Names of a column's columns of ranks; an unordered column has one indicator per category."""
     if schema.kind is not Kind.UNORDERED:
         return [schema.name]
     return [f"{schema.name}={category}" for category in schema.categories]

@@ -1,11 +1,10 @@
-"""How many split tests a passive party resolves: no more than the model can make, however often asked, in any run.
+"""Limit on the split tests that a passive party resolves, over all attempts and all runs.
 
-Every test that is resolved tells something about the scale of a column: with all of a column's ranks resolved, its
-desensitized values themselves are known, rather than their order. So the active party says at the greeting how many
-tests its model makes at most, and a run file may say how many were agreed on. The ledger has every test that was
-resolved. A run's attempts count together against its model's tests; all runs that release the same columns under the
-same mechanisms count together against the number that was agreed on or, without one, what the model of the run at hand
-makes. The same test counts once.
+Every resolved test reveals something about the scale of a column: with all of a column's ranks resolved, its
+desensitized values are known, and not only their order. So the active party says in its greeting how many tests its
+model can make, and a run file may state an agreed number. The ledger has every resolved test. All attempts of a run
+count together against its model's number. All runs that release the same columns under the same mechanisms count
+together against the agreed number or, without one, against the current model's. The same test counts once.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class ResolvedTests:
     Attributes
     ----------
     ledger : Ledger, optional
-        Where they are entered; without one, those of this process are counted.
+        Where they are entered; without a ledger only this process's tests are counted.
     occasion : Occasion
     """
 
@@ -50,24 +49,24 @@ class ResolvedTests:
         agreed: int | None = None,
         peer: str,
     ) -> SplitTests:
-        """Resolve tests, after they were counted and entered.
+        """Resolve split ranks, after they were counted and entered into the ledger.
 
         Parameters
         ----------
         wanted : SplitRanks
         columns, mechanisms : sequences
-            What was released.
+            Of the release.
         is_secure : bool
         most : int
-            Tests of this run.
+            Most tests in this run.
         agreed : int, optional
-            Tests on these columns in all runs; without it, no more than of this run.
+            Most tests on these columns in all runs; by default `most`.
         peer : str
 
         Raises
         ------
         UnexpectedMessage
-            If that is more than may be asked, or a test is asked for twice. Nothing was resolved.
+            If a limit would be exceeded, or a test is asked for twice. Nothing was resolved.
         LedgerError
             If the tests cannot be entered.
         """
@@ -100,12 +99,12 @@ class ResolvedTests:
 
 
 def most_tests(mine: Hello, theirs: Hello, columns: Sequence[Ranking]) -> int:
-    """How many tests two greetings and the released ranks allow; an active party that does not say is allowed none.
+    """The most tests that two greetings and the released ranks allow; none if the active party states no number.
 
-    A column has no more distinct tests than two for each of its ranks, one for either way of a missing cell.
+    A column has at most two distinct tests per rank, one for each direction of missing cells.
     """
-    said = (theirs.plan.tests or 0, mine.agreed.tests, sum(2 * column.table.n_ranks for column in columns))
-    return min(number for number in said if number is not None)
+    limits = (theirs.plan.tests or 0, mine.agreed.tests, sum(2 * column.table.n_ranks for column in columns))
+    return min(number for number in limits if number is not None)
 
 
 def _check_count(n_tests: int, most: int, peer: str, of_what: str) -> None:

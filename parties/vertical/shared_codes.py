@@ -1,4 +1,4 @@
-"""Which codes of a mapped domain a release holds: shared by their owner, checked where they arrive.
+"""Released codes of a mapped domain, shared by their owner and checked by the receiver.
 
 Which codes of the mapped domain occur is a function of the release, so sharing it costs no privacy. With it, and with
 the settings that the guarantee names, the active party can learn through the noise.
@@ -49,9 +49,9 @@ def codes_that_occur(
     Privacy: a function of the released codes. Without noise these are exact; ranks alone say less, so none are shared.
     """
     by_name = {mechanism.schema.name: mechanism.value for mechanism in mechanisms}
-    found = [_packed(by_name[source], table) if are_shared else None for source, table in tables]
-    too_many = sum(len(codes or b"") for codes in found) > MOST_CODE_BYTES
-    return [None] * len(found) if too_many else found
+    codes = [_packed(by_name[source], table) if are_shared else None for source, table in tables]
+    too_many = sum(len(codes or b"") for codes in codes) > MOST_CODE_BYTES
+    return [None] * len(codes) if too_many else codes
 
 
 def _packed(mechanism: OrderPreservingMap | RandomisedResponse, table: RankTable) -> bytes | None:
@@ -70,7 +70,7 @@ def check_ranks(offer: Offer, guarantee: Guarantee, *, peer: str) -> None:
     ------
     UnexpectedMessage
     """
-    promised = (one for one in guarantee.columns for _ in range(n_offered(one)))
+    promised = (promise for promise in guarantee.columns for _ in range(n_offered(promise)))
     for index, (column, promise) in enumerate(zip(offer.columns, promised, strict=True)):
         most = 2.0 if "n_categories" in promise.parameters else promise.parameters.get("domain_size", math.nan)
         # Also of a column without a rank: the report counts the values of all.
@@ -94,42 +94,44 @@ def releases_of(offer: Offer, guarantee: Guarantee, *, peer: str) -> tuple[Colum
         return (None,) * len(offer.columns)
     if sum(len(column.codes or b"") for column in offer.columns) > MOST_CODE_BYTES:
         raise UnexpectedMessage(f"{peer} shares more than {MOST_CODE_BYTES} bytes of codes")
-    found: list[ColumnRelease | None] = []
+    releases: list[ColumnRelease | None] = []
     n_held = 0
     try:
         for promise in guarantee.columns:
             n_members = n_offered(promise)
-            members = offer.columns[len(found) : len(found) + n_members]
+            members = offer.columns[len(releases) : len(releases) + n_members]
             if len(members) < n_members:
                 raise ParameterError(f"{len(offer.columns)} columns are fewer than the guarantee's")
-            is_usable = n_members <= MOST_CATEGORIES and all(one.n_ranks and one.codes is not None for one in members)
+            is_usable = n_members <= MOST_CATEGORIES and all(
+                member.n_ranks and member.codes is not None for member in members
+            )
             n_held += _held(promise, members) if is_usable else 0
             if n_held > MOST_HELD or not is_usable:
-                found += [None] * n_members
+                releases += [None] * n_members
                 continue
             mechanism = _mechanism(promise)
-            found += [_release(promise, mechanism, one, c) for c, one in enumerate(members)]
-        if len(found) < len(offer.columns):
+            releases += [_release(promise, mechanism, member, c) for c, member in enumerate(members)]
+        if len(releases) < len(offer.columns):
             raise ParameterError(f"{len(offer.columns)} columns are more than the guarantee's")
     except ParameterError as error:
         raise UnexpectedMessage(f"{peer} shares codes that cannot be used: {error}") from None
-    return tuple(found)
+    return tuple(releases)
 
 
 def n_offered(promise: ColumnGuarantee) -> int:
-    """As how many columns of ranks a column is offered: one for each of its unordered categories.
+    """Number of columns of ranks that a column is offered as: one, or one per unordered category.
 
     Raises
     ------
     ParameterError
-        If that is no number of categories.
+        If the promise states no valid number of categories.
     """
     is_unordered = promise.mechanism == RandomisedResponse.name or "n_categories" in promise.parameters
     return _whole(promise, "n_categories", 2) if is_unordered else 1
 
 
 def _held(promise: ColumnGuarantee, members: Sequence[OfferedColumn]) -> int:
-    """How many numbers a column's channel holds, and its mechanism: its cells, and the points of one."""
+    """Number of array entries in a column's noise channel and mechanism."""
     if promise.mechanism == RandomisedResponse.name:
         return len(members) ** 2
     n_points = _whole(promise, "domain_size", 2)

@@ -1,4 +1,4 @@
-"""All parties in one process, each passive one in a thread of its own, talking over memory channels."""
+"""Simulation of all parties in one process: passive parties in threads, connected by memory channels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ T = TypeVar("T")
 def simulate(
     active: Callable[[Sequence[Channel]], T], passive: Mapping[str, Callable[[Channel], object]], *, name: str
 ) -> T:
-    """Run the active party here and every passive party in a thread; return what the active party returned.
+    """Run the active party in this thread and every passive party in its own; returns the active party's result.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def simulate(
             channel.close()
 
     for peer, party in passive.items():
-        here, there = memory_pair(name, peer)
-        channels.append(here)
-        threads.append(threading.Thread(target=guarded, args=(party, there), daemon=True))
+        own_end, peer_end = memory_pair(name, peer)
+        channels.append(own_end)
+        threads.append(threading.Thread(target=guarded, args=(party, peer_end), daemon=True))
     for thread in threads:
         thread.start()
     try:

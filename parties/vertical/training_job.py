@@ -1,4 +1,4 @@
-"""What goes into the active party's side of a training run, and what comes out of it."""
+"""The active party's training job: its inputs, its greetings, and the earlier model that it continues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from protocols.messages.vertical import Hello, Role, Task, Terms
 
 @dataclass(frozen=True, slots=True)
 class HeldOutRecords:
-    """Records outside the training table: ids, the active party's columns by name, and labels."""
+    """The active party's held-out records: ids, own columns by name, and labels."""
 
     ids: pd.Index
     own: Mapping[str, Values]
@@ -49,7 +49,7 @@ class HeldOutRecords:
 
 
 def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequence[OwnColumn]) -> Earlier | None:
-    """The model that a run continues, if it continues one and may.
+    """Load and check the model that a run continues; None if it continues none.
 
     Raises
     ------
@@ -61,8 +61,8 @@ def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequenc
     folder = RunFolder(run.continue_from)
     model = folder.load_joint_model()
     check_schema_of_model(schema, folder.path, model.ensemble)
-    found = Earlier.of(model)
-    found.check_own(loss, own, margins=schema.base_margin)
+    earlier = Earlier.of(model)
+    earlier.check_own(loss, own, margins=schema.base_margin)
     before = read_section(ActiveRun, read_yaml(folder.path / "config.yaml")).model
     if run.model.max_bin != before.max_bin:
         raise ConfigError(
@@ -70,37 +70,37 @@ def earlier_of_run(run: ActiveRun, schema: TableSchema, loss: Loss, own: Sequenc
             "columns would have other cuts than its trees ask about. Nothing was trained"
         )
     _check_validation(run.model, before, folder)
-    return found
+    return earlier
 
 
 def _check_validation(model: ModelSection, before: ModelSection, continued: RunFolder) -> None:
-    """Refuse validation rows that the trees of a run to continue were grown on."""
+    """Refuse validation rows on which the continued run's trees were grown."""
     if model.validation_fraction is None:
         return
     is_same = model.seed in (None, continued.read_json("meta.json").get("seed"))
     if not is_same or model.validation_fraction != before.validation_fraction:
-        found = f"{before.validation_fraction or 'none'}{'' if is_same else ' and another model.seed'}"
+        earlier = f"{before.validation_fraction or 'none'}{'' if is_same else ' and another model.seed'}"
         raise ConfigError(
-            f"model.validation_fraction is {model.validation_fraction:g}, and the run to continue had {found}: its "
+            f"model.validation_fraction is {model.validation_fraction:g}, and the run to continue had {earlier}: its "
             "trees have seen rows that these would be validated on. Nothing was trained"
         )
 
 
 class Grower(Protocol):
-    """Grows trees where the active party's rows lie, from the passive parties' columns alone."""
+    """Interface of a grower for rows outside this process, such as on a cluster; it is sent the received columns."""
 
     @property
     def n_rows(self) -> int: ...
     def __call__(
         self, received: Sequence[RankColumn], /, *, parameters: BoostingParameters, constraints: ColumnConstraints
     ) -> TrainedTrees:
-        """The trees; of own columns alone where none was received."""
+        """Grow trees on own and received columns."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveJob:
-    """What the active party brings to a training run.
+    """The active party's inputs to a training run.
 
     Attributes
     ----------
@@ -109,35 +109,35 @@ class ActiveJob:
         None before the records are aligned: such a job only greets.
     own : tuple of OwnColumn
     labels, weights : ndarray of float64, shape (n_rows,)
-        Like the rows of `own`, empty where `grow` has them.
+        Empty, like the rows of `own`, where `grow` has them.
     margins : tuple of OwnColumn
-        Where each record's scores start, one column per output; empty for none.
+        Initial score of each record, one column per output; empty for none.
     earlier : Earlier, optional
         A model whose trees the new ones follow.
     noised_labels : ndarray of float64, shape (n_rows,), optional
-        Labels that decide on everything but the leaves, and so on everything that peers see.
+        Labels for everything but the leaf values, and so for everything that peers see.
     loss : Loss
     parameters : BoostingParameters
     constraints : ColumnConstraints
-        On own columns and on passive parties', by the names that these go by.
+        On own columns and on passive parties', by their released names.
     validation : ValidationPlan, optional
-        Rows to stop early by.
+        Rows for early stopping.
     metrics : tuple of Metric
-        Of held-out records whose cells are asked for before training, to stop early by where there is no `validation`.
+        For early stopping without `validation`, by held-out records whose cells are asked for before training.
     held_out_share : float
         Share of the common records that is held out of training.
     most_records : int, optional
-        How many of the others are released and trained on, at most; then what each column of peers adds is measured.
+        Most records that are released and trained on. If it is set, the uplift of every peer's column is measured.
     held_out : HeldOutRecords, optional
-        These records, once they are chosen; they are not among `n_rows`.
+        The held-out records, once they are chosen; not counted in `n_rows`.
     engine : {"native", "xgboost"}
-        What grows the trees.
+        Implementation that grows the trees.
     grow : Grower, optional
-        Grows them in place of `engine`: for rows that lie elsewhere.
+        Grows the trees in place of `engine`, for rows outside this process.
     correct_noise : bool
         Whether to learn through the noise of columns whose owner shares the released codes.
     left_open : frozenset of str
-        Names of the parameters that nobody chose, which may be set as suits noise.
+        Names of the parameters that the user left at their defaults; they may be adapted to noise.
     by_cells : bool
         Whether passive parties answer with cells of a grid that they offer, in place of split tests.
     seed : int or None
@@ -145,15 +145,15 @@ class ActiveJob:
     alignment : str
         How the records were aligned, in words that must be the same on both sides.
     orders : dict of str to ndarray of int64
-        Per passive party, in which order its ranks travel, where that is not the order of the records.
+        Per passive party, the order in which its ranks are sent; absent if that is the order of the records.
     on_round : callable
         Takes a RoundReport after every round; training ends if it returns True.
     column_order : tuple of str, optional
-        Order of all columns, which decides ties; by default A's own, then each passive party's.
+        Order of all columns, which breaks ties; by default A's own, then each passive party's.
     agreed : mapping of str to Terms
-        What was agreed that each peer does.
+        What each peer has agreed to.
     journal : Journal, optional
-        Where to keep what is needed to go on after an interruption, and what to go on from.
+        State from which an interrupted run is resumed.
     """
 
     party: str
@@ -188,7 +188,7 @@ class ActiveJob:
 
     def __post_init__(self) -> None:
         if self.earlier is not None:
-            self.earlier.check_own(self.loss, self.own, margins=[one.name for one in self.margins])
+            self.earlier.check_own(self.loss, self.own, margins=[margin.name for margin in self.margins])
 
     @property
     def n_rows(self) -> int:
@@ -196,7 +196,7 @@ class ActiveJob:
         return len(self.labels) if self.grow is None else self.grow.n_rows
 
     def grown_with(self, choice: NoiseChoice | None) -> BoostingParameters:
-        """The parameters of trees on passive columns, or of all where there are no others; None: no noise is known."""
+        """Parameters adapted to a choice about noise; unchanged for None, where the noise is unknown."""
         if choice is None:
             return self.parameters
         if choice is NoiseChoice.ALONE:
@@ -204,25 +204,27 @@ class ActiveJob:
         return patient(self.parameters, self.left_open, self.loss, self.n_rows)
 
     def most_tests(self, peer: str) -> int:
-        """How many split tests the model can ask a party for.
+        """The most split tests that the model can ask of a party.
 
-        Of an earlier model's splits only the tests count that this party has resolved: how many there are on other
-        columns depends on labels, and is not for it to know.
+        Of an earlier model's splits only this party's count: the number on other columns depends on labels, and must
+        not be revealed to it.
         """
         if self.by_cells:
             return 0
-        any_of = map(self.grown_with, (None, *NoiseChoice))
-        n_splits = max(one.n_estimators * one.max_splits for one in any_of) * self.loss.n_outputs
+        candidates = map(self.grown_with, (None, *NoiseChoice))
+        n_splits = (
+            max(parameters.n_estimators * parameters.max_splits for parameters in candidates) * self.loss.n_outputs
+        )
         before = () if self.earlier is None else self.earlier.model.ensemble.features
-        return min(n_splits + sum(one.owner == peer and one.rank is not None for one in before), MAX_TESTS)
+        return min(n_splits + sum(feature.owner == peer and feature.rank is not None for feature in before), MAX_TESTS)
 
     def receipt(self, peer: str) -> Receipt:
-        """What a peer has sent so far; empty without a journal."""
+        """The part of a peer's release that was received so far; empty without a journal."""
         folder = None if self.journal is None else self.journal.folder_of(peer)
         return Receipt(peer, self.n_rows, folder, order=self.orders.get(peer))
 
     def hello(self, peer: str, receipt: Receipt | None = None, task: Task = Task.TRAIN) -> Hello:
-        """The greeting for a peer; with what was received of it, once ranks are due."""
+        """The greeting for a peer; with `receipt`, it says which ranks are held already."""
         return Hello(
             role=Role.ACTIVE,
             party=self.party,
@@ -243,12 +245,12 @@ class ActiveJob:
         )
 
     def passwords(self, peers: Iterable[str]) -> dict[str, bytes]:
-        """What proves to each of these peers which records this is about; empty before they are aligned."""
+        """The password for the proof of ids with each of these peers; empty before records are aligned."""
         digest = self.id_digest
         return {} if digest is None else {peer: password_of(digest, self.orders.get(peer)) for peer in peers}
 
     def check_names(self, theirs: Mapping[str, Hello]) -> None:
-        """Refuse constraints on a column that no party is going to bring, while nothing is released.
+        """Refuse constraints on a column that no party has, before anything is released.
 
         Raises
         ------
@@ -266,7 +268,7 @@ class ActiveJob:
 
 
 def digest_of_own(whole: PartyTable, brought: PartyTable, own: Sequence[OwnColumn]) -> str:
-    """A digest of what the active party brings: ids, labels, weights, margins and own columns of the whole file."""
+    """Digest of the active party's inputs: ids, labels, weights, margins and own columns of the whole file."""
     named = [whole.id_digest, brought.id_digest, [column.name for column in own]]
     digest = hashlib.sha256(json.dumps(named).encode())
     for values in (whole.labels, whole.weights, *whole.margins.values(), *(column.values for column in own)):

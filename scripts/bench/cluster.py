@@ -99,7 +99,7 @@ def measure(folder: Path, n_rows: int, n_columns: int, n_trees: int, client: Any
             table, _ = encode_partitions(
                 paths, mechanisms, folder / "blocks", id_columns=["id"], stamps=stamps, client=client
             )
-            account.release(mechanisms, table.blocks, run=on_cluster(client))
+            account.release(mechanisms, table.blocks, run_blocks=on_cluster(client))
             return ReleasedTable(tuple(mechanisms), table.blocks)
 
         released, release_s = timed(client, release)

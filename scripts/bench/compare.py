@@ -55,14 +55,14 @@ def main() -> int:
     parser.add_argument("new", type=Path)
     arguments = parser.parse_args()
     old, new = (runs_by_line(read(path)) for path in (arguments.old, arguments.new))
-    found = changes(old, new)
-    worse = [change for change in found if change.is_beyond_noise and change.factor > 1]
-    better = [change for change in found if change.is_beyond_noise and change.factor < 1]
-    for title, some in (("worse", worse), ("better", better)):
-        for change in sorted(some, key=lambda change: -abs(change.factor - 1)):
+    compared = changes(old, new)
+    worse = [change for change in compared if change.is_beyond_noise and change.factor > 1]
+    better = [change for change in compared if change.is_beyond_noise and change.factor < 1]
+    for title, listed in (("worse", worse), ("better", better)):
+        for change in sorted(listed, key=lambda change: -abs(change.factor - 1)):
             print(f"{title}: {change}")
-    gone = len(old.keys() - new.keys())
-    print(f"{len(found)} figures compared, {len(worse)} worse, {len(better)} better; {gone} lines are gone")
+    n_gone = len(old.keys() - new.keys())
+    print(f"{len(compared)} figures compared, {len(worse)} worse, {len(better)} better; {n_gone} lines are gone")
     return 1 if worse else 0
 
 

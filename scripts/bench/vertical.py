@@ -104,15 +104,15 @@ def measure(case: Case, *, link: str, align: str, is_plain: bool) -> None:
         folders = prepare(root / "data", case, align)
         runs = []
         for i in range(case.repeat):
-            found = run_once(folders, f"run{i}", link=link)
+            result = run_once(folders, f"run{i}", link=link)
             for party in ("a", "b"):
-                found[f"growth_mb_{party}"] = round(found[f"peak_mb_{party}"] - base[f"peak_mb_{party}"], 1)
+                result[f"growth_mb_{party}"] = round(result[f"peak_mb_{party}"] - base[f"peak_mb_{party}"], 1)
             if not is_plain:
-                found |= xgboost_beside(folders, case)
-                plain = found["xgboost_read_seconds"] + found["xgboost_seconds"]
-                found["ratio_vs_xgboost"] = round(found["seconds"] / plain, 3)
-            runs.append(found)
-            tell(case, link, align, found)
+                result |= xgboost_beside(folders, case)
+                plain = result["xgboost_read_seconds"] + result["xgboost_seconds"]
+                result["ratio_vs_xgboost"] = round(result["seconds"] / plain, 3)
+            runs.append(result)
+            tell(case, link, align, result)
         if len(runs) > 1:
             medians = {key: round(statistics.median(run[key] for run in runs), 3) for key in runs[0]}
             tell(case, link, align, {"median_of": len(runs), **medians})
@@ -256,7 +256,7 @@ def from_logs(folders: dict[str, Path], run_id: str) -> dict[str, float]:
     ready, offered, grown = times.values()
     chunks = [line for line in lines if line["event"] == "received" and line["kind"] == "rank chunk"]
     collected = datetime.fromisoformat(chunks[-1]["time"]).timestamp()
-    end = max(datetime.fromisoformat(some[-1]["time"]).timestamp() for some in (lines, of_b))
+    end = max(datetime.fromisoformat(lines_of_party[-1]["time"]).timestamp() for lines_of_party in (lines, of_b))
     sent = sum(line["bytes"] for line in of_b if line["event"] == "sent")
     both = sent + sum(line["bytes"] for line in lines if line["event"] == "sent")
     document = json.loads((folders["b"] / "runs" / run_id / "meta.json").read_text())

@@ -353,7 +353,7 @@ def test_a_process_that_was_told_to_stop_says_so_whatever_becomes_of_the_signal(
         with pytest.raises(SystemExit) as ended:
             cli.main()
     finally:
-        cli.Stopped.told = None
+        cli.Stopped.received = None
         for number, handler in handlers.items():
             signal.signal(number, handler)
     assert ended.value.code == 143

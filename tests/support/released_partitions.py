@@ -44,7 +44,7 @@ def release(
     table = encoded(parts, mechanisms, folder, client)
     with Ledger(ledger or folder.parent / "ledger.sqlite") as opened:
         terms = {"budget": Budget(), "occasion": OCCASION, "rng": secure(), **changed}
-        Account(ledger=opened, **terms).release(mechanisms, table.blocks, run=on_cluster(client))
+        Account(ledger=opened, **terms).release(mechanisms, table.blocks, run_blocks=on_cluster(client))
     return ReleasedTable(tuple(mechanisms), table.blocks)
 
 

@@ -218,11 +218,11 @@ class ChainCheckpoint:
                 break
         return found
 
-    def keep(self, turn: int, one: Turn) -> None:
+    def keep(self, turn: int, finished: Turn) -> None:
         """Store a turn's tree. What others have confirmed before was about other trees."""
         if self.confirmed:
             self._note_compared(frozenset(), self.differing)
-        write_twice(self._path(turn), _document(one))
+        write_twice(self._path(turn), _document(finished))
 
     def _read(self, turn: int, recipe: InPrivateAmongOwners) -> Turn:
         document = read_either(self._path(turn), _DOCUMENT)
@@ -240,8 +240,8 @@ class ChainCheckpoint:
 
 def trees_digest(turns: Sequence[Turn]) -> str:
     """Digest of the trees of all turns, in their order, as they are stored: SHA-256, as hexadecimal digits."""
-    return document_digest({"turns": [_document(one) for one in turns]})
+    return document_digest({"turns": [_document(turn) for turn in turns]})
 
 
-def _document(one: Turn) -> dict[str, Any]:
-    return {"is_secure": one.is_secure, **{name: getattr(one.tree, name).tolist() for name in _DTYPES}}
+def _document(turn: Turn) -> dict[str, Any]:
+    return {"is_secure": turn.is_secure, **{name: getattr(turn.tree, name).tolist() for name in _DTYPES}}

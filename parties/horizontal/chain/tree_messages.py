@@ -14,11 +14,11 @@ from protocols.errors import UnexpectedMessage
 from protocols.messages.horizontal import PassTree
 
 
-def tree_message(turn: int, one: Turn, epsilon: float) -> PassTree:
+def tree_message(turn: int, finished: Turn, epsilon: float) -> PassTree:
     """Message with the tree of a turn."""
-    tree = one.tree
+    tree = finished.tree
     return PassTree(
-        turn=turn, epsilon=epsilon, is_secure=one.is_secure,
+        turn=turn, epsilon=epsilon, is_secure=finished.is_secure,
         columns=tree.columns.astype("<i4"), thresholds=tree.thresholds.astype("<f8"), missing_left=tree.missing_left,
         lefts=tree.lefts.astype("<i4"), rights=tree.rights.astype("<i4"), values=tree.values.astype("<f8"),
     )  # fmt: skip
@@ -62,7 +62,7 @@ def due_after(turn: int, *, place: int, n_owners: int, n_turns: int, broadcast: 
     """
     if broadcast:
         if turn % n_owners == place:
-            yield from ((other, range(turn, turn + 1)) for other in range(n_owners) if other != place)
+            yield from ((owner, range(turn, turn + 1)) for owner in range(n_owners) if owner != place)
         return
     step = turn if turn % n_owners == place else n_turns + place if turn == n_turns - 1 else None
     if step is not None and step <= n_turns + n_owners - 3:

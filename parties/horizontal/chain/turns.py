@@ -94,8 +94,8 @@ class _Chain:
             self._others.send_due(turn)
             progress("turns", turn + 1, job.n_turns)
         return SharedModel(
-            ensemble=job.recipe.ensemble([one.tree for one in self._turns]),
-            guarantee=job.recipe.guarantee(is_secure=all(one.is_secure for one in self._turns)),
+            ensemble=job.recipe.ensemble([turn.tree for turn in self._turns]),
+            guarantee=job.recipe.guarantee(is_secure=all(turn.is_secure for turn in self._turns)),
         )
 
     def _restore(self, name: str, tree: Tree) -> None:
@@ -108,10 +108,10 @@ class _Chain:
         self._job.before_turn(turn, trees_digest(self._turns))
         return Turn(tree=self._owner.take_turn(self._job.recipe.epsilon), is_secure=self._job.is_secure)
 
-    def _keep(self, turn: int, one: Turn) -> None:
+    def _keep(self, turn: int, finished: Turn) -> None:
         """Write a turn to the checkpoint before it is sent to anybody."""
-        self._job.checkpoint.keep(turn, one)
-        self._turns.append(one)
+        self._job.checkpoint.keep(turn, finished)
+        self._turns.append(finished)
 
     def _receive(self, turn: int) -> Turn:
         """Receive the tree of another owner's turn, and update the residuals."""

@@ -87,7 +87,7 @@ class PlannedColumn:
         some, counts = {}, {}
         first = 0 if isinstance(mechanism.value, RandomisedResponse) else 1
         tabulated_points = min(n, MAX_TABLE_DOMAIN, tabulated.settings.domain_size)
-        for n_points in {_LAW_POINTS, tabulated_points, *(one.n_points for one in alternatives)}:
+        for n_points in {_LAW_POINTS, tabulated_points, *(alternative.n_points for alternative in alternatives)}:
             encoded = encode(features[schema.name], schema, domain=IntegerDomain(1, n_points))
             codes = np.where(encoded.is_missing, -1, encoded.codes.astype(np.int64) - first)
             some[n_points], counts[n_points] = codes[rows], np.bincount(codes[codes >= 0], minlength=n_points)
@@ -107,8 +107,8 @@ class PlannedColumn:
 
 def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tuple[Candidate, ...]]:
     """Analyse every column's candidates. A mechanism's table is made once for all columns, and then dropped."""
-    found: list[dict[Alternative, Candidate]] = [{} for _ in columns]
-    distinct = tuple(dict.fromkeys(alternative for one in columns for alternative in one.alternatives))
+    outcomes: list[dict[Alternative, Candidate]] = [{} for _ in columns]
+    distinct = tuple(dict.fromkeys(alternative for column in columns for alternative in column.alternatives))
     attackers = _Attackers(columns)
     for done, alternative in enumerate(distinct, start=1):
         choice, n = alternative.choice, alternative.n_points
@@ -120,7 +120,7 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
             if alternative not in column.alternatives:
                 continue
             outlook = column.outlook(table, alternative) if table is not None else None
-            found[c][alternative] = Candidate(
+            outcomes[c][alternative] = Candidate(
                 settings=settings_of(choice),
                 budget=alternative.budget,
                 promise=promise,
@@ -129,7 +129,10 @@ def analyse_all(columns: Sequence[PlannedColumn], progress: Progress) -> list[tu
                 verdict=attackers.verdict(c, alternative, table, outlook),
             )
         progress("comparing mechanisms", done, len(distinct))
-    return [tuple(one[choice] for choice in column.alternatives) for one, column in zip(found, columns, strict=True)]
+    return [
+        tuple(by_choice[choice] for choice in column.alternatives)
+        for by_choice, column in zip(outcomes, columns, strict=True)
+    ]
 
 
 class _Attackers:

@@ -77,8 +77,8 @@ def alternatives_for(mechanism: ColumnMechanism, grid: MechanismGrid) -> tuple[A
         others: list[tuple[float, int | None]] = [(epsilon, None) for epsilon in grid.epsilons]
         others = others or [(float(budget), budget) for budget in BUDGETS if budget <= MOST_EPSILON]
         return chosen, *(Alternative(replace(value, epsilon=epsilon), n, budget) for epsilon, budget in others)
-    found = _what_ifs(mechanism) if grid.is_empty else _combinations(mechanism, grid)
-    return tuple(dict.fromkeys([chosen, *found, *_baselines(mechanism.settings)]))
+    alternatives = _what_ifs(mechanism) if grid.is_empty else _combinations(mechanism, grid)
+    return tuple(dict.fromkeys([chosen, *alternatives, *_baselines(mechanism.settings)]))
 
 
 def _n_points(mechanism: ColumnMechanism) -> int:

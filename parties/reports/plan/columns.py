@@ -91,29 +91,35 @@ def _comparison_grid(column: ColumnPlan) -> FigureGrid:
     if column.keep is not None:
         headings = ("loss between two categories",)
     rows = []
-    for k, one in enumerate(_compared(column)):
+    for k, candidate in enumerate(_compared(column)):
         cells = (
-            loss(one.promise.tight) + (" in a cell" if one.settings["mechanism"] == "local" else ""),
-            loss(one.promise.domain_loss),
-            fraction(one.outlook.kendall if one.outlook else None),
-            _error(column, one),
+            loss(candidate.promise.tight) + (" in a cell" if candidate.settings["mechanism"] == "local" else ""),
+            loss(candidate.promise.domain_loss),
+            fraction(candidate.outlook.kendall if candidate.outlook else None),
+            _error(column, candidate),
         )
-        named = percent(one.outlook.attack.success) if one.outlook else "-"
-        rows.append((label(one.settings) + (" (chosen)" if k == 0 else ""), *cells[: len(headings)], named))
+        named = percent(candidate.outlook.attack.success) if candidate.outlook else "-"
+        rows.append((label(candidate.settings) + (" (chosen)" if k == 0 else ""), *cells[: len(headings)], named))
     headings = ("mechanism", *headings, "attacker names the value")
     return FigureGrid(f"{column.promise.column}: mechanisms compared", headings, tuple(rows))
 
 
 def _compared(column: ColumnPlan) -> list[Candidate]:
     """The chosen mechanism, at every budget, and the others at one budget."""
-    own = shape_of(column.chosen)
-    return [one for one in column.candidates if one.budget in (None, COMPARED_BUDGET) or shape_of(one) == own]
+    shape = shape_of(column.chosen)
+    return [
+        candidate
+        for candidate in column.candidates
+        if candidate.budget in (None, COMPARED_BUDGET) or shape_of(candidate) == shape
+    ]
 
 
-def _error(column: ColumnPlan, one: Candidate) -> str:
-    if one.outlook is None or column.unit is None:
+def _error(column: ColumnPlan, candidate: Candidate) -> str:
+    if candidate.outlook is None or column.unit is None:
         return "-"
-    error, blind = (found * column.unit for found in (one.outlook.attack.error, one.outlook.attack.blind_error))
+    error, blind = (
+        points * column.unit for points in (candidate.outlook.attack.error, candidate.outlook.attack.blind_error)
+    )
     told = "under 0.001" if error < 1e-3 <= blind and column.unit_s is None else size_in_words(column, error)
     return f"{told} ({size_in_words(column, blind)} without the release)"
 
@@ -146,7 +152,7 @@ def _apart(column: ColumnPlan) -> str:
 
 def _splits_grid(column: ColumnPlan, splits: Sequence[SplitOutlook]) -> FigureGrid:
     headings = ("split after", "records on the wrong side", f"none of {BETA_RECORDS} crosses, beta")
-    rows = tuple((_point(column, one.position), percent(one.crossing), f"{one.beta:.3f}") for one in splits)
+    rows = tuple((_point(column, split.position), percent(split.crossing), f"{split.beta:.3f}") for split in splits)
     return FigureGrid(f"{column.promise.column}: split points at the quartiles", headings, rows)
 
 
@@ -170,8 +176,8 @@ def _orders_grid(column: ColumnPlan) -> FigureGrid:
 def _examples_grid(column: ColumnPlan) -> FigureGrid:
     rows = tuple(
         (words[0], words[1], f"{words[2]} to {words[3]}")
-        for one in column.examples
-        if (words := [value_in_words(column, x) for x in (one.value, one.middle, one.low, one.high)])
+        for example in column.examples
+        if (words := [value_in_words(column, x) for x in (example.value, example.middle, example.low, example.high)])
     )
     headings = ("true value", "released, middle", "released, 9 of 10 times")
     return FigureGrid(
@@ -184,7 +190,7 @@ def _examples_grid(column: ColumnPlan) -> FigureGrid:
 def _drawings(column: ColumnPlan) -> Iterator[Figure]:
     name = column.promise.column
     # The what-ifs draw theirs.
-    curves = _loss_series(column) if all(one.budget is None for one in column.candidates) else []
+    curves = _loss_series(column) if all(candidate.budget is None for candidate in column.candidates) else []
     if curves:
         yield Figure(
             lines(
@@ -196,9 +202,11 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
             f"{name}: exact loss against distance; lower is more private. Compare mechanisms by these curves.",
         )
     orders = [
-        (one.settings["epsilon"], one.outlook.kendall)
-        for one in column.candidates
-        if shape_of(one) == shape_of(column.chosen) and one.outlook and one.outlook.kendall is not None
+        (candidate.settings["epsilon"], candidate.outlook.kendall)
+        for candidate in column.candidates
+        if shape_of(candidate) == shape_of(column.chosen)
+        and candidate.outlook
+        and candidate.outlook.kendall is not None
     ]
     if column.keep is None and len(orders) > 1:
         xs, ys = zip(*sorted(orders), strict=True)
@@ -228,13 +236,15 @@ def _drawings(column: ColumnPlan) -> Iterator[Figure]:
 
 def _loss_series(column: ColumnPlan) -> list[Series]:
     """Loss curves of the chosen mechanism and of the first others that are finite and differ."""
-    found: dict[tuple[float, ...], Series] = {}
-    for one in _compared(column):
-        points = [(point.t, loss) for point in one.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0]
+    curves: dict[tuple[float, ...], Series] = {}
+    for candidate in _compared(column):
+        points = [
+            (point.t, loss) for point in candidate.promise.losses if math.isfinite(loss := _finite(point)) and loss > 0
+        ]
         if len(points) > 1:
             ts, losses = zip(*points, strict=True)
-            found.setdefault(losses, Series(label(one.settings), ts, losses))
-    return list(found.values())[:MOST_CURVES]
+            curves.setdefault(losses, Series(label(candidate.settings), ts, losses))
+    return list(curves.values())[:MOST_CURVES]
 
 
 def _finite(point: LossPoint) -> float:

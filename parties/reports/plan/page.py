@@ -21,7 +21,7 @@ _HASHED = "as keyed hashes, on which whoever has the shared secret can try out a
 def plan_page(plan: Plan) -> Page:
     """Page of a passive party's plan; matplotlib is loaded here and not before."""
     columns = _worst_first(plan)
-    what_ifs = [one for column in columns for one in column.candidates if one.budget is not None]
+    what_ifs = [candidate for column in columns for candidate in column.candidates if candidate.budget is not None]
     return Page(
         title=f"Before run {plan.run_id}: what {plan.party} would release",
         lead=(
@@ -46,7 +46,7 @@ def plan_page(plan: Plan) -> Page:
 
 def _worst_first(plan: Plan) -> list[ColumnPlan]:
     return sorted(
-        plan.columns, key=lambda one: one.chosen.verdict.order if one.chosen.verdict else (0, 0), reverse=True
+        plan.columns, key=lambda column: column.chosen.verdict.order if column.chosen.verdict else (0, 0), reverse=True
     )
 
 
@@ -131,9 +131,9 @@ def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None
         shown = f"{column.categories[0]}: the release says so in {math.ceil(100 * column.keep - 1e-9)} of 100 cases"
         return shown, None
     middle, (lower, upper) = column.examples[len(column.examples) // 2], column.bounds
-    value, low, high = (value_in_words(column, one) for one in (middle.value, middle.low, middle.high))
+    value, low, high = (value_in_words(column, value) for value in (middle.value, middle.low, middle.high))
     between = f"the release says {low}" if low == high else f"the release says between {low} and {high}"
-    places = [(one - lower) / (upper - lower) for one in (middle.value, middle.low, middle.high)]
+    places = [(value - lower) / (upper - lower) for value in (middle.value, middle.low, middle.high)]
     return f"{value}: {between}, nine times of ten{unless_empty(column)}", (places[0], places[1], places[2])
 
 
@@ -143,19 +143,23 @@ def _action(column: ColumnPlan) -> str:
     if chosen.verdict is None or chosen.verdict.grade <= _RECOMMENDED:
         return "none needed"
     good = [
-        one
-        for one in column.candidates
-        if one.budget is not None and one.verdict is not None and one.verdict.grade <= _RECOMMENDED
+        candidate
+        for candidate in column.candidates
+        if candidate.budget is not None and candidate.verdict is not None and candidate.verdict.grade <= _RECOMMENDED
     ]
-    kept = [one for one in good if shape_of(one) == shape_of(chosen)]
-    alike = [one for one in good if shape_of(one)[1] == shape_of(chosen)[1]]
+    kept = [candidate for candidate in good if shape_of(candidate) == shape_of(chosen)]
+    alike = [candidate for candidate in good if shape_of(candidate)[1] == shape_of(chosen)[1]]
     best = max(
         kept or alike or good,
-        key=lambda one: (one.budget or 0, one.outlook.kendall or 0 if one.outlook else 0),
+        key=lambda candidate: (candidate.budget or 0, candidate.outlook.kendall or 0 if candidate.outlook else 0),
         default=None,
     )
     if best is None or best.verdict is None:
-        return "lower its budget" if all(one.budget is None for one in column.candidates) else "leave the column out"
+        return (
+            "lower its budget"
+            if all(candidate.budget is None for candidate in column.candidates)
+            else "leave the column out"
+        )
     change = (
         f"budget {best.budget}"
         if math.isinf(now := chosen.promise.domain_loss)

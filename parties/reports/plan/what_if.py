@@ -20,19 +20,19 @@ from parties.reports.words import fraction
 _LEFT, _RIGHT, _LOW, _TOP_LOSS = 40, 320, 170, math.log(10_000)
 
 
-def shape_of(one: Candidate) -> tuple[object, ...]:
+def shape_of(candidate: Candidate) -> tuple[object, ...]:
     """A candidate's mechanism and number of points."""
-    return one.settings["mechanism"], one.settings.get("domain_size")
+    return candidate.settings["mechanism"], candidate.settings.get("domain_size")
 
 
-def yaml_entry(column: ColumnPlan, one: Candidate) -> str:
+def yaml_entry(column: ColumnPlan, candidate: Candidate) -> str:
     """A candidate as an entry of a run file's `desensitize.columns`, in place of any that the column has."""
     if column.keep is not None:
-        found = {"category_epsilon": one.settings["epsilon"]}
+        settings = {"category_epsilon": candidate.settings["epsilon"]}
     else:
         # The budget of empty cells stays, whatever follows from an `epsilon`.
-        found = one.settings | {"category_epsilon": column.promise.missing_epsilon or None}
-    told = ", ".join(f"{key}: {_scalar(value)}" for key, value in found.items() if value is not None)
+        settings = candidate.settings | {"category_epsilon": column.promise.missing_epsilon or None}
+    told = ", ".join(f"{key}: {_scalar(value)}" for key, value in settings.items() if value is not None)
     name = yaml.safe_dump(column.promise.column, default_style='"', width=math.inf).rstrip()
     return f"{name}: {{{told}}}"
 
@@ -48,39 +48,42 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
     """What the script of the page chooses from; all of it computed."""
     curves: dict[str, int] = {}
 
-    def option(column: ColumnPlan, one: Candidate) -> list[object]:
-        verdict, kendall = one.verdict, one.outlook.kendall if one.outlook and column.keep is None else None
+    def option(column: ColumnPlan, candidate: Candidate) -> list[object]:
+        verdict, kendall = (
+            candidate.verdict,
+            candidate.outlook.kendall if candidate.outlook and column.keep is None else None,
+        )
         right, blind = verdict.cases if verdict else ("-", "-")
         return [
             verdict.grade if verdict else 0,
             f"{right}; {blind} without",
             fraction(kendall),
-            label(one.settings),
-            textwrap.indent(yaml_entry(column, one), "    "),
-            curves.setdefault(_polyline(one.curve), len(curves)),
+            label(candidate.settings),
+            textwrap.indent(yaml_entry(column, candidate), "    "),
+            curves.setdefault(_polyline(candidate.curve), len(curves)),
         ]
 
     found = []
     for column in columns:
         options: dict[str, list[list[object] | None]] = {}
-        for one in column.candidates:
-            if one.budget is not None:
-                key = "" if column.keep is not None else "{}|{}".format(*shape_of(one))
-                at = BUDGETS.index(one.budget)
-                options.setdefault(key, [None] * len(BUDGETS))[at] = option(column, one)
+        for candidate in column.candidates:
+            if candidate.budget is not None:
+                key = "" if column.keep is not None else "{}|{}".format(*shape_of(candidate))
+                at = BUDGETS.index(candidate.budget)
+                options.setdefault(key, [None] * len(BUDGETS))[at] = option(column, candidate)
         own = None if column.keep is not None else column.chosen.settings["domain_size"]
         found.append(
             {"name": column.promise.column, "points": own, "chosen": option(column, column.chosen), "options": options}
         )
-    first = next((one.chosen for one in columns if one.keep is None), columns[0].chosen)
+    first = next((column.chosen for column in columns if column.keep is None), columns[0].chosen)
     spent = min(first.promise.domain_loss, max(BUDGETS))
     odds_of = (2, 10, 100, 1_000, 10_000)
     return {
         "words": [word for word, *_ in GRADES],
         "budgets": BUDGETS,
         "said": [
-            f"{one}: the two ends of a column are told apart with odds of {odds(one).partition(', which')[0]}"
-            for one in BUDGETS
+            f"{budget}: the two ends of a column are told apart with odds of {odds(budget).partition(', which')[0]}"
+            for budget in BUDGETS
         ],
         "start": min(range(len(BUDGETS)), key=lambda at: abs(BUDGETS[at] - spent)),
         "mechanisms": MECHANISMS,
@@ -88,8 +91,10 @@ def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
         "points": FEW_POINTS,
         "columns": found,
         "curves": list(curves),
-        "ticks": [(round(_y(math.log(one)), 1), f"{one:,}:1") for one in odds_of],
-        "shares": [(round(_x(one)), f"{100 * one:g} %") for one in CURVE_SHARES if one in (0.1, 0.3, 0.5, 0.75, 1)],
+        "ticks": [(round(_y(math.log(odds_value)), 1), f"{odds_value:,}:1") for odds_value in odds_of],
+        "shares": [
+            (round(_x(share)), f"{100 * share:g} %") for share in CURVE_SHARES if share in (0.1, 0.3, 0.5, 0.75, 1)
+        ],
     }
 
 
@@ -109,10 +114,17 @@ def what_if_grid(columns: Sequence[ColumnPlan]) -> FigureGrid:
     """The same for the chosen mechanisms and points alone, as a table."""
     rows = []
     for column in columns:
-        found = {
-            one.budget: one for one in column.candidates if one.budget and shape_of(one) == shape_of(column.chosen)
+        by_budget = {
+            candidate.budget: candidate
+            for candidate in column.candidates
+            if candidate.budget and shape_of(candidate) == shape_of(column.chosen)
         }
-        told = [found[budget].verdict if budget in found else None for budget in BUDGETS]
-        rows.append((column.promise.column, *(f"{one.word}, {one.cases[0]}" if one else "-" for one in told)))
+        verdicts = [by_budget[budget].verdict if budget in by_budget else None for budget in BUDGETS]
+        rows.append(
+            (
+                column.promise.column,
+                *(f"{verdict.word}, {verdict.cases[0]}" if verdict else "-" for verdict in verdicts),
+            )
+        )
     caption = "Verdict and the attacker's exact guess, by the loss over a column's whole range"
     return FigureGrid(caption, ("column", *map(str, BUDGETS)), tuple(rows))

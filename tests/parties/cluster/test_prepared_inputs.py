@@ -10,7 +10,7 @@ from parties.cluster import active_preparation, passive_preparation
 from parties.cluster.prepared_inputs import prepared_active, prepared_passive
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.ledger.due_cells import here
+from parties.ledger.due_cells import run_in_process
 from tests.support.inline_client import inline_cluster
 from tests.support.sites import Sites
 
@@ -31,7 +31,7 @@ def test_both_forms_of_a_table_are_the_same_records(sites: Sites, is_partitioned
     with prepared_passive(read_run(path, PassiveRun), path) as shop:
         job = shop.job()
         assert job.id_digest is not None
-        assert (job.run_blocks is here) is not is_partitioned
+        assert (job.run_blocks is run_in_process) is not is_partitioned
         assert sum(shop.named().rows) == 400
         words = shop.partition_words
     path = sites.bank.write()

@@ -27,7 +27,7 @@ from parties.config.cluster_section import DaskSection
 from parties.errors import OverBudget, TableError, WorkersLost
 from parties.ledger.budget import Budget, Limit
 from parties.ledger.charged_release import Account
-from parties.ledger.due_cells import here
+from parties.ledger.due_cells import run_in_process
 from parties.ledger.release_ledger import Ledger
 from parties.tables.data_files import stamp_of
 from parties.vertical.release_offer import ReleasedTable, rank_columns
@@ -162,13 +162,13 @@ def test_tasks_that_run_again_write_the_same_codes(tmp_path: Path, parts: list[P
     table, drawn = encoded(parts[:2], MECHANISMS, tmp_path / "blocks", client), []
 
     def twice(draw: Any, blocks: Any) -> None:
-        for run in (here, on_cluster(client)):
-            run(draw, blocks)
+        for run_blocks in (run_in_process, on_cluster(client)):
+            run_blocks(draw, blocks)
             drawn.append([[block[f"{c}.codes"].tolist() for c in range(3)] for block in blocks])
 
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         account = Account(ledger=ledger, budget=Budget(), occasion=OCCASION, rng=rng.secure())
-        account.release(MECHANISMS, table.blocks, run=twice)
+        account.release(MECHANISMS, table.blocks, run_blocks=twice)
     assert drawn[0] == drawn[1]
 
 
@@ -178,7 +178,7 @@ def test_a_driver_that_is_started_again_draws_the_same_and_pays_nothing(
     drawn = []
 
     def stop(draw: Any, blocks: Any) -> None:
-        here(draw, blocks)
+        run_in_process(draw, blocks)
         drawn.extend([np.concatenate([block[f"{c}.codes"] for block in blocks]).tolist() for c in range(3)])
         raise KeyboardInterrupt
 
@@ -186,7 +186,7 @@ def test_a_driver_that_is_started_again_draws_the_same_and_pays_nothing(
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
         account = Account(ledger=ledger, budget=Budget(), occasion=OCCASION, rng=rng.secure())
         with pytest.raises(KeyboardInterrupt):
-            account.release(MECHANISMS, table.blocks, run=stop)
+            account.release(MECHANISMS, table.blocks, run_blocks=stop)
     found = release(parts[:2], MECHANISMS, tmp_path / "second", client)
     assert codes_of(found) == drawn
     assert charges(tmp_path) == [2 * N_ROWS] * 3

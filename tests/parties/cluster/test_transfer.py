@@ -115,7 +115,7 @@ def test_a_run_between_two_clusters_ends_with_a_model_and_a_share(
     def release(mechanisms: Any, drawn: EncodedTable) -> None:
         with Ledger(tmp_path / "ledger.sqlite") as ledger:
             account = Account(ledger=ledger, budget=Budget(), occasion=OCCASION, rng=bits)
-            account.release(mechanisms, drawn.blocks, run=on_cluster(client))
+            account.release(mechanisms, drawn.blocks, run_blocks=on_cluster(client))
         offered.extend(rank_columns(ReleasedTable(MECHANISMS, drawn.blocks)))
 
     passive = PassiveJob(party="shop", features=table, mechanisms=MECHANISMS, rng=bits, release=release, **common)

@@ -21,7 +21,7 @@ from parties.jobs.train_vertical import train_active, train_passive
 from parties.reports.run_facts import run_facts
 from parties.runs import run_log
 from parties.runs.run_log import RunLog
-from parties.session.connections import open_connections, seldom
+from parties.session.connections import open_connections, throttled
 from parties.session.handshake import greet_all
 from parties.vertical.prediction_client import asking_hello
 from protocols.errors import UnexpectedMessage
@@ -125,7 +125,7 @@ def test_a_conversation_that_fails_is_in_the_log_with_its_answers(sites: Sites, 
 
 def test_a_note_that_comes_often_is_noted_seldom_with_its_facts() -> None:
     found: list[tuple[int, str]] = []
-    note = seldom(lambda number, *, word: found.append((number, word)))
+    note = throttled(lambda number, *, word: found.append((number, word)))
     for number in range(1, 1000):
         note(number, word="a")
     assert found == [(number, "a") for number in (*range(1, 101), 128, 256, 512)]

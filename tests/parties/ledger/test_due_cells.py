@@ -8,7 +8,7 @@ import pytest
 
 from opboost.arrays import KeptCodes
 from parties.ledger.cell_store import NOT_DRAWN, Found
-from parties.ledger.due_cells import DRAWN, NEW, ORDER, draw_due, due_of, here, note_due, rows_due, which_rows
+from parties.ledger.due_cells import DRAWN, NEW, ORDER, draw_due, due_of, note_due, rows_due, rows_key, run_in_process
 from parties.tables.blocks import Block, exact_codes, named_records
 from tests.support.released_cells import encoded, mechanisms, table
 
@@ -112,11 +112,11 @@ def test_rows_of_a_charge_are_a_slice_where_they_are_all_or_none() -> None:
     assert some.tolist() == list(range(1, 8))
     note_due(block, 0, np.arange(8), np.full(8, 4))
     assert rows_due(block, 0, 4) == slice(None)
-    assert len({which_rows(rows) for rows in (slice(None), slice(0), some, some[1:])}) == 4
+    assert len({rows_key(rows) for rows in (slice(None), slice(0), some, some[1:])}) == 4
 
 
 def test_here_calls_every_block_in_order() -> None:
     seen: list[Block] = []
     blocks: list[Block] = [{}, {"a": np.ones(1)}]
-    here(seen.append, blocks)
+    run_in_process(seen.append, blocks)
     assert [id(one) for one in seen] == [id(one) for one in blocks]

@@ -70,10 +70,10 @@ def test_a_signal_whose_exception_was_lost_is_raised_at_the_next_line_of_the_mai
         pass
 
     def told(_: object) -> None:
-        Stopped.told = signal.SIGTERM
+        Stopped.received = signal.SIGTERM
         raise Stopped(signal.SIGTERM)
 
-    monkeypatch.setattr(Stopped, "told", None)
+    monkeypatch.setattr(Stopped, "received", None)
     cell = Cell()
     watch = weakref.ref(cell, told)
     monkeypatch.setattr(sys, "unraisablehook", lambda lost: None)

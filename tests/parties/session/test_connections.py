@@ -11,7 +11,7 @@ import pytest
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
 from parties.runs.run_log import RunLog
-from parties.session.connections import OFTEN, open_connections, own_keys, peer_key
+from parties.session.connections import LOGGED_IN_FULL, open_connections, own_keys, peer_key
 from protocols.errors import KeyFileError
 from protocols.messages.vertical import Done
 from protocols.transport.channel import expect
@@ -95,4 +95,6 @@ def test_a_peer_that_comes_back_without_end_fills_no_disk(sites: Sites, tmp_path
         for _ in range(3000):
             channel.traffic.on_return("shop came back")
     log.close()
-    assert (tmp_path / "log.txt").read_text().count("shop came back") == OFTEN + len((128, 256, 512, 1024, 2048))
+    assert (tmp_path / "log.txt").read_text().count("shop came back") == LOGGED_IN_FULL + len(
+        (128, 256, 512, 1024, 2048)
+    )

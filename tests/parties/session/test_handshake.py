@@ -116,7 +116,7 @@ def test_a_party_that_must_stop_tells_every_peer_where_and_why(error: Exception,
 def test_a_party_that_was_told_to_stop_tells_that_whatever_becomes_of_the_signal(
     error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Stopped, "told", 15)
+    monkeypatch.setattr(Stopped, "received", 15)
     near, far = two_peers()
     with pytest.raises(Stopped):
         stop(near, "drawing", error)
@@ -161,7 +161,7 @@ def test_a_conversation_that_ends_well_sends_nothing() -> None:
 def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     outcomes: Outcomes, looker: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(handshake, "LOOKER_LEAVES_S", 0.0)
+    monkeypatch.setattr(handshake, "CHECK_GRACE_S", 0.0)
     a, b = memory_pair("bank", "shop")
     password = password_of("ids")
     notes: list[str] = []

@@ -94,7 +94,7 @@ def test_nobody_else_looks_after_the_peers_while_the_own_model_is_grown(monkeypa
         alive.append(any(one.name == "opboost heartbeats" for one in threading.enumerate()))
         return np.full(4, 0.5)
 
-    monkeypatch.setattr(held_out_score, "_alone", alone)
+    monkeypatch.setattr(held_out_score, "_predict_alone", alone)
     own = OwnColumn("age", np.zeros(1))
     held_out = SimpleNamespace(own={"age": np.arange(4.0)}, ids=list("abcd"), labels=np.array([0.0, 1, 0, 1]))
     job: Any = SimpleNamespace(held_out=held_out, loss=Logistic(), most_records=None, seed=0, margins=(), metrics=())
@@ -124,7 +124,7 @@ def test_the_own_model_of_a_continued_run_learns_as_slowly_as_so_many_rounds_nee
         grown.append(alone)
         return TrainedTrees((), np.zeros(1), Logistic(), tuple(alone.own), (), History())
 
-    held_out_score._alone(job, JointModel(ensemble=before, choice=choice), grow)
+    held_out_score._predict_alone(job, JointModel(ensemble=before, choice=choice), grow)
     (alone,) = grown
     assert alone.earlier is None
     assert alone.parameters.n_estimators == 1_020

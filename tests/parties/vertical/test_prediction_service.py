@@ -82,7 +82,7 @@ def hasty_command(arguments: list[str], stdout: str, stderr: str) -> None:
     """The command `opboost` in this process, which logs the 1st, 2nd and 4th session, and others after a moment."""
     from parties.session import connections, session_log
 
-    connections.OFTEN, session_log.LONGEST_WAIT_S = 0, 0.1
+    connections.LOGGED_IN_FULL, session_log.LONGEST_WAIT_S = 0, 0.1
     command(arguments, stdout, stderr)
 
 
@@ -607,7 +607,7 @@ def test_a_request_that_begins_after_a_lost_signal_is_not_cut_in_its_middle() ->
 
 def test_a_signal_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who reads answers and never says so held up the end of a service for a quarter of an hour."""
-    monkeypatch.setattr(prediction_service, "FINISHES_S", 0.2)
+    monkeypatch.setattr(prediction_service, "FINISH_TIMEOUT_S", 0.2)
     done, began = [], time.monotonic()
     with StopSignals() as signals, signals.shielded():
         os.kill(os.getpid(), signal.SIGTERM)

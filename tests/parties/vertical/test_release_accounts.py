@@ -25,7 +25,7 @@ from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.vertical.prediction_server import AnswerableRecords
 from parties.vertical.preparation import prepare_passive
-from parties.vertical.release_accounts import account_of, answerer_of, check_knows, release_once
+from parties.vertical.release_accounts import account_of, answerer_of, check_training_release, release_once
 from protocols.messages.prediction import Ask
 from protocols.messages.vertical import Task
 from tests.support.false_clock import FalseClock
@@ -133,10 +133,10 @@ def test_a_run_that_has_released_draws_nothing_anew(shop: Shop, tmp_path: Path) 
 def test_a_ledger_knows_the_runs_that_released_on_it(shop: Shop) -> None:
     shop.release()
     with account_of(shop.run, shop.schema, Task.PREDICT) as account:
-        check_knows(account.ledger, account.occasion)
+        check_training_release(account.ledger, account.occasion)
         for other in ({"run_id": "summer"}, {"run_id": "sprin"}, {"peer": "insurer"}):
             with pytest.raises(LedgerError, match="has nothing of what run"):
-                check_knows(account.ledger, replace(account.occasion, **other))
+                check_training_release(account.ledger, replace(account.occasion, **other))
 
 
 def test_answers_begin_no_ledger(shop: Shop) -> None:
