@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from parties.storage.atomic_files import replacing
-
-_DIGEST_BYTES = 32
+from parties.storage.atomic_files import read_digested, write_digested
 
 
 @dataclass(slots=True)
@@ -29,11 +26,11 @@ class KeptTrees:
     def load(self) -> Any:
         """XGBoost's model of the finished trees; None if there is none, or the file is damaged."""
         if self._booster is None and self.path is not None and self.path.exists():
-            content = self.path.read_bytes()
-            if hashlib.sha256(content[_DIGEST_BYTES:]).digest() == content[:_DIGEST_BYTES]:
+            content = read_digested(self.path)
+            if content is not None:
                 from xgboost import Booster
 
-                self._booster = Booster(model_file=bytearray(content[_DIGEST_BYTES:]))
+                self._booster = Booster(model_file=bytearray(content))
         return self._booster
 
     def grown(
@@ -64,6 +61,4 @@ class KeptTrees:
         """Keep the trees so far."""
         self._booster = booster
         if self.path is not None:
-            content = bytes(booster.save_raw("ubj"))
-            with replacing(self.path, writer=f".{uuid4().hex}") as partial:
-                partial.write_bytes(hashlib.sha256(content).digest() + content)
+            write_digested(self.path, bytes(booster.save_raw("ubj")), writer=f".{uuid4().hex}")

@@ -1,4 +1,4 @@
-"""Answers about held-out records, kept in the journal: a run that begins again asks for none of them twice."""
+"""Answers about held-out records, kept in the journal as they come: a run that begins again asks for none twice."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from parties.storage.atomic_files import make_folder, write_array
+from parties.storage.atomic_files import make_folder, read_digested, write_digested
 
 Bytes = NDArray[np.uint8]
 
 
 class KeptAnswers:
-    """Batches of answers, each a file ``<occasion>.<first record>.npy``.
+    """Batches of one questioning, each a file ``<occasion>.<first record>``.
 
     Parameters
     ----------
     folder : Path
     occasion : str
-        Digest that identifies the records and the questions about them.
+        Tells the records and what is asked about them from all others.
     n_bytes : mapping of str to int
         Bytes of an answer by passive party.
     """
@@ -31,14 +31,23 @@ class KeptAnswers:
         self._n_bytes = dict(sorted(n_bytes.items()))
 
     def batch(self, first: int, n_rows: int) -> tuple[dict[str, Bytes], Bytes] | None:
-        """Packed answers by party and statuses of so many records from this one on; None if they are not there."""
+        """Packed answers by party and statuses of a batch of so many records; None if it is not there, or damaged.
+
+        Parameters
+        ----------
+        first : int
+            Number of the batch's first record.
+        n_rows : int
+        """
+        widths = [1, *self._n_bytes.values()]
         try:
-            kept = np.load(self._path(first))
-        except (EOFError, OSError, ValueError):
+            content = read_digested(self._path(first))
+        except OSError:
             return None
-        if kept.dtype != np.uint8 or kept.shape != (n_rows, 1 + sum(self._n_bytes.values())):
+        if content is None or len(content) != n_rows * sum(widths):
             return None
-        status, *answers = np.split(kept, np.cumsum([1, *self._n_bytes.values()])[:-1], axis=1)
+        table = np.frombuffer(content, np.uint8).reshape(n_rows, sum(widths))
+        status, *answers = np.split(table, np.cumsum(widths)[:-1], axis=1)
         return dict(zip(self._n_bytes, answers, strict=True)), status[:, 0]
 
     def note(self, first: int, answers: Mapping[str, Bytes], status: Bytes) -> None:
@@ -49,7 +58,8 @@ class KeptAnswers:
         RunFolderError
         """
         make_folder(self._folder)
-        write_array(self._path(first), np.column_stack([status, *(answers[peer] for peer in self._n_bytes)]))
+        table = np.column_stack([status, *(answers[peer] for peer in self._n_bytes)])
+        write_digested(self._path(first), table.tobytes())
 
     def _path(self, first: int) -> Path:
-        return self._folder / f"{self._occasion}.{first}.npy"
+        return self._folder / f"{self._occasion}.{first}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from parties.storage.paths import check_replaceable, is_taken, writing
 from protocols.private_files import flush, private_folder, private_opener, sync_folder
 
 _SUFFIX = ".partial"
+
+_DIGEST_BYTES = 32
 
 
 @contextmanager
@@ -155,6 +158,19 @@ def write_array(path: Path, array: NDArray[Any], *, writer: str = "") -> None:
         # `numpy.save` writes past the file object: where the last 4 KiB find no room, it returns as if they were there.
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(rows))
         file.write(rows.data)
+
+
+def write_digested(path: Path, content: bytes, *, writer: str = "") -> None:
+    """Write bytes atomically, behind their SHA-256 digest; `writer` as of `replacing`."""
+    with replacing(path, writer=writer) as partial:
+        partial.write_bytes(hashlib.sha256(content).digest() + content)
+
+
+def read_digested(path: Path) -> bytes | None:
+    """Read what `write_digested` wrote; None if the file is damaged. An `OSError` if it cannot be read."""
+    kept = path.read_bytes()
+    content = kept[_DIGEST_BYTES:]
+    return content if hashlib.sha256(content).digest() == kept[:_DIGEST_BYTES] else None
 
 
 def copy(source: Path, target: Path) -> None:

@@ -211,7 +211,7 @@ def _ask(
     asking = Session(JointModel(ensemble=ensemble), channels, batch_rows=n_rows)
     kept = None
     if job.journal is not None:
-        occasion = hashlib.sha256("".join([digest_of_ids(ids), *sorted(trainings.values())]).encode()).hexdigest()
+        occasion = hashlib.sha256(repr([digest_of_ids(ids), *sorted(trainings.items())]).encode()).hexdigest()
         kept = KeptAnswers(job.journal.path / ANSWERS, occasion, {peer: -(-n // 8) for peer, n in n_bits.items()})
     batches = []
     for first in range(0, max(1, len(ids)), n_rows):

@@ -19,7 +19,7 @@ from opboost.errors import ParameterError
 from opboost.privacy.guarantee import Guarantee
 from parties.errors import ConfigError, Disagreement, RunFolderError
 from parties.progress import Progress
-from parties.storage.atomic_files import make_folder, replacing
+from parties.storage.atomic_files import make_folder, read_digested, replacing, write_digested
 from parties.storage.mapped_ranks import MappedRanks
 from parties.storage.serialization import guarantee_from_dict
 from parties.vertical.rank_sender import MORE_EVERY, ShortChunks
@@ -232,9 +232,7 @@ class Receipt:
         if self._folder is None:
             return
         make_folder(self._folder)
-        with replacing(self._folder / "offer") as partial:
-            content = bytes(encode(offer)[0])
-            partial.write_bytes(hashlib.sha256(content).digest() + content)
+        write_digested(self._folder / "offer", bytes(encode(offer)[0]))
 
     def _keep_ranks(self, index: int, ranks: RankBytes) -> None:
         """Append to a column's file; done when the operating system has it, which outlives this process."""
@@ -249,9 +247,9 @@ class Receipt:
 
     def _take_up(self, folder: Path) -> None:
         """Read an earlier attempt's columns up to the first that is incomplete or damaged; the peer sends the rest."""
-        digest, content = (kept := (folder / "offer").read_bytes())[:32], kept[32:]
+        content = read_digested(folder / "offer")
         try:
-            offer = decode([content]) if hashlib.sha256(content).digest() == digest else None
+            offer = None if content is None else decode([content])
         except DecodeError:
             offer = None
         if not isinstance(offer, Offer):

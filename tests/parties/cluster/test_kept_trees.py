@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from parties.cluster import kept_trees
 from parties.cluster.kept_trees import KeptTrees
+from parties.storage import atomic_files
 from tests.support.running_twice import run_twice_at_once
 
 xgboost = pytest.importorskip("xgboost", reason="XGBoost is not installed: pip install 'opboost[xgboost]'")
@@ -36,6 +36,6 @@ def test_two_processes_that_keep_the_same_trees_at_once_leave_one_whole_file(
 ) -> None:
     rows = np.arange(20.0).reshape(-1, 1)
     booster = xgboost.train({"nthread": 1}, xgboost.DMatrix(rows, rows[:, 0]), num_boost_round=3)
-    run_twice_at_once(monkeypatch, kept_trees, lambda: KeptTrees(tmp_path / "trees").save(booster))
+    run_twice_at_once(monkeypatch, atomic_files, lambda: KeptTrees(tmp_path / "trees").save(booster))
     assert KeptTrees(tmp_path / "trees").load().num_boosted_rounds() == 3
     assert [file.name for file in tmp_path.iterdir()] == ["trees"]

@@ -47,11 +47,12 @@ def test_other_records_questions_or_parties_have_no_answers(kept: KeptAnswers, t
     assert KeptAnswers(folder, "spring", {"shop": 2}).batch(5, 3) is None
 
 
-@pytest.mark.parametrize("damage", [b"", b"what", "half", "float"])
-def test_a_damaged_file_is_none(kept: KeptAnswers, tmp_path: Path, damage: bytes | str) -> None:
+def test_a_damaged_file_has_no_answers(kept: KeptAnswers, tmp_path: Path) -> None:
     (path,) = (tmp_path / "held_out").iterdir()
-    if damage == "float":
-        np.save(path, np.zeros((3, 4)))
-    else:
-        path.write_bytes(path.read_bytes()[:-3] if isinstance(damage, str) else damage)
-    assert kept.batch(5, 3) is None
+    written = path.read_bytes()
+    flipped = [written[:i] + bytes([written[i] ^ 1]) + written[i + 1 :] for i in range(len(written))]
+    for damaged in (b"", b"PK", written[:-3], written + b"x", *flipped):
+        path.write_bytes(damaged)
+        assert kept.batch(5, 3) is None
+    path.write_bytes(written)
+    assert kept.batch(5, 3) is not None

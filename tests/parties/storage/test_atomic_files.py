@@ -17,7 +17,16 @@ import pytest
 
 from parties.errors import RunFolderError
 from parties.ledger import chain_head
-from parties.storage.atomic_files import copy, make_folder, move_folder, replacing, write_array, write_text
+from parties.storage.atomic_files import (
+    copy,
+    make_folder,
+    move_folder,
+    read_digested,
+    replacing,
+    write_array,
+    write_digested,
+    write_text,
+)
 from protocols.private_files import private_folder
 from protocols.transport.keys import generate
 from tests.support.bounded_files import bounded_files
@@ -304,3 +313,17 @@ def test_what_is_no_file_is_not_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
     assert link.is_symlink()
     assert sorted(tmp_path.iterdir()) == [link, pipe]
+
+
+def test_bytes_behind_their_digest_are_read_as_they_were_written_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "kept"
+    for content in (b"", b"trees"):
+        write_digested(path, content)
+        assert read_digested(path) == content
+        written = path.read_bytes()
+        for damaged in (b"", written[:-1], written[1:], written + b"x"):
+            path.write_bytes(damaged)
+            assert read_digested(path) is None
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_digested(path)
