@@ -83,7 +83,7 @@ def _train(job: Callable[..., Any], run_file: Path, insecure: bool, retry: bool,
 def party_a(
     run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
 ) -> None:
-    """Train as the active party: holds the labels, grows the trees."""
+    """Train as the active party, which holds the labels and grows the trees."""
     from parties.jobs.train_vertical import train_active
     from parties.session.reconnection import Restarts
 
@@ -101,7 +101,7 @@ def party_b(
     retry: Retry = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Train as a passive party: releases desensitized ranks of its columns. With --serve: answer predictions."""
+    """Train as a passive party, which releases desensitized ranks of its columns. With --serve: answer predictions."""
     from parties.jobs.train_vertical import train_passive
     from parties.session.reconnection import Restarts
 
@@ -126,7 +126,7 @@ def _serve(run_file: Path, data: Path | None, insecure: bool, form: Format) -> N
 def coordinator(
     run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
 ) -> None:
-    """Train on the rows of several workers, as the one who adds up: sees sums, never a row."""
+    """Train on the rows of several workers as their coordinator, which sees sums and never a row."""
     from parties.jobs.train_horizontal import train_coordinator
 
     _train(train_coordinator, run_file, insecure, retry, form)
@@ -136,7 +136,7 @@ def coordinator(
 def worker(
     run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
 ) -> None:
-    """Take part in such a training with rows of one's own; a worker that was stopped may be started again."""
+    """Train as a worker of a coordinator, on this party's own rows; a stopped worker may be started again."""
     from parties.jobs.train_horizontal import train_worker
 
     _train(train_worker, run_file, insecure, retry, form)
@@ -146,7 +146,7 @@ def worker(
 def chain(
     run_file: RunFile, insecure: Insecure = False, retry: Retry = False, form: FormatOption = Format.TEXT
 ) -> None:
-    """Train along a chain of owners with rows of one's own; an interrupted run goes on when all start it again."""
+    """Train as an owner of rows in a chain; an interrupted run goes on when all owners start it again."""
     from parties.jobs.train_chain import train_owner
 
     _train(train_owner, run_file, insecure, retry, form)

@@ -62,7 +62,7 @@ class PartitionedActive:
     run : ActiveRun
     schema : TableSchema
     own : OwnPartitions
-    found : Partitions
+    partitions : Partitions
     digest : str
         Of labels and own columns.
     aligner : Aligner
@@ -76,7 +76,7 @@ class PartitionedActive:
     run: ActiveRun
     schema: TableSchema
     own: OwnPartitions
-    found: Partitions
+    partitions: Partitions
     digest: str
     aligner: Aligner
     ids: PartyTable | None
@@ -86,7 +86,7 @@ class PartitionedActive:
 
     @property
     def n_rows(self) -> int:
-        return self.found.n_rows if self.ids is None else self.ids.n_rows
+        return self.partitions.n_rows if self.ids is None else self.ids.n_rows
 
     @property
     def n_trained(self) -> int:
@@ -97,13 +97,13 @@ class PartitionedActive:
     def _choice(self) -> KeyedChoice:
         if self.ids is not None:
             return KeyedChoice.of(self.run, self.ids.names)
-        return KeyedChoice.of(self.run, partial(places_by_partition, self.found, self.schema, client=self.client))
+        return KeyedChoice.of(self.run, partial(places_by_partition, self.partitions, self.schema, client=self.client))
 
     others: ClassVar[tuple[str, ...]] = ()
 
     @property
     def partition_words(self) -> str:
-        return self.found.words(self.client)
+        return self.partitions.words(self.client)
 
     def job(self, journal: Journal | None = None) -> ActiveJob:
         """The training job; trees grow on the cluster."""
@@ -112,7 +112,7 @@ class PartitionedActive:
         return ActiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=self.found.id_digest if self.ids is None else None,
+            id_digest=self.partitions.id_digest if self.ids is None else None,
             own=tuple(OwnColumn(column.name, np.empty(0), categories=column.categories) for column in self.own.columns),
             labels=np.empty(0),
             weights=np.empty(0),
@@ -135,7 +135,7 @@ class PartitionedActive:
         """Note in the journal what the run trains on, or refuse to take up a run on anything else."""
         journal.note_inputs(self.digest)
         if self.ids is None:
-            journal.begin(Records(self.n_rows, self.found.id_digest), {}, None)
+            journal.begin(Records(self.n_rows, self.partitions.id_digest), {}, None)
 
     def take_up(self, journal: Journal) -> PartitionedActive:
         """Resume a run whose model is saved, on the records that were found to be common."""
@@ -159,22 +159,22 @@ class PartitionedActive:
         else:
             hellos = {channel.peer: job.hello(channel.peer) for channel in channels}
             aligned = self.aligner.lead(
-                self.ids, channels, hellos, place, accept=lambda found: self._note(journal, found)
+                self.ids, channels, hellos, place, accept=lambda aligned: self._note(journal, aligned)
             )
             names, labels = aligned.table.names, np.zeros(aligned.table.n_rows)
             common = replace(job, id_digest=aligned.table.id_digest, orders=aligned.orders, labels=labels, grow=None)
             division = choose_active(common, channels, KeyedChoice.of(self.run, names))
             aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
-            chosen = ChosenRows.of(aligned, self.found.n_rows)
+            chosen = ChosenRows.of(aligned, self.partitions.n_rows)
             job = replace(job, orders=aligned.orders)
-        out = by_partition(chosen.out, self.found.rows)
-        held_out = by_partition(chosen.held_out, self.found.rows)
+        out = by_partition(chosen.out, self.partitions.rows)
+        held_out = by_partition(chosen.held_out, self.partitions.rows)
         with reporting_lost_workers(self.client):
-            digest = digest_without(self.found, out, self.schema.id_columns, client=self.client)
-            own = None if division is None else own_records(self.found, held_out, self.schema, client=self.client)
+            digest = digest_without(self.partitions, out, self.schema.id_columns, client=self.client)
+            own = None if division is None else own_records(self.partitions, held_out, self.schema, client=self.client)
         grow = _Grower(self, job.seed, journal.path, tuple(out))
         agreed = replace(job, id_digest=digest, grow=grow, held_out=own)
-        self.found.check_unchanged()
+        self.partitions.check_unchanged()
         return agreed
 
     def _note(self, journal: Journal, aligned: Aligned) -> None:
@@ -194,7 +194,7 @@ class _Grower:
 
     @property
     def n_rows(self) -> int:
-        return self.prepared.found.n_rows - sum(map(len, self.out))
+        return self.prepared.partitions.n_rows - sum(map(len, self.out))
 
     def __call__(
         self, received: Sequence[RankColumn], /, *, parameters: BoostingParameters, constraints: ColumnConstraints
@@ -202,14 +202,14 @@ class _Grower:
         """Cut what arrived into partitions beside this party's own, train on both, and remove the copies."""
         prepared, run = self.prepared, self.prepared.run
         owners = dict.fromkeys(column.owner for column in received)
-        own, lengths = prepared.own, prepared.found.rows
+        own, lengths = prepared.own, prepared.partitions.rows
         with reporting_lost_workers(prepared.client), working_folder(run.dask.folder) as folder:
             if self.out:
                 names = [*(column.name for column in own.columns), own.label]
                 paths, lengths = partitions_without(
                     own.paths, self.out, folder / "own", names=names, client=prepared.client
                 )
-                prepared.found.check_unchanged()
+                prepared.partitions.check_unchanged()
                 own = replace(own, paths=paths, stamps=None)
             released = [
                 cut_into_partitions(
@@ -267,17 +267,17 @@ def partitioned_active(run: ActiveRun, path: Path) -> Iterator[PartitionedActive
         cluster(run.dask) as client,
         partitions_of(
             run, schema, ignore, needs_label=True, varied=varied, check=check, check_rows=check_rows, client=client
-        ) as found,
+        ) as partitions,
     ):
         is_compared = run.align.method_for(run.ids) != "prealigned"
         yield PartitionedActive(
             run=run,
             schema=schema,
-            own=OwnPartitions(found.paths, schema.columns, schema.label, found.stamps),
-            found=found,
-            digest=digest_own(found, schema.columns, schema.label, loss, client=client),
+            own=OwnPartitions(partitions.paths, schema.columns, schema.label, partitions.stamps),
+            partitions=partitions,
+            digest=digest_own(partitions, schema.columns, schema.label, loss, client=client),
             aligner=Aligner.of(run, schema),
-            ids=all_ids(found, schema.id_columns, client=client) if is_compared else None,
+            ids=all_ids(partitions, schema.id_columns, client=client) if is_compared else None,
             loss=loss,
             parameters=parameters,
             client=client,

@@ -83,14 +83,14 @@ def arranged(
         If an id is repeated and that is to be refused, a listed one is absent, labels are none of two, a cell does not
         fit the schema, or a file was changed meanwhile.
     """
-    look = partial(_look, schema=schema, needs_label=needs_label)
+    scan = partial(_scan, schema=schema, needs_label=needs_label)
     lengths: list[int] = []
     versions: list[_Version] = []
     labelled: list[Mask] = []
     others: set[str] = set()
 
     def pieces() -> Iterator[pd.Index]:
-        for future in client.map(look, list(paths), pure=False):
+        for future in client.map(scan, list(paths), pure=False):
             version, ids, is_labelled, of_file = future.result()
             future.release()
             lengths.append(len(ids))
@@ -102,24 +102,24 @@ def arranged(
     kept = ids_to_keep(pieces(), run.align.duplicates, schema.id_columns, run.data)
     check_one_other(run.data, schema.label, others)
     rows = kept.rows[:]
-    found = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
-    if needs_label and not found.n_rows:
+    chosen = numbered(kept.ids, rows).take(np.flatnonzero(np.concatenate(labelled)[rows]))
+    if needs_label and not chosen.n_rows:
         raise TableError(f"{run.data}: label column {schema.label!r} is empty")
     places = np.full(sum(lengths), _DROPPED, np.int64)
-    places[row_numbers(found)] = _UNLISTED
+    places[row_numbers(chosen)] = _UNLISTED
     if run.ids is not None:
-        found = select(found, run.ids, run.data)
-    places[row_numbers(found)] = np.arange(found.n_rows)
+        chosen = select(chosen, run.ids, run.data)
+    places[row_numbers(chosen)] = np.arange(chosen.n_rows)
     n_each = run.dask.partition_rows
     scatter = partial(_scatter, schema=schema, n_each=n_each, varied=tuple(varied), check=check)
     sources = [(folder / f"{number}.places.npy", folder / f"{number}.rows") for number in range(len(paths))]
-    for (file, _), own in zip(sources, np.split(places, np.cumsum(lengths)[:-1]), strict=True):
-        write_array(file, own)
+    for (file, _), places_of_file in zip(sources, np.split(places, np.cumsum(lengths)[:-1]), strict=True):
+        write_array(file, places_of_file)
     scattered: list[tuple[list[int], HeldValues]] = client.gather(
         client.map(scatter, list(paths), versions, *zip(*sources, strict=True), pure=False)
     )
     refuse_constant(run.data, varied, [held for _, held in scattered])
-    parts: list[list[tuple[Path, int]]] = [[] for _ in range(-(-found.n_rows // n_each))]
+    parts: list[list[tuple[Path, int]]] = [[] for _ in range(-(-chosen.n_rows // n_each))]
     for (_, source), (numbers, _) in zip(sources, scattered, strict=True):
         for group, number in enumerate(numbers):
             parts[number].append((source, group))
@@ -167,7 +167,7 @@ def partition_frame(ids: pd.Index, cells: pd.DataFrame, schema: TableSchema) -> 
     return pd.concat([frame, cells[kept].reset_index(drop=True)], axis=1)
 
 
-def _look(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[_Version, pd.Index, Mask, set[str]]:
+def _scan(part: Path, schema: TableSchema, *, needs_label: bool) -> tuple[_Version, pd.Index, Mask, set[str]]:
     """The ids of a file, which of its records stay where those without a label are to be left out, and other labels."""
     stamp = stamp_of(part)
     ids = read_ids(read_stored(part, list(dict.fromkeys(schema.id_columns))), schema.id_columns, part)

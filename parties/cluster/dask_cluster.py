@@ -244,7 +244,7 @@ def _check_workers(client: Client, address: str) -> None:
     """
     try:
         client.wait_for_workers(1, timeout=START_WAIT_S)
-        found = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S)
+        answers = client.sync(client._run, package_version, on_error="return", callback_timeout=START_WAIT_S)
         of_scheduler = _version_of_scheduler(client)
     except Exception as error:
         if not _is_without_answer(error, client):
@@ -255,7 +255,7 @@ def _check_workers(client: Client, address: str) -> None:
         ) from None
     # Who is gone by now does no harm.
     versions = {
-        answer if isinstance(answer, str) else "none" for answer in found.values() if not isinstance(answer, OSError)
+        answer if isinstance(answer, str) else "none" for answer in answers.values() if not isinstance(answer, OSError)
     }
     if others := sorted((versions | {of_scheduler}) - {package_version()}):
         raise ConfigError(
@@ -267,12 +267,12 @@ def _check_workers(client: Client, address: str) -> None:
 def _version_of_scheduler(client: Client) -> str:
     """The scheduler's version of opboost, or "none"; raises what Dask does where it does not answer in time."""
     try:
-        found = client.sync(client._run_on_scheduler, package_version, callback_timeout=START_WAIT_S)
+        version = client.sync(client._run_on_scheduler, package_version, callback_timeout=START_WAIT_S)
     except Exception as error:  # whatever was wrong at the scheduler as it imported the function
         if _is_without_answer(error, client):
             raise
         return "none"
-    return found if isinstance(found, str) else "none"
+    return version if isinstance(version, str) else "none"
 
 
 def _is_without_answer(error: Exception, client: Client) -> bool:

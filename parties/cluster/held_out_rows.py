@@ -44,7 +44,7 @@ class ChosenRows:
 
     @classmethod
     def of(cls, aligned: Aligned, n_rows: int) -> ChosenRows:
-        """What an alignment chose of numbered ids."""
+        """The rows that an alignment chose, of a table whose ids have row numbers."""
         held_out = np.empty(0, np.int64) if aligned.held_out is None else row_numbers(aligned.held_out)
         return cls(np.delete(np.arange(n_rows), row_numbers(aligned.table)), held_out)
 
@@ -56,17 +56,17 @@ def by_partition(rows: Rows, lengths: Sequence[int]) -> list[Rows]:
     return [piece - start for piece, start in zip(pieces, [0, *ends[:-1].tolist()], strict=True)]
 
 
-def places_by_partition(found: Partitions, schema: TableSchema, key: bytes, *, client: Client) -> Places:
+def places_by_partition(partitions: Partitions, schema: TableSchema, key: bytes, *, client: Client) -> Places:
     """The records' pseudorandom numbers, as `parties.vertical.held_out.places_of` gives them."""
     call = partial(_places, id_columns=schema.id_columns, key=key)
     with reporting_lost_workers(client):
-        return np.concatenate(client.gather(client.map(call, found.paths, pure=False)))
+        return np.concatenate(client.gather(client.map(call, partitions.paths, pure=False)))
 
 
-def digest_without(found: Partitions, out: Sequence[Rows], id_columns: Sequence[str], *, client: Client) -> str:
+def digest_without(partitions: Partitions, out: Sequence[Rows], id_columns: Sequence[str], *, client: Client) -> str:
     """A digest of the ids that are left, as `parties.tables.party_table.digest_of_ids` gives it."""
     digest = hashlib.sha256()
-    for pieces in client.map(partial(_id_bytes, id_columns=tuple(id_columns)), found.paths, out, pure=False):
+    for pieces in client.map(partial(_id_bytes, id_columns=tuple(id_columns)), partitions.paths, out, pure=False):
         digest.update(pieces.result())
         pieces.release()
     return digest.hexdigest()
@@ -88,10 +88,10 @@ def partitions_without(
     return tuple(target for target, _ in kept), tuple(n for _, n in kept)
 
 
-def own_records(found: Partitions, out: Sequence[Rows], schema: TableSchema, *, client: Client) -> HeldOutRecords:
+def own_records(partitions: Partitions, out: Sequence[Rows], schema: TableSchema, *, client: Client) -> HeldOutRecords:
     """The active party's held-out records."""
     pieces: list[HeldOutRecords] = client.gather(
-        client.map(partial(_own_records, schema=schema), found.paths, out, pure=False)
+        client.map(partial(_own_records, schema=schema), partitions.paths, out, pure=False)
     )
     return HeldOutRecords(
         pd.Index([name for piece in pieces for name in piece.ids], dtype=object),
@@ -112,13 +112,13 @@ def answerable_rows(
     router: Router,
     table: EncodedTable,
     mechanisms: Sequence[ColumnMechanism],
-    found: Partitions,
+    partitions: Partitions,
     out: Sequence[Rows],
     id_columns: Sequence[str],
 ) -> AnswerableRecords:
     """A passive party's held-out records, with the exact codes of the columns that the router needs."""
-    ids = [name for path, rows in zip(found.paths, out, strict=True) for name in ids_of(path, id_columns)[rows]]
-    found.check_unchanged()
+    ids = [name for path, rows in zip(partitions.paths, out, strict=True) for name in ids_of(path, id_columns)[rows]]
+    partitions.check_unchanged()
     used = router.tests.columns
     columns = tuple(
         (

@@ -76,10 +76,10 @@ class KeyedRecords:
     def about(self, ids: Sequence[str]) -> AnswerableRecords:
         """The records with these ids."""
         places, is_known = self.places_of(ids)
-        known = pd.Index([one for one, is_one in zip(ids, is_known, strict=True) if is_one], dtype=object)
+        known = pd.Index([record_id for record_id, is_one in zip(ids, is_known, strict=True) if is_one], dtype=object)
         codes = np.array(self.codes[places[is_known]].T, np.int64)
         columns = zip(self.mechanisms, codes[: len(self.mechanisms)], strict=True)
-        return AnswerableRecords(known, tuple((mechanism, encoded_column(own)) for mechanism, own in columns))
+        return AnswerableRecords(known, tuple((mechanism, encoded_column(exact)) for mechanism, exact in columns))
 
     def places_of(self, ids: Sequence[str]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Where the records with these ids stand or would stand, and which of them are there."""
@@ -89,14 +89,14 @@ class KeyedRecords:
 
 
 def keyed_records(
-    router: Router, found: Partitions, id_columns: Sequence[str], folder: Path, *, client: Client
+    router: Router, partitions: Partitions, id_columns: Sequence[str], folder: Path, *, client: Client
 ) -> KeyedRecords:
     """Encode partitions on the cluster, and lay their records side by side in files of a folder.
 
     Raises
     ------
     TableError, DataError
-        If a file was changed since it was looked through, or a cell does not fit the schema. No request can then ask
+        If a file was changed since it was checked, or a cell does not fit the schema. No request can then ask
         whether one does.
     RunFolderError
         If the folder cannot be written, or a file of it lacks bytes that were written.
@@ -107,11 +107,11 @@ def keyed_records(
     """
     key = get_random_bytes(16)
     encode = partial(_encode, router=router_to_dict(router), id_columns=tuple(id_columns), key=key)
-    pieces = [FileBlock(folder / "pieces" / f"{number:06d}") for number in range(len(found.paths))]
+    pieces = [FileBlock(folder / "pieces" / f"{number:06d}") for number in range(len(partitions.paths))]
     with reporting_lost_workers(client):
-        client.gather(client.map(encode, [path.resolve() for path in found.paths], pieces, pure=False))
-    found.check_unchanged()
-    names, codes = _merged(pieces, found.rows, folder)
+        client.gather(client.map(encode, [path.resolve() for path in partitions.paths], pieces, pure=False))
+    partitions.check_unchanged()
+    names, codes = _merged(pieces, partitions.rows, folder)
     shutil.rmtree(folder / "pieces")
     return KeyedRecords(key, router.asked, names, codes)
 
@@ -143,11 +143,11 @@ def _merged(pieces: Sequence[FileBlock], rows: Sequence[int], folder: Path) -> t
                 cuts = [slice(*cut) for cut in zip(starts.tolist(), ends[:, i].tolist(), strict=True)]
                 # Copies: a piece that stays mapped takes a descriptor, of which there are few.
                 names = np.concatenate([piece["names"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
-                found = np.concatenate([piece["codes"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
+                merged = np.concatenate([piece["codes"][cut].copy() for piece, cut in zip(pieces, cuts, strict=True)])
                 order = np.argsort(names, kind="stable")
                 # Not `tofile`, which does not raise if the last bytes find no room.
                 of_names.write(names[order].data)
-                of_codes.write(found[order].astype(kind).data)
+                of_codes.write(merged[order].astype(kind).data)
                 starts = ends[:, i]
         for file in files:
             flush(file)

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Partitions:
-    """Partitions that were looked through.
+    """Partitions whose files were checked.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Partitions:
         return sum(self.rows)
 
     def check_unchanged(self, part: int | None = None) -> None:
-        """Refuse files that are no longer those that were looked through: one of them, or all.
+        """Refuse files that were changed since they were checked: one of them, or all.
 
         Raises
         ------
@@ -115,7 +115,7 @@ def partitions_of(
     check_rows: CheckRows = unchecked,
     client: Client,
 ) -> Iterator[Partitions]:
-    """The partitions of a run's data, looked through; those that had to be made are removed at the end.
+    """The checked partitions of a run's data; those that had to be made are removed at the end.
 
     `check` may refuse a file before its listed records are chosen. Of a folder, cluster processes check that the
     `varied` columns hold more than one value, and where records are chosen, all of them by `check_rows`.
@@ -125,40 +125,40 @@ def partitions_of(
     TableError, DataError
         If the data, or what the run file says of it, does not fit. Nothing was sent.
     """
-    look = partial(validate_partitions, schema=schema, data=run.data, client=client)
+    validate = partial(validate_partitions, schema=schema, data=run.data, client=client)
     if not is_folder(run.data):
         table = read_table(run.data, schema, ignore=ignore, needs_label=needs_label, duplicates=run.align.duplicates)
         check(table)
         if run.ids is not None:
             table = select(table, run.ids, run.data)
         with working_folder(run.dask.folder) as folder:
-            yield _in_order(look(_divided(table, schema, folder, run.dask.partition_rows), names=()), run.data)
+            yield _in_order(validate(_divided(table, schema, folder, run.dask.partition_rows), names=()), run.data)
         return
     paths = parts(run.data)
     for path in paths:
         check_columns(path, stored_names(path, schema.all_names), schema, ignore, needs_label=needs_label)
     is_chosen = run.ids is not None or run.align.duplicates != "refuse" or schema.format.drops_unlabelled
-    if not (is_chosen or schema.format.changes_cells) and (found := look(paths, names=varied)) is not None:
-        yield found
+    if not (is_chosen or schema.format.changes_cells) and (partitions := validate(paths, names=varied)) is not None:
+        yield partitions
         return
     with working_folder(run.dask.folder) as folder:
         make = partial(arranged, paths, run, schema, folder, needs_label=needs_label, client=client)
-        yield _in_order(look(make(varied=varied, check=check_rows), names=()), run.data)
+        yield _in_order(validate(make(varied=varied, check=check_rows), names=()), run.data)
 
 
-def _in_order(found: Partitions | None, data: Path) -> Partitions:
+def _in_order(partitions: Partitions | None, data: Path) -> Partitions:
     """Partitions that were written in the order of their ids; refused if they are in another one.
 
     Raises
     ------
     TableError
     """
-    if found is None:
+    if partitions is None:
         raise TableError(
             f"{data}: its records were written to `dask.folder` in the order of their ids, and these partitions were "
             "changed while they were in use. Nothing was sent"
         )
-    return found
+    return partitions
 
 
 def validate_partitions(
@@ -172,33 +172,38 @@ def validate_partitions(
         Nothing was sent.
     """
     stamps = tuple(stamp_of(path) for path in paths)
-    look = partial(_look, id_columns=schema.id_columns, names=tuple(names))
-    found: list[_Part] = client.gather(client.map(look, list(paths), pure=False))
-    refuse_constant(data, names, [part.held for part in found])
-    if not (all(part.ascends for part in found) and all(one.last < two.first for one, two in pairwise(found))):
+    scan = partial(_scan, id_columns=schema.id_columns, names=tuple(names))
+    scans: list[_Part] = client.gather(client.map(scan, list(paths), pure=False))
+    refuse_constant(data, names, [part.held for part in scans])
+    if not (
+        all(part.ascends for part in scans)
+        and all(previous.last < following.first for previous, following in pairwise(scans))
+    ):
         return None
     digest = hashlib.sha256()
     for pieces in client.map(partial(_id_bytes, id_columns=schema.id_columns), list(paths), pure=False):
         digest.update(pieces.result())
         pieces.release()
-    return Partitions(tuple(paths), tuple(part.n_rows for part in found), digest.hexdigest(), stamps)
+    return Partitions(tuple(paths), tuple(part.n_rows for part in scans), digest.hexdigest(), stamps)
 
 
-def all_ids(found: Partitions, id_columns: Sequence[str], *, client: Client) -> PartyTable:
+def all_ids(partitions: Partitions, id_columns: Sequence[str], *, client: Client) -> PartyTable:
     """The ids of all partitions, on disk, with the numbers of their rows.
 
     Raises
     ------
     TableError
-        If a file was changed since it was looked through.
+        If a file was changed since it was checked.
     """
-    futures = client.map(partial(ids_of, id_columns=tuple(id_columns)), list(found.paths), pure=False)
+    futures = client.map(partial(ids_of, id_columns=tuple(id_columns)), list(partitions.paths), pure=False)
     ids = sort_ids((future.result() for future in futures), "refuse").ids
-    found.check_unchanged()
+    partitions.check_unchanged()
     return numbered(ids, np.arange(len(ids)))
 
 
-def digest_own(found: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client) -> str:
+def digest_own(
+    partitions: Partitions, columns: Sequence[ColumnSchema], label: str, loss: Loss, *, client: Client
+) -> str:
     """Of the active party's labels and own columns, whose every cell is checked.
 
     Raises
@@ -206,8 +211,8 @@ def digest_own(found: Partitions, columns: Sequence[ColumnSchema], label: str, l
     TableError, DataError
     """
     read = partial(_own_digest, columns=tuple(columns), label=label, loss=loss)
-    digests: list[str] = client.gather(client.map(read, list(found.paths), pure=False))
-    return hashlib.sha256("".join([found.id_digest, *digests]).encode()).hexdigest()
+    digests: list[str] = client.gather(client.map(read, list(partitions.paths), pure=False))
+    return hashlib.sha256("".join([partitions.id_digest, *digests]).encode()).hexdigest()
 
 
 def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) -> tuple[Path, ...]:
@@ -226,7 +231,7 @@ def _divided(table: PartyTable, schema: TableSchema, folder: Path, n_each: int) 
     return tuple(paths)
 
 
-def _look(part: Path, id_columns: Sequence[str], names: Sequence[str]) -> _Part:
+def _scan(part: Path, id_columns: Sequence[str], names: Sequence[str]) -> _Part:
     ids = ids_of(part, id_columns).to_numpy(dtype=object)
     if not len(ids):
         raise TableError(f"{part.name} has no rows; leave it out. Nothing was sent")

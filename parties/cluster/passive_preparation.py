@@ -53,7 +53,7 @@ class PartitionedPassive:
     ----------
     run : PassiveRun
     schema : TableSchema
-    found : Partitions
+    partitions : Partitions
     mechanisms : tuple of ColumnMechanism
     table : EncodedTable
         Every cell was read once and fits; nothing is drawn.
@@ -67,7 +67,7 @@ class PartitionedPassive:
 
     run: PassiveRun
     schema: TableSchema
-    found: Partitions
+    partitions: Partitions
     mechanisms: tuple[ColumnMechanism, ...]
     table: EncodedTable
     digest: str
@@ -79,7 +79,7 @@ class PartitionedPassive:
 
     @property
     def partition_words(self) -> str:
-        return self.found.words(self.client)
+        return self.partitions.words(self.client)
 
     def job(self) -> PassiveJob:
         """The training job, for greetings."""
@@ -87,7 +87,7 @@ class PartitionedPassive:
         return PassiveJob(
             party=run.party,
             run_id=run.run_id,
-            id_digest=self.found.id_digest if self.ids is None else None,
+            id_digest=self.partitions.id_digest if self.ids is None else None,
             features=self.table,
             mechanisms=self.mechanisms,
             rng=run.bits,
@@ -109,7 +109,7 @@ class PartitionedPassive:
         """Find the common records, and those of them to hold out; the job on the others, and those."""
         job, id_columns = self.job(), self.schema.id_columns
         if self.ids is None:
-            places = partial(places_by_partition, self.found, self.schema, client=self.client)
+            places = partial(places_by_partition, self.partitions, self.schema, client=self.client)
             division = choose_passive(job, channel, KeyedChoice.of(self.run, places))
             if division is None:
                 return job, None, None
@@ -125,22 +125,22 @@ class PartitionedPassive:
             )
             division = choose_passive(common, channel, choice)
             aligned = aligned if division is None else aligned.divided(division.trained, division.held_out)
-            chosen = ChosenRows.of(aligned, self.found.n_rows)
+            chosen = ChosenRows.of(aligned, self.partitions.n_rows)
             job = replace(job, order=aligned.orders[channel.peer])
-        out = by_partition(chosen.out, self.found.rows)
+        out = by_partition(chosen.out, self.partitions.rows)
         with reporting_lost_workers(self.client):
             left = replace(
                 job,
-                id_digest=digest_without(self.found, out, id_columns, client=self.client),
+                id_digest=digest_without(self.partitions, out, id_columns, client=self.client),
                 features=table_without(self.table, out, client=self.client),
             )
-        self.found.check_unchanged()
+        self.partitions.check_unchanged()
         if division is None:
             return left, None, None
-        held_out = by_partition(chosen.held_out, self.found.rows)
+        held_out = by_partition(chosen.held_out, self.partitions.rows)
 
         def records(router: Router) -> AnswerableRecords:
-            return answerable_rows(router, self.table, self.mechanisms, self.found, held_out, id_columns)
+            return answerable_rows(router, self.table, self.mechanisms, self.partitions, held_out, id_columns)
 
         return left, None, records
 
@@ -182,18 +182,18 @@ def partitioned_passive(run: PassiveRun, path: Path, *, keeps: bool = False) -> 
             check=check,
             check_rows=check_rows,
             client=client,
-        ) as found,
+        ) as partitions,
         working_folder(run.dask.folder) as folder,
     ):
         table, digest = encode_partitions(
-            found.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=found.stamps, client=client
+            partitions.paths, mechanisms, folder, id_columns=schema.id_columns, stamps=partitions.stamps, client=client
         )
         is_compared = run.align.method_for(run.ids) != "prealigned"
-        ids = all_ids(found, schema.id_columns, client=client) if is_compared else None
+        ids = all_ids(partitions, schema.id_columns, client=client) if is_compared else None
         yield PartitionedPassive(
             run=run,
             schema=schema,
-            found=found,
+            partitions=partitions,
             mechanisms=mechanisms,
             table=table,
             digest=digest,

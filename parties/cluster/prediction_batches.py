@@ -61,10 +61,10 @@ def answerable_partitions(
     of_data = run.model_copy(update={"source": data, "ids": None})
     with (
         cluster(run.dask) as client,
-        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as found,
+        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as partitions,
         working_folder(run.dask.folder) as folder,
     ):
-        yield keyed_records(router, found, schema.id_columns, folder, client=client)
+        yield keyed_records(router, partitions, schema.id_columns, folder, client=client)
 
 
 @contextmanager
@@ -81,11 +81,11 @@ def scorable_partitions(
     of_data = run.model_copy(update={"source": data, "ids": ids})
     with (
         cluster(run.dask) as client,
-        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as found,
+        partitions_of(of_data, schema, ignore, needs_label=False, client=client) as partitions,
         working_folder(run.dask.folder) as folder,
     ):
-        check_scorable(schema, found.paths, client=client)
-        yield PartitionScorer(found, schema, ensemble, run.reveal, folder, client)
+        check_scorable(schema, partitions.paths, client=client)
+        yield PartitionScorer(partitions, schema, ensemble, run.reveal, folder, client)
 
 
 @dataclass(slots=True)
@@ -113,7 +113,7 @@ class PartitionScorer:
 
     Attributes
     ----------
-    found : Partitions
+    partitions : Partitions
     schema : TableSchema
     ensemble : Ensemble
     reveal : RevealSection
@@ -123,7 +123,7 @@ class PartitionScorer:
     finished : FinishedPartitions
     """
 
-    found: Partitions
+    partitions: Partitions
     schema: TableSchema
     ensemble: Ensemble
     reveal: RevealSection
@@ -137,15 +137,15 @@ class PartitionScorer:
         Raises
         ------
         TableError
-            If a file was changed since it was looked through: no prediction is kept.
+            If a file was changed since it was checked: no prediction is kept.
         """
         score = partial(_score, self.ensemble, self.schema, self.reveal)
         answers, known = self.folder / "answers", self.finished
         make_folder(answers)
         make_folder(self._scores)
-        for number, path in islice(enumerate(self.found.paths), len(known.scores), None):
+        for number, path in islice(enumerate(self.partitions.paths), len(known.scores), None):
             ids = ids_of(path, self.schema.id_columns)
-            self.found.check_unchanged(number)
+            self.partitions.check_unchanged(number)
             bits, status = asking.ask(ids, desensitized=desensitized, finished=known.batches)
             files = {owner: answers / f"{number:06d}.{owner}.parquet" for owner in self.ensemble.owners}
             for owner, file in files.items():
@@ -155,10 +155,10 @@ class PartitionScorer:
                 known.scores.append(self.client.submit(score, path, files, status, place, pure=False))
             known.statuses.append(status)
             known.batches = FinishedBatches()
-            progress("predicting", number + 1, len(self.found.paths))
+            progress("predicting", number + 1, len(self.partitions.paths))
         with asking.heartbeats(), reporting_lost_workers(self.client):
             self.client.gather(known.scores)
-        self.found.check_unchanged()
+        self.partitions.check_unchanged()
         return np.concatenate(known.statuses)
 
     def write(self, target: Path, *, spare: Path) -> None:

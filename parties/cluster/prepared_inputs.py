@@ -1,6 +1,6 @@
-"""What a party brings to a training run, checked: a table in memory, or partitions on its cluster.
+"""Interfaces of a party's checked inputs of training: a table in memory, or partitions on its cluster.
 
-Jobs and the doctor know it by these protocols alone.
+Jobs and the doctor use these protocols and neither implementation.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from protocols.transport.channel import Channel
 
 
 class ActiveInputs(Protocol):
-    """What an active party brings.
+    """Checked inputs of an active party.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class ActiveInputs(Protocol):
 
 
 class PassiveInputs(Protocol):
-    """What a passive party brings.
+    """Checked inputs of a passive party.
 
     Attributes
     ----------

@@ -151,8 +151,8 @@ def _grown(
     settings |= {"max_bin": parameters.max_bin, "scale_pos_weight": parameters.scale_pos_weight, "nthread": None}
     if parameters.base_score is not None:
         settings["base_score"] = parameters.base_score
-    theirs = [(column.owner, column.n_ranks, column.cuts, column.n_versions) for column in released]
-    key = repr((sorted(settings.items()), own.columns, theirs))
+    of_released = [(column.owner, column.n_ranks, column.cuts, column.n_versions) for column in released]
+    key = repr((sorted(settings.items()), own.columns, of_released))
     kept = KeptTrees(None if journal is None else journal / f"trees-{hashlib.sha256(key.encode()).hexdigest()[:16]}")
     grow = partial(_train, client, own, released, loss, settings, parameters.n_estimators, kept, wait_s)
     return from_xgboost(_survive(client, grow))

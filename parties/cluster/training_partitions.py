@@ -33,7 +33,7 @@ LABEL, WEIGHT = "label", "weight"
 
 @dataclass(frozen=True, slots=True)
 class OwnPartitions:
-    """What the active party holds, as Parquet partitions in the order of the agreed records.
+    """The active party's columns and label, as Parquet partitions in the order of the agreed records.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class OwnPartitions:
         Numbers and ordered categories.
     label : str
     stamps : tuple of Stamp, optional
-        Of the files when they were looked through, as `stamp_of` gives them; not of a run's own copies.
+        Of the files when they were checked, as `stamp_of` gives them; None for a run's own copies.
     """
 
     paths: tuple[Path, ...]
@@ -60,7 +60,7 @@ class OwnPartitions:
 
 @dataclass(frozen=True, slots=True)
 class RankPartitions:
-    """What one passive party released, partition by partition as `OwnPartitions`.
+    """The columns that one passive party released, as partitions that match `OwnPartitions`.
 
     Attributes
     ----------
@@ -101,13 +101,23 @@ class RankPartitions:
 
 def columns_of(own: OwnPartitions, released: Sequence[RankPartitions]) -> tuple[Column, ...]:
     """All columns in the order of the features, without their rows."""
-    mine = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
-    theirs = (
-        RankColumn(other.owner, i, other.names[i] if other.names else f"c{i}", np.empty(0, np.uint8), n, told, cuts)
-        for other in released
-        for i, (n, told, cuts) in enumerate(zip(other.n_ranks, other.releases, other.cuts, strict=True))
+    own_columns = (OwnColumn(column.name, np.empty(0)) for column in own.columns)
+    rank_columns = (
+        RankColumn(
+            partitions.owner,
+            i,
+            partitions.names[i] if partitions.names else f"c{i}",
+            np.empty(0, np.uint8),
+            n,
+            release,
+            cuts,
+        )
+        for partitions in released
+        for i, (n, release, cuts) in enumerate(
+            zip(partitions.n_ranks, partitions.releases, partitions.cuts, strict=True)
+        )
     )
-    return (*mine, *theirs)
+    return (*own_columns, *rank_columns)
 
 
 def limits_of(
@@ -127,14 +137,16 @@ def limits_of(
 
 def versions_of(released: Sequence[RankPartitions]) -> int:
     """Number of versions of every row."""
-    return max((other.n_versions for other in released), default=1)
+    return max((partitions.n_versions for partitions in released), default=1)
 
 
 def empty_rows(own: OwnPartitions, released: Sequence[RankPartitions]) -> pd.DataFrame:
     """A table without rows that says which types those of `load_rows` have."""
     kinds: list[np.dtype[Any]] = [np.dtype(np.float32)] * len(own.columns)
-    for other in released:
-        kinds += [_kind(n, has) for n, has in zip(other.n_ranks, other.have_missing, strict=True)]
+    for partitions in released:
+        kinds += [
+            _kind(n, has_missing) for n, has_missing in zip(partitions.n_ranks, partitions.have_missing, strict=True)
+        ]
     frame = {f"f{i}": np.empty(0, kind) for i, kind in enumerate(kinds)}
     return pd.DataFrame({**frame, LABEL: np.empty(0, np.float32), WEIGHT: np.empty(0, np.float32)})
 
@@ -149,8 +161,12 @@ def load_rows(own: OwnPartitions, released: Sequence[RankPartitions], loss: Loss
     values, labels, ranks = read_rows(own, released, loss, part)
     n_versions = versions_of(released)
     columns = [np.tile(column.astype(np.float32), n_versions) for column in values]
-    known = [pair for other in released for pair in zip(other.n_ranks, other.have_missing, other.cuts, strict=True)]
-    columns += [_feature(column, *told) for column, told in zip(ranks, known, strict=True)]
+    descriptions = [
+        pair
+        for partitions in released
+        for pair in zip(partitions.n_ranks, partitions.have_missing, partitions.cuts, strict=True)
+    ]
+    columns += [_feature(column, *description) for column, description in zip(ranks, descriptions, strict=True)]
     frame = {f"f{i}": column for i, column in enumerate(columns)}
     repeated, share = np.tile(labels.astype(np.float32), n_versions), np.float32(1 / n_versions)
     return pd.DataFrame({**frame, LABEL: repeated, WEIGHT: np.full(len(repeated), share)})
@@ -171,19 +187,19 @@ def read_rows(
         check_unchanged(own.paths[part], own.stamps[part])
     labels = read_labels(own.paths[part], table[own.label], own.label)
     loss.check_labels(labels)
-    found: list[NDArray[np.unsignedinteger]] = []
-    for other in released:
-        ranks = read_stored(other.paths[part])
-        names = [f"c{i}" for i in range(len(other.n_ranks))]
-        if len(ranks) != len(labels) * other.n_versions or list(ranks) != names:
-            raise DataError(f"partition {part} of {other.owner} has other rows or columns than were agreed")
-        for name, n, has_missing in zip(names, other.n_ranks, other.have_missing, strict=True):
-            found.append(ranks[name].to_numpy())
-            if found[-1].dtype != rank_type(n) or found[-1].max(initial=0) > n - (not has_missing):
+    rank_columns: list[NDArray[np.unsignedinteger]] = []
+    for partitions in released:
+        ranks = read_stored(partitions.paths[part])
+        names = [f"c{i}" for i in range(len(partitions.n_ranks))]
+        if len(ranks) != len(labels) * partitions.n_versions or list(ranks) != names:
+            raise DataError(f"partition {part} of {partitions.owner} has other rows or columns than were agreed")
+        for name, n, has_missing in zip(names, partitions.n_ranks, partitions.have_missing, strict=True):
+            rank_columns.append(ranks[name].to_numpy())
+            if rank_columns[-1].dtype != rank_type(n) or rank_columns[-1].max(initial=0) > n - (not has_missing):
                 raise DataError(
-                    f"{other.owner}'s partition {part} holds ranks that were not offered. No tree was grown"
+                    f"{partitions.owner}'s partition {part} holds ranks that were not offered. No tree was grown"
                 )
-    return list(own_features(table, own.columns).values()), labels, found
+    return list(own_features(table, own.columns).values()), labels, rank_columns
 
 
 def _feature(

@@ -48,7 +48,7 @@ def keygen(
     ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Make a party's pair of keys. The public one goes to the peers, the secret one stays."""
+    """Make a party's pair of keys. The public key goes to the peers; the secret key stays on this host."""
     from protocols.transport.keys import generate, generate_shared
 
     with terminal_of_command():
@@ -65,9 +65,9 @@ def ledger(
     migrate: Annotated[bool, typer.Option("--migrate", help="Take over the draws of an earlier version.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Show what was released and what may still be, per column and per record; fails if that was tampered with.
+    """Show the spent and the remaining budget, per column and per record; fails if the ledger was tampered with.
 
-    With the run file of a worker, or of an owner in a chain: what its runs have spent, of which budget.
+    With the run file of a worker, or of an owner in a chain: how much of its budget its runs have spent.
     """
     from parties.config.party_run import HORIZONTAL_ROLES
     from parties.config.reading import check_role
@@ -82,18 +82,18 @@ def ledger(
             print_result(form, taken_over=done.n_taken, to_be_drawn_anew=list(done.lost))
         return
     with terminal_of_command():
-        found: Statement | AccountStatement
+        statement: Statement | AccountStatement
         keepers = "passive", "worker", "owner"
         if run_file is not None and path is None and check_role(run_file, *keepers) in HORIZONTAL_ROLES:
-            found = read_account(run_file)
+            statement = read_account(run_file)
         else:
-            found = read_statement(run_file, path)
+            statement = read_statement(run_file, path)
     if form is Format.JSON:
-        typer.echo(json.dumps(found.to_dict()))
+        typer.echo(json.dumps(statement.to_dict()))
     else:
         from parties.commands.printing import print_statement
 
-        print_statement(found)
+        print_statement(statement)
 
 
 def backup(
@@ -102,7 +102,7 @@ def backup(
     path: LedgerPath = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Copy a ledger with everything that was drawn, while it is in use."""
+    """Copy a ledger with everything that was drawn; the ledger may be in use."""
     from parties.ledger.backup import back_up
     from parties.reports.ledger_statement import ledger_path
 
@@ -117,13 +117,13 @@ def restore(
     older: Annotated[bool, typer.Option("--older", help="Though it may lack lines that the ledger had.")] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Put a copy back where the ledger is lost or damaged; stop what uses it before."""
+    """Restore a ledger that is lost or damaged from a copy. Stop all processes that use the ledger first."""
     from parties.ledger.backup import restore as put_back
     from parties.reports.ledger_statement import ledger_path
 
     with terminal_of_command():
-        found = ledger_path(run_file, path)
-        print_result(form, ledger=str(found), lines=put_back(folder, found, older=older))
+        ledger_file = ledger_path(run_file, path)
+        print_result(form, ledger=str(ledger_file), lines=put_back(folder, ledger_file, older=older))
 
 
 def report(
@@ -142,10 +142,10 @@ def report(
     theta: Annotated[list[int] | None, typer.Option(help="Compare widths of cells; repeatable.")] = None,
     alpha: Annotated[list[float] | None, typer.Option(help="Compare shares between cells; repeatable.")] = None,
 ) -> None:
-    """Before a run: what a release would promise and keep. After it: what it did.
+    """Write the report of a run. Before the run: the plan, with what a release would promise and keep.
 
-    Nothing is drawn, charged or sent. An active party, which releases no columns, has a report afterwards only. A
-    finished run's report is written by the run itself, and again after predictions; so does this.
+    Nothing is drawn, charged or sent. An active party releases no columns, so it has a report only after the run. A
+    finished run writes its report by itself, and again after predictions; this command writes it anew.
     """
     from parties.commands.report import asked_grid, deliver
     from parties.reports.writing import read_party_run, report_of
@@ -154,10 +154,10 @@ def report(
         if out is not None:
             read_party_run(run_file).check_free(out, run_file)
         grid = asked_grid(mechanism, law, epsilon, theta, alpha)
-        found = report_of(
+        party_report = report_of(
             run_file, before=before, grid=grid, wanted_order=tuple(order or ()), progress=terminal.progress
         )
-        deliver(found, form.value, out)
+        deliver(party_report, form.value, out)
 
 
 def status(run_file: RunFile, form: FormatOption = Format.TEXT) -> None:
@@ -165,13 +165,13 @@ def status(run_file: RunFile, form: FormatOption = Format.TEXT) -> None:
     from parties.reports.run_status import run_status
 
     with terminal_of_command():
-        found = run_status(run_file).to_dict()
+        current = run_status(run_file).to_dict()
     if form is Format.JSON:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(current))
     else:
         from parties.commands.printing import print_status
 
-        print_status(found)
+        print_status(current)
 
 
 def doctor(
@@ -184,11 +184,11 @@ def doctor(
     wait: Annotated[float, typer.Option(help="Seconds to look for the peers.", min=0.1, max=3600)] = 5.0,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Check files, schema, data, keys, ledger, budget, folder and the peer, without starting; fails on a problem.
+    """Check files, schema, data, keys, ledger, budget, folder and the peer before a run; fails on a problem.
 
     With --for predict or serve: the model, the data (those of --data, if given), the limits and the peer's terms.
 
-    The peer is asked if it runs this command too, or waits for the run; whoever waits is not disturbed.
+    The peer is asked if it runs this command too, or waits for the run. A waiting peer is not disturbed.
     """
     from parties.commands.printing import print_findings
     from parties.doctor.check_result import is_sound, report
@@ -200,13 +200,13 @@ def doctor(
     with terminal_of_command() as terminal:
         terminal.say(f"checking files, then looking for the peers for at most {wait:g} s each")
         if purpose is Purpose.TRAIN:
-            found = examine(run_file, insecure=insecure, wait_s=wait)
+            findings = examine(run_file, insecure=insecure, wait_s=wait)
         else:
             serves = purpose is Purpose.SERVE
-            found = examine_prediction(run_file, data=data, serves=serves, insecure=insecure, wait_s=wait)
+            findings = examine_prediction(run_file, data=data, serves=serves, insecure=insecure, wait_s=wait)
     if form is Format.JSON:
-        typer.echo(json.dumps(report(found)))
+        typer.echo(json.dumps(report(findings)))
     else:
-        print_findings(found)
-    if not is_sound(found):
+        print_findings(findings)
+    if not is_sound(findings):
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`opboost compile-loops`: what the first run would have to compile, compiled beforehand."""
+"""`opboost compile-loops`: ahead-of-time compilation of the kernels that the first run would compile."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fit_small_models() -> None:
 
 
 def compile_loops() -> None:
-    """Compile beforehand what the first run would, in one or two minutes, so that every run starts at once."""
+    """Compile in advance what the first run would compile, in one or two minutes, so that every run starts at once."""
     with terminal_of_command() as terminal:
         terminal.say("compiling the loops of drawing, training, prediction and reasons; later calls take seconds")
         fit_small_models()

@@ -1,12 +1,12 @@
-"""Exit codes: what a supervisor can do about the end of a command, and jobs that are begun again until they are done.
+"""Exit codes, by which a supervisor decides what to do next, and the loop of `--retry`.
 
 ==== ===============================================================================================================
 code meaning
 ==== ===============================================================================================================
 0    done
-1    data, settings or a defect: begun again as it is, it would fail again
+1    data, settings or a defect: the same command would fail again
 2    a wrong command line
-3    a peer or an own worker is not there, or left: begun again later, the same command goes on
+3    a peer or an own worker is not there, or left: the same command, started again later, goes on
 4    over budget: the ledger's owner decides
 5    refused: the parties do not agree, or a peer refused, ended the run or did not keep to the protocol
 6    storage: the run folder or the ledger cannot be used, or another process has it
@@ -81,7 +81,7 @@ def exit_code(error: Exception) -> ExitCode:
 
 
 def retrying(job: Callable[[], T], *, retry: bool, warn: Callable[[str], None]) -> T:
-    """Do a job; with `retry`, begin it again whenever a peer is not there, until it ends otherwise."""
+    """Do a job; with `retry`, begin it again whenever a peer is not there, until it ends in another way."""
     pause_s = FIRST_RETRY_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""`opboost explain`: importance and partial dependence of a joint model, and what names in them mean."""
+"""`opboost explain`: importance and partial dependence of a joint model, also in a passive party's own names."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def explain(
     out: Annotated[Path | None, typer.Option(help="The file to write; by default one in the run folder.")] = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Write what a finished run's model makes of every column; as a passive party, put it in own words.
+    """Explain the model of a finished run; as a passive party, read such an explanation in own names and units.
 
-    The active party's explanation has the importance and the partial dependence of every column, by the trees' own
-    statistics: nobody is asked. Passive parties' columns have the names that they were offered under. Beside it lies a
-    file for each of them, with its columns alone: own cuts tell own values.
+    The active party's explanation has the importance and the partial dependence of every column, computed from the
+    trees' statistics; no other party is asked. Passive parties' columns have the names under which they were offered.
+    A file for each passive party has only its own columns, since the active party's cuts reveal values of its records.
     """
     from parties.config.reading import check_role, read_run
     from parties.config.vertical import ActiveRun, PassiveRun
@@ -107,8 +107,8 @@ def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:
             table = pd.read_csv(of, dtype=str, keep_default_na=False)
             if "reason_1" not in table.columns:
                 raise ConfigError(f"{of} is a table without reasons (`opboost predict --reasons`). Nothing was written")
-            own = words.reasons(table.map(without_mark)).map(as_text).rename(columns=as_text)
-            write_text(target, own.to_csv(index=False))
+            reasons = words.reasons(table.map(without_mark)).map(as_text).rename(columns=as_text)
+            write_text(target, reasons.to_csv(index=False))
             return
         document = json.loads(of.read_text())
         _check_same_training(document, of, run, folder)
@@ -119,7 +119,7 @@ def _in_own_words(run: PassiveRun, of: Path, target: Path) -> None:
 
 
 def _check_same_training(document: dict[str, Any], of: Path, run: PassiveRun, folder: RunFolder) -> None:
-    """Refuse an explanation of another run, or of another training of this one: its tests are numbered otherwise.
+    """Refuse an explanation of another run, or of another training of this run, whose tests have other numbers.
 
     Explanations and run folders of earlier versions may lack the digest of the training.
 
@@ -129,9 +129,13 @@ def _check_same_training(document: dict[str, Any], of: Path, run: PassiveRun, fo
     """
     if (its_run := document["run_id"]) != run.run_id:
         raise ConfigError(f"{of} is of run {shown(its_run)}, this party's is {run.run_id!r}. Nothing was written")
-    its, own = document.get("trainings", {}).get(run.party), folder.load_trainings().get(run.active.name)
-    if None not in (its, own) and its != own:
+    its_training, own_training = (
+        document.get("trainings", {}).get(run.party),
+        folder.load_trainings().get(run.active.name),
+    )
+    if None not in (its_training, own_training) and its_training != own_training:
         raise ConfigError(
-            f"{of} is of another training of run {run.run_id!r} (digest {shown(its)}) than {run.run_folder} (digest "
-            f"{shown(own)}); bring the run folders of one training back, or explain again. Nothing was written"
+            f"{of} is of another training of run {run.run_id!r} (digest {shown(its_training)}) than {run.run_folder} "
+            f"(digest {shown(own_training)}); bring the run folders of one training back, or explain again. "
+            "Nothing was written"
         )

@@ -1,4 +1,4 @@
-"""`opboost export`: a saved model in another system's form."""
+"""`opboost export`: a saved model in another system's format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class System(StrEnum):
-    """What reads the exported model."""
+    """Format of an exported model."""
 
     ONNX = "onnx"
     SQL = "sql"
@@ -78,11 +78,11 @@ def _given_schema(path: Path, folder: Path, ensemble: Ensemble) -> TableSchema:
     """Read the schema of `--schema`, which has to be of the model's own columns, with the numbers of training."""
     from parties.config.reading import check_numbers_of_categories, check_units_of_times, read_schema
 
-    described, own = read_schema(path)[0], _own_columns(ensemble)
-    if own and not own & {*described.names}:
+    described, own_names = read_schema(path)[0], _own_columns(ensemble)
+    if own_names and not own_names & {*described.names}:
         raise ConfigError(f"{path} describes no column of the model's own. No model was exported")
-    check_numbers_of_categories(described, folder, own)
-    check_units_of_times(described, folder, own)
+    check_numbers_of_categories(described, folder, own_names)
+    check_units_of_times(described, folder, own_names)
     return described
 
 
@@ -91,7 +91,7 @@ def _own_columns(ensemble: Ensemble) -> set[str]:
 
 
 def _fills(given: TableSchema | None, of_training: TableSchema | None) -> dict[str, float]:
-    """What empty cells are filled with: as `--schema` says, and where it says nothing, as in training."""
+    """Values that fill empty cells: those of `--schema`, and of the training where it says nothing."""
     from opboost.schema import Missing
     from parties.config.reading import fills_of
 
@@ -105,10 +105,10 @@ def _fills(given: TableSchema | None, of_training: TableSchema | None) -> dict[s
 def _query(ensemble: Ensemble, table: str, keep: list[str], given: TableSchema | None) -> bytes:
     from opboost.export.sql import to_sql
 
-    own, categories, with_others = _own_columns(ensemble), {}, []
+    own_names, categories, with_others = _own_columns(ensemble), {}, []
     if given is not None:
         categories = {
-            column.name: column.categories for column in given.columns if column.categories and column.name in own
+            column.name: column.categories for column in given.columns if column.categories and column.name in own_names
         }
         with_others = [name for name in categories if given.format.of(name).has_other]
     return to_sql(ensemble, table=table, keep=keep, categories=categories, with_others=with_others).encode()

@@ -151,7 +151,7 @@ def _divided_rows() -> tuple[list[pd.DataFrame], pd.DataFrame]:
     rows = bank.merge(retailer, on="id").sort_values("id").sample(frac=1, random_state=SEED)
     n_test = round(TEST_SHARE * len(rows))
     train_rows = rows.iloc[n_test:]
-    return [train_rows.iloc[place :: len(OWNERS)] for place in range(len(OWNERS))], rows.iloc[:n_test]
+    return [train_rows.iloc[position :: len(OWNERS)] for position in range(len(OWNERS))], rows.iloc[:n_test]
 
 
 def _rows(folder: Path, file: str) -> OwnerRows:
@@ -168,11 +168,11 @@ def _baselines(folders: Mapping[str, Path]) -> tuple[dict[str, float], float]:
 
 
 def _score(values: Values, labels: Values, test: OwnerRows) -> float:
-    columns = [OwnColumn(name, values[:, place]) for place, name in enumerate(test.schema.names)]
+    columns = [OwnColumn(name, values[:, position]) for position, name in enumerate(test.schema.names)]
     parameters = BoostingParameters(n_estimators=N_TREES, max_depth=4, learning_rate=0.1)
     grown = train(columns, labels, np.ones(len(labels)), loss=Logistic(), parameters=parameters)
     model = bind(grown, {})
-    own = {name: test.values[:, place] for place, name in enumerate(test.schema.names)}
+    own = {name: test.values[:, position] for position, name in enumerate(test.schema.names)}
     return _auc(test, model.predict(feature_matrix(model, own, {}, len(test.labels))))
 
 

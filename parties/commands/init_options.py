@@ -1,4 +1,4 @@
-"""Options of `opboost init`: the roles that each goes with, questions at a terminal, and what their texts mean."""
+"""Options of `opboost init`: the roles that each option goes with, questions at a terminal, parsing of their texts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OPTIONS: dict[str, dict[str, str]] = {
 }
 
 
-def check_options(context: typer.Context, own: str) -> None:
+def check_options(context: typer.Context, role: str) -> None:
     """Refuse options that were given and do not go with a role, or with `PROJECT`.
 
     Raises
@@ -72,20 +72,22 @@ def check_options(context: typer.Context, own: str) -> None:
         option = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.opts[0].upper()
         source = context.get_parameter_source(parameter.name or "")
         is_given = source is not None and source.name == "COMMANDLINE"
-        if is_given and own not in _OPTIONS.get(option, own):
-            whose, known = own if own == PROJECT else f"--role {own}", ", ".join(_OPTIONS[option])
-            raise typer.BadParameter(f"does not go with {whose}, but with {known}: leave it out", param_hint=option)
+        if is_given and role not in _OPTIONS.get(option, role):
+            role_words, known = role if role == PROJECT else f"--role {role}", ", ".join(_OPTIONS[option])
+            raise typer.BadParameter(
+                f"does not go with {role_words}, but with {known}: leave it out", param_hint=option
+            )
 
 
-def asked(given: object, option: str, own: str, *, default: str | None = None) -> str | None:
-    """An option's value, or the answer of the person at the terminal; None where this role is not asked for it.
+def asked(given: object, option: str, role: str, *, default: str | None = None) -> str | None:
+    """An option's value, or the answer of the person at the terminal; None if this role has no such question.
 
     Raises
     ------
     typer.BadParameter
-        If it is missing, has no default, and nobody is there.
+        If it is missing, has no default, and standard input is no terminal.
     """
-    question = _OPTIONS[option].get(own)
+    question = _OPTIONS[option].get(role)
     return answer(given, option, question, default=default) if question else None if given is None else str(given)
 
 
@@ -104,21 +106,21 @@ def answer(
     return default
 
 
-def data_files(given: list[Path] | None, own: str) -> list[Path]:
+def data_files(given: list[Path] | None, role: str) -> list[Path]:
     """The data files: two with `PROJECT`, none of a coordinator, one otherwise.
 
     Raises
     ------
     typer.BadParameter
     """
-    files, due = given or [], {PROJECT: 2, "coordinator": 0}.get(own, 1)
-    if len(files) != due:
+    files, n_needed = given or [], {PROJECT: 2, "coordinator": 0}.get(role, 1)
+    if len(files) != n_needed:
         raise typer.BadParameter(f"takes one data file, or two with --project; found {len(files)}", param_hint="DATA")
     return files
 
 
-def public_numbers(own: str, **given: object) -> dict[str, Any]:
-    """Numbers that all who train on divided rows agree on, asked for where they are missing: `epsilon` to `classes`.
+def public_numbers(role: str, **given: object) -> dict[str, Any]:
+    """Numbers that all parties of a horizontal run agree on (`epsilon` to `classes`); asks for those not given.
 
     Raises
     ------
@@ -141,12 +143,12 @@ def public_numbers(own: str, **given: object) -> dict[str, Any]:
         "classes": ClassCount,
     }
     defaults = {"delta": DELTA}
-    texts = {key: asked(given[key], f"--{key}", own, default=defaults.get(key)) for key in kinds}
+    texts = {key: asked(given[key], f"--{key}", role, default=defaults.get(key)) for key in kinds}
     return {key: _number(text, f"--{key}", kinds[key]) for key, text in texts.items() if text is not None}
 
 
 def _number(text: str, option: str, kind: Any) -> Any:
-    """A number of a type that run files have."""
+    """Parse a number by the type that it has in run files."""
     from pydantic import TypeAdapter, ValidationError
 
     from parties.onboarding.key_words import type_words
@@ -158,7 +160,7 @@ def _number(text: str, option: str, kind: Any) -> Any:
 
 
 def owners_of(text: str | None) -> dict[str, str | None]:
-    """All who hold rows, in their order, with the addresses that stand behind some of them; nobody without a text.
+    """Parse the owners of rows, in their order, each with its address if one is given; empty without a text.
 
     Raises
     ------

@@ -134,24 +134,24 @@ def init(
     parameters: ParametersOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Make a party's keys, schema and run file; asks for what no option says.
+    """Make a party's keys, schema and run file; asks at the terminal for what no option gives.
 
-    Every choice stands in the run file with its default and its meaning.
+    The run file contains every setting with its default and its meaning.
     """
-    own = PROJECT if project else answer(role, "--role", "Role", choices=list(PartyRole))
-    check_options(context, own)
-    files = data_files(data, own)
-    if agreed is None and (path := asked(agreed, "--schema", own)) is not None:
+    chosen_role = PROJECT if project else answer(role, "--role", "Role", choices=list(PartyRole))
+    check_options(context, chosen_role)
+    files = data_files(data, chosen_role)
+    if agreed is None and (path := asked(agreed, "--schema", chosen_role)) is not None:
         agreed = Path(path)
     if agreed is None:
-        label = asked(label, "--label", own)
+        label = asked(label, "--label", chosen_role)
     else:
         refuse_given("stands in the agreed schema: leave it out", id=id_column, label=label, positive=positive)
     hints = _hints(id_column, label, positive, bounds)
-    party = asked(name, "--name", own) or files[0].name.split(".")[0]
-    everybody = owners_of(asked(owners, "--owners", own))
-    other, place = (asked(*pair, own) or "" for pair in ((peer, "--peer"), (address, "--address")))
-    numbers = public_numbers(own, epsilon=epsilon, delta=delta, records=records, classes=classes)
+    party = asked(name, "--name", chosen_role) or files[0].name.split(".")[0]
+    everybody = owners_of(asked(owners, "--owners", chosen_role))
+    peer_name, address_given = (asked(*pair, chosen_role) or "" for pair in ((peer, "--peer"), (address, "--address")))
+    numbers = public_numbers(chosen_role, epsilon=epsilon, delta=delta, records=records, classes=classes)
     with terminal_of_command():
         from parties.onboarding.other_systems import OtherParameters
         from parties.onboarding.project import Part, make_party, make_project
@@ -159,40 +159,49 @@ def init(
 
         known = None if parameters is None else OtherParameters.read(parameters)
         model = {} if known is None else known.model
-        common: dict[str, Any] = {"role": own, "party": party, "folder": folder, "address": place, "run_id": run_id}
+        common: dict[str, Any] = {
+            "role": chosen_role,
+            "party": party,
+            "folder": folder,
+            "address": address_given,
+            "run_id": run_id,
+        }
         others: tuple[str, ...] = ()
-        if own == PROJECT:
+        if chosen_role == PROJECT:
             made = make_project(files[0], files[1], folder, hints, model)
-        elif own in ROLES_OF_ROWS:
-            part = RowPart(owners=everybody, coordinator=other, **common, **numbers)
+        elif chosen_role in ROLES_OF_ROWS:
+            part = RowPart(owners=everybody, coordinator=peer_name, **common, **numbers)
             table = files[0] if files else None
             made, others = {party: make_row_party(part, hints, data=table, agreed=agreed)}, part.others
         else:
-            made, others = {party: make_party(files[0], Part(peer=other, model=model, **common), hints)}, (other,)
+            made, others = (
+                {party: make_party(files[0], Part(peer=peer_name, model=model, **common), hints)},
+                (peer_name,),
+            )
         _print_made(form, made, folder, others=others, dropped=None if known is None else known.dropped)
 
 
 def _print_made(
     form: Format, made: Mapping[str, Made], folder: Path, *, others: Sequence[str], dropped: Sequence[str] | None
 ) -> None:
-    """Print what was made by party, where the public key goes, what is to be written down, and the next command.
+    """Print the files made for each party, who needs the public key, what remains to be filled in, the next command.
 
-    With no `others`, both sides of a rehearsal were made.
+    Without `others`, both sides of a rehearsal were made.
     """
-    more: dict[str, object] = {}
+    facts: dict[str, object] = {}
     if others:
-        (one,), then = made.values(), f"opboost doctor {folder / 'run.yaml'}"
+        (party_folder_made,), next_command = made.values(), f"opboost doctor {folder / 'run.yaml'}"
         go = "goes" if len(others) == 1 else "go"
-        more["send"] = f"{one.to_send} to {', '.join(others)}, whose own {go} to {folder / 'keys'}"
+        facts["send"] = f"{party_folder_made.to_send} to {', '.join(others)}, whose own {go} to {folder / 'keys'}"
     else:
         is_open = any(party_folder.open_bounds or party_folder.open_marks for party_folder in made.values())
         commands = ["doctor"] * 2 if is_open else ["party-a", "party-b"]
         runs = (folder / party / "run.yaml" for party in made)
-        then = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
+        next_command = " & ".join(f"opboost {command} {run}" for command, run in zip(commands, runs, strict=True))
     if dropped is not None:
-        more["without_counterpart"] = _listed(list(dropped), form)
+        facts["without_counterpart"] = _listed(list(dropped), form)
     files = [str(path) for party_folder in made.values() for path in party_folder.files]
-    found = {
+    open_points = {
         "left_out": [f"{party}: {name}" for party, party_folder in made.items() for name in party_folder.ignored],
         "repeated_ids": [f"{party}: {REPEATED}" for party, party_folder in made.items() if party_folder.has_repeats],
         "bounds_to_write": [
@@ -206,11 +215,11 @@ def _print_made(
         for party_folder in made.values()
         if party_folder.open_marks
     ]:
-        found["marks_to_write"] = marks
+        open_points["marks_to_write"] = marks
     if labels := [f"{party_folder.files[0]}: positive" for party_folder in made.values() if party_folder.is_label_open]:
-        found["labels_to_write"] = labels
-    lists = {key: _listed(names, form) for key, names in found.items()}
-    print_result(form, made=_listed(files, form), **more, **lists, next=then)
+        open_points["labels_to_write"] = labels
+    lists = {key: _listed(names, form) for key, names in open_points.items()}
+    print_result(form, made=_listed(files, form), **facts, **lists, next=next_command)
 
 
 def _listed(names: list[str], form: Format) -> object:

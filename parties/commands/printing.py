@@ -55,14 +55,14 @@ def print_status(status: Mapping[str, Any]) -> None:
         typer.echo(f"{phase['time']} {phase['message']}")
     if progress := status["progress"]:
         typer.echo(f"{progress['step']}: {progress['done']} of {progress['total']}")
-    for peer, found in status["peers"].items():
+    for peer, traffic in status["peers"].items():
         typer.echo(
-            f"{peer}: {found['sent']} messages sent ({found['sent_bytes']} bytes), {found['received']} received "
-            f"({found['received_bytes']} bytes), the last at {found['last_received'] or 'no time'}"
+            f"{peer}: {traffic['sent']} messages sent ({traffic['sent_bytes']} bytes), {traffic['received']} received "
+            f"({traffic['received_bytes']} bytes), the last at {traffic['last_received'] or 'no time'}"
         )
-    for column, found in (status["spent"] or {}).items():
-        others = {kind: amounts for kind, amounts in found.items() if isinstance(amounts, dict) and amounts["spent"]}
-        for kind, amounts in {"epsilon": {"spent": found["epsilon"], "limit": found["limit"]}, **others}.items():
+    for column, spent in (status["spent"] or {}).items():
+        others = {kind: amounts for kind, amounts in spent.items() if isinstance(amounts, dict) and amounts["spent"]}
+        for kind, amounts in {"epsilon": {"spent": spent["epsilon"], "limit": spent["limit"]}, **others}.items():
             # In JSON, whose words these are, infinity is a text.
             limit = "no limit" if amounts["limit"] is None else f"{amounts['limit']:g}"
             typer.echo(f"{column}: {kind} {rounded_up(float(amounts['spent']), 6)} spent of {limit}")
@@ -70,10 +70,10 @@ def print_status(status: Mapping[str, Any]) -> None:
 
 def print_uplift(folder: RunFolder) -> None:
     """Print the scores of held-out records."""
-    if (found := load_uplift(folder)) is not None:
-        _print_grid(uplift_grid(found, folder.read_json("meta.json")["party"]))
-        if found.reason:
-            typer.echo(f"not all could be measured: {found.reason}")
+    if (uplift := load_uplift(folder)) is not None:
+        _print_grid(uplift_grid(uplift, folder.read_json("meta.json")["party"]))
+        if uplift.reason:
+            typer.echo(f"not all could be measured: {uplift.reason}")
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -117,21 +117,21 @@ def _print_scores(summary: Mapping[str, Any], scores: Mapping[str, float], facts
     _print_grid(FigureGrid("The run", ("", "value"), tuple((name, str(summary[key])) for name, key in facts.items())))
 
 
-def print_scouted(found: Scouted) -> None:
+def print_scouted(scouted: Scouted) -> None:
     """Print what columns add, and lines for run files; at a passive party what the lines call its columns."""
-    if found.numbered:
-        _print_grid(FigureGrid("Columns by number", ("number", "column"), tuple(found.numbered.items())))
+    if scouted.numbered:
+        _print_grid(FigureGrid("Columns by number", ("number", "column"), tuple(scouted.numbered.items())))
         return
-    print_uplift(found.folder)
-    rows = tuple((use.owner, ", ".join(use.columns), *_use_words(use)) for use in found.uses)
+    print_uplift(scouted.folder)
+    rows = tuple((use.owner, ", ".join(use.columns), *_use_words(use)) for use in scouted.uses)
     caption = "What columns add on held-out records: the fall of the score if their answers are exchanged at random"
     _print_grid(FigureGrid(caption, ("party", "column", "adds", "95 % interval", "verdict"), rows))
-    for party, lines in found.to_copy.items():
+    for party, lines in scouted.to_copy.items():
         typer.echo(f"\n# lines for the run file of {readable(party, len(party))}\n{lines}", nl=False)
 
 
 def _use_words(use: ColumnUse) -> tuple[str, str, str]:
-    """What columns add, its interval, and a word."""
+    """What columns add, the interval of it, and a verdict."""
     uplift = use.uplift
     if uplift.uplift is None or uplift.low is None or uplift.high is None:
         return UNKNOWN, "-", uplift.reason

@@ -1,4 +1,4 @@
-"""`opboost report`: options in, files or text out."""
+"""`opboost report`: the grid of settings from the options, and the report as files or text."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def asked_grid(
     ConfigError
         If a mechanism or a noise distribution does not exist, or a number is none that one could have.
     """
-    for what, found, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
-        unknown = sorted(set(found or ()) - set(known))
+    for what, values, known in (("mechanism", mechanisms, MECHANISMS), ("law", laws, tuple(Law))):
+        unknown = sorted(set(values or ()) - set(known))
         if unknown:
             raise ConfigError(
                 f"--{what} must be one of {', '.join(known)}; found {', '.join(unknown)}{nearest(unknown, known)}"
@@ -51,16 +51,16 @@ def asked_grid(
     return None if grid.is_empty else grid
 
 
-def deliver(found: Report, form: str, out: Path | None) -> None:
+def deliver(report: Report, form: str, out: Path | None) -> None:
     """Write the HTML report and print its first tables; print any other format, or write it to `out`."""
     if form == "html" and out is None:
-        found.write()
-        print_page(found.page)
-        for sentence in found.warnings:
+        report.write()
+        print_page(report.page)
+        for sentence in report.warnings:
             typer.echo(f"warning: {sentence}")
-        typer.echo(f"report: {found.home}")
+        typer.echo(f"report: {report.home}")
     elif out is None:
-        typer.echo(found.text(form), nl=False)
+        typer.echo(report.text(form), nl=False)
     else:
-        write_text(out, found.text(form))
+        write_text(out, report.text(form))
         typer.echo(f"report: {out}")

@@ -28,7 +28,7 @@ def scorecard(
 ) -> None:
     """Make a scorecard and a validation report of a finished run, as the active party; label 1 is the bad event.
 
-    Columns of passive parties are told by the ranks that they released: nobody is asked, and no budget is spent.
+    Columns of passive parties are described by the ranks that they released: no party is asked, no budget is spent.
     """
     from parties.config.reading import check_role, read_run
     from parties.config.vertical import ActiveRun
@@ -36,12 +36,12 @@ def scorecard(
     with terminal_of_command():
         check_role(run_file, "active")
         from opboost.credit.scorecard import PointScale
-        from parties.credit.validation import Asked, validate
+        from parties.credit.validation import ValidationInputs, validate
         from parties.credit.validation_page import scorecard_document, validation_page
         from parties.reports.page import to_html
         from parties.storage.atomic_files import make_folder, write_json, write_text
 
-        asked = Asked(
+        inputs = ValidationInputs(
             run_file=run_file,
             scale=PointScale(pdo, points, odds),
             scores=scores,
@@ -59,7 +59,7 @@ def scorecard(
                 f"{folder} is for another report.html; give another place with --out. Nothing was written"
             )
         try:
-            found = validate(asked)
+            found = validate(inputs)
         except ImportError as error:
             raise ConfigError(str(error)) from None
         make_folder(folder)

@@ -1,4 +1,4 @@
-"""The command `scout`: options in, what columns add and lines for run files out."""
+"""`opboost scout`: what each column adds, and proposed lines for the run files."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def scout(
 ) -> None:
     """Release a few random records, and measure on held-out ones what each column adds. Each party runs this.
 
-    Only the released records pay, and the full run keeps their draws. The active party gets the result, with lines for
-    the run files that leave useless columns out and divide the budget among the others.
+    Only the released records are charged, and the full run keeps their draws. The active party gets the result, with
+    lines for the run files that leave useless columns out and divide the budget among the others.
     """
     from parties.jobs.scout import scout as run_scout
     from parties.reports.plain import plain

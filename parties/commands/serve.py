@@ -1,4 +1,4 @@
-"""The command `serve`, which needs packages that other commands do not."""
+"""`opboost serve`: scores over HTTP; needs the packages of the extra `serve`."""
 
 from __future__ import annotations
 

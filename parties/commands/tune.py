@@ -1,4 +1,4 @@
-"""`opboost tune`: the active party's parameters, on the ranks that a finished run received."""
+"""`opboost tune`: tuning of the active party's parameters, on the ranks that a finished run received."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def tune(
 ) -> None:
     """Tune the parameters of a finished run, as the active party, on the ranks it received: at no privacy cost.
 
-    Nobody is asked, and nothing is sent. Train with the printed parameters under another run_id: passive parties
-    release what they have stored, at no cost. Where no trial is better, the run's own are printed, to be kept.
+    No other party is asked, and nothing is sent. Train with the printed parameters under another run_id: passive
+    parties release what they have stored, at no cost. If no trial is better, the run's own parameters are printed.
     """
     from parties.config.reading import check_role, read_run
 

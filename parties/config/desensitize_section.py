@@ -94,12 +94,12 @@ class DesensitizeSection(BudgetKeys):
         if len(self.leave_out) == len(schema.names):
             raise ConfigError("desensitize.leave_out names every column, so nothing would be released")
         left_out = {numbered[name] for name in self.leave_out}
-        own = self.model_copy(update={"columns": {numbered[name]: column for name, column in self.columns.items()}})
+        by_name = self.model_copy(update={"columns": {numbered[name]: column for name, column in self.columns.items()}})
         released = (column for column in schema.columns if column.name not in left_out)
-        found = tuple(ColumnMechanism(column, own._resolved(column)) for column in released)
-        for mechanism in found:
+        column_mechanisms = tuple(ColumnMechanism(column, by_name._resolved(column)) for column in released)
+        for mechanism in column_mechanisms:
             mechanism.guarantee()
-        return found
+        return column_mechanisms
 
     def budgets(self) -> Iterator[GivenBudget]:
         """Budgets of all columns and of single ones that are known without the schema: those per point or category.
@@ -110,23 +110,23 @@ class DesensitizeSection(BudgetKeys):
             If keys do not go together.
         """
         for name in (None, *self.columns):
-            own, place = self._own(name), _place(name)
+            section, place = self._section_of(name), _place(name)
             self._settings(name)
-            yield from given_budgets(place, epsilon=own.epsilon, category_epsilon=own.category_epsilon)
+            yield from given_budgets(place, epsilon=section.epsilon, category_epsilon=section.category_epsilon)
 
-    def _own(self, name: str | None) -> DesensitizeSection | ColumnBudget:
+    def _section_of(self, name: str | None) -> DesensitizeSection | ColumnBudget:
         return self if name is None else self.columns.get(name, ColumnBudget())
 
     def _stated(self, name: str | None) -> StatedBudget:
         """The budget of all columns or, by name, of one."""
-        own = self._own(name).stated(_place(name))
-        return own if own.ways else self.stated(_place(None))
+        stated = self._section_of(name).stated(_place(name))
+        return stated if stated.ways else self.stated(_place(None))
 
     def _settings(self, name: str | None) -> MechanismSettings:
         """The settings of all columns or, by name, of one; of budgets only `epsilon`, others take the schema."""
         stated, place = self._stated(name), _place(name)
         given = self.model_dump(exclude=_NOT_SETTINGS, exclude_none=True)
-        given |= self._own(name).model_dump(exclude=_NOT_SETTINGS, exclude_none=True)
+        given |= self._section_of(name).model_dump(exclude=_NOT_SETTINGS, exclude_none=True)
         given |= {} if stated.epsilon is None else {"epsilon": stated.epsilon}
         try:
             settings = MechanismSettings(**{"domain_size": stated.points, **given})
@@ -141,8 +141,8 @@ class DesensitizeSection(BudgetKeys):
 
     def _resolved(self, column: ColumnSchema) -> MechanismSettings:
         """The settings of a column, with the epsilon that its stated budget comes to."""
-        own, stated = self.columns.get(column.name, ColumnBudget()), self._stated(column.name)
-        if column.kind is Kind.UNORDERED and (own.cost is not None or own.odds is not None):
+        column_budget, stated = self.columns.get(column.name, ColumnBudget()), self._stated(column.name)
+        if column.kind is Kind.UNORDERED and (column_budget.cost is not None or column_budget.odds is not None):
             raise ConfigError(
                 f"{_place(column.name)}: unordered categories have no distance; state `whole_range` or "
                 "`category_epsilon`"
@@ -151,8 +151,8 @@ class DesensitizeSection(BudgetKeys):
             return stated.resolve(
                 column,
                 self._settings(column.name),
-                own_points=own.domain_size is not None,
-                is_own=bool(own.stated(_place(column.name)).ways) and own.category_epsilon is None,
+                own_points=column_budget.domain_size is not None,
+                is_own=bool(column_budget.stated(_place(column.name)).ways) and column_budget.category_epsilon is None,
             )
         except ParameterError as error:
             raise ConfigError(f"{_place(column.name)}: {error}") from None

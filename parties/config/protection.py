@@ -66,31 +66,31 @@ def check_protection(budgets: Iterable[GivenBudget], *, no_privacy: bool) -> Non
     ------
     ValueError
     """
-    found = [] if no_privacy else excessive(budgets)
-    if found:
+    refused = [] if no_privacy else excessive(budgets)
+    if refused:
         raise ValueError(
             " | ".join(
                 f"{budget.words}, which protects nothing: at most {budget.most:g} is allowed, or more together with "
                 "`no_privacy: true` in the run file"
-                for budget in found
+                for budget in refused
             )
         )
 
 
-def given_budgets(place: str, **keys: float | None) -> Iterator[GivenBudget]:
+def given_budgets(section: str, **keys: float | None) -> Iterator[GivenBudget]:
     """The budgets under keys of one section, without those that are left out."""
     for key, value in keys.items():
         if value is not None:
-            yield GivenBudget.at(f"{place}.{key}", value)
+            yield GivenBudget.at(f"{section}.{key}", value)
 
 
-def loss_of(mechanism: ColumnMechanism, place: str) -> GivenBudget:
+def loss_of(mechanism: ColumnMechanism, key: str) -> GivenBudget:
     """The loss of the smallest difference that a column's guarantee is for: one unit of its own, or an empty cell."""
     promise = mechanism.guarantee()
     loss = max(promise.epsilon, promise.missing_epsilon)
     is_unordered = isinstance(mechanism.value, RandomisedResponse)
     keys = f"epsilon {mechanism.value.epsilon:g}" if is_unordered else _keys(mechanism.settings)
-    return GivenBudget(f"{place} comes to {loss:g} per {promise.unit} ({keys})", loss)
+    return GivenBudget(f"{key} comes to {loss:g} per {promise.unit} ({keys})", loss)
 
 
 def _keys(settings: MechanismSettings) -> str:

@@ -98,8 +98,8 @@ class ReadingSection(Section):
         if self.negative != () and self.positive == ():
             raise ValueError("`negative` goes with `positive`")
         positive, negative = (set(map(plain_word, self._labels(setting))) for setting in (self.positive, self.negative))
-        if both := positive & negative:
-            raise ValueError(f"{', '.join(sorted(both))} stands under `positive` and under `negative`")
+        if shared := positive & negative:
+            raise ValueError(f"{', '.join(sorted(shared))} stands under `positive` and under `negative`")
         return self
 
     def _labels(self, given: tuple[str, ...] | bool) -> tuple[str, ...]:
@@ -179,23 +179,23 @@ def described_column(name: str, description: Mapping[str, Any]) -> tuple[ColumnS
     return column_from_mapping(name, given), form
 
 
-def _truth(name: str, key: str, found: object) -> bool:
-    if not isinstance(found, bool):
-        raise SchemaError(f"column {name!r}: {key} must be true or false; found {shown(found)}")
-    return found
+def _truth(name: str, key: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise SchemaError(f"column {name!r}: {key} must be true or false; found {shown(value)}")
+    return value
 
 
 def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnFormat]:
     kind = given["kind"]
-    unit, found = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", ())
-    patterns = tuple(found) if isinstance(found, (list, tuple)) else (found,)
+    unit, stated_format = given.pop("unit", "day" if kind == "date" else "second"), given.pop("format", ())
+    patterns = tuple(stated_format) if isinstance(stated_format, (list, tuple)) else (stated_format,)
     if not isinstance(unit, str) or unit not in UNITS_S:
         raise SchemaError(f"column {name!r}: unit must be one of {', '.join(UNITS_S)}; found {shown(unit)}")
     is_short = len(patterns) <= MOST_PATTERNS
     if not (is_short and all(isinstance(pattern, str) and is_time_pattern(pattern) for pattern in patterns)):
         raise SchemaError(
             f"column {name!r}: format must be a pattern such as '%d.%m.%Y', or a list of such, {MOST_PATTERNS} at "
-            f"most; found {shown(found)}"
+            f"most; found {shown(stated_format)}"
         )
     for key in ("lower", "upper", "fill"):
         if key in given:
@@ -204,17 +204,17 @@ def _times(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], ColumnForm
     return given, ColumnFormat(unit_s=UNITS_S[unit], patterns=patterns)
 
 
-def _units(name: str, key: str, found: object, unit_s: int) -> int:
+def _units(name: str, key: str, value: object, unit_s: int) -> int:
     """A date or a time as whole units since 1970."""
-    if isinstance(found, str):
+    if isinstance(value, str):
         with suppress(ValueError):
-            found = datetime.fromisoformat(found)
-    if isinstance(found, date) and not isinstance(found, datetime):
-        found = datetime.combine(found, time())
-    if not isinstance(found, datetime):
-        raise SchemaError(f"column {name!r}: {key} must be a date such as 2024-05-31; found {shown(found)}")
-    found = found if found.tzinfo else found.replace(tzinfo=UTC)
-    return int(found.timestamp() // unit_s)
+            value = datetime.fromisoformat(value)
+    if isinstance(value, date) and not isinstance(value, datetime):
+        value = datetime.combine(value, time())
+    if not isinstance(value, datetime):
+        raise SchemaError(f"column {name!r}: {key} must be a date such as 2024-05-31; found {shown(value)}")
+    value = value if value.tzinfo else value.replace(tzinfo=UTC)
+    return int(value.timestamp() // unit_s)
 
 
 def check_words(schema: TableSchema) -> None:

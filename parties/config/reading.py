@@ -246,7 +246,7 @@ def _other_than_kept(name: str, what: str, folder: Path) -> ConfigError:
 
 
 def _of_empty(column: ColumnSchema) -> tuple[Missing, float | None]:
-    """What empty cells of a column are read as."""
+    """Treatment of a column's empty cells, and the value that fills them."""
     return column.missing, None if column.fill is None else column.fill_value
 
 
@@ -260,8 +260,8 @@ def check_numbers_of_categories(schema: TableSchema, folder: Path, names: Collec
     now = {column.name: column for column in schema.columns if column.name in names}
     kept = kept_schema(folder)
     for column in (column for column in (kept.columns if kept else ()) if column.name in now):
-        found = now[column.name]
-        if found.kind is not column.kind or found.categories[: len(column.categories)] != column.categories:
+        current = now[column.name]
+        if current.kind is not column.kind or current.categories[: len(column.categories)] != column.categories:
             raise _other_than_kept(column.name, "another kind, or other categories or another order of them,", folder)
 
 
@@ -276,13 +276,13 @@ def kept_schema(folder: Path) -> TableSchema | None:
     return read_schema(kept)[0] if kept.exists() else None
 
 
-def _names(found: object, what: str) -> tuple[str, ...]:
+def _names(value: object, what: str) -> tuple[str, ...]:
     """No name, one, or a list of them."""
-    return tuple(_name(one, what) for one in (found if isinstance(found, list) else [found]) if found is not None)
+    return tuple(_name(item, what) for item in (value if isinstance(value, list) else [value]) if value is not None)
 
 
-def _name(found: object, what: str) -> str:
+def _name(value: object, what: str) -> str:
     """A column's name, which may be a number; YAML reads ``yes`` and ``no`` as truth values."""
-    if isinstance(found, bool) or not isinstance(found, (str, int)):
-        raise ConfigError(f"{what} reads as {shown(found)}; put words like yes and no in quotes")
-    return str(found)
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise ConfigError(f"{what} reads as {shown(value)}; put words like yes and no in quotes")
+    return str(value)

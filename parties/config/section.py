@@ -83,17 +83,17 @@ def _has_truth_value(value: object) -> bool:
 
 def resolved(value: T, folder: Path) -> T:
     """Resolve every path in a section, at any depth, against the folder of the run file."""
-    found: object = value
+    result: object = value
     match value:
         case Path():
-            found = folder / value
+            result = folder / value
         case tuple():
-            found = tuple(resolved(item, folder) for item in value)
+            result = tuple(resolved(item, folder) for item in value)
         case Section():
             before = {name: getattr(value, name) for name in type(value).model_fields}
             after = {name: resolved(field, folder) for name, field in before.items()}
-            found = value.model_copy(update={name: after[name] for name in after if after[name] != before[name]})
-    return cast(T, found)
+            result = value.model_copy(update={name: after[name] for name in after if after[name] != before[name]})
+    return cast(T, result)
 
 
 def paths_in(value: object) -> Iterator[Path]:

@@ -63,9 +63,9 @@ class BudgetSection(LimitSection):
     def budgets(self) -> Iterator[GivenBudget]:
         """The limits by their places in the run file."""
         for name in (None, *self.columns):
-            own, place = (self, "") if name is None else (self.columns[name], f".columns.{name}")
-            limits = {"epsilon": own.epsilon, "category_epsilon": own.category_epsilon}
-            yield from given_budgets(f"ledger.budget{place}", **limits)
+            section, suffix = (self, "") if name is None else (self.columns[name], f".columns.{name}")
+            limits = {"epsilon": section.epsilon, "category_epsilon": section.category_epsilon}
+            yield from given_budgets(f"ledger.budget{suffix}", **limits)
 
     def budget(self, schema: TableSchema) -> Budget:
         """The limits, checked against the columns there are."""
@@ -73,7 +73,7 @@ class BudgetSection(LimitSection):
         if unknown:
             names = f"{', '.join(unknown)}{nearest(unknown, schema.names)}"
             raise ConfigError(f"ledger.budget.columns names columns that the schema lacks: {names}")
-        columns = {name: own.limit() for name, own in self.columns.items()}
+        columns = {name: section.limit() for name, section in self.columns.items()}
         steps = {column.name: column.own_step or 0.0 for column in schema.columns}
         return Budget(self.limit(), columns, self.per_record, self.cell_bits_per_record, steps)
 
@@ -280,7 +280,7 @@ class PassiveRun(_Run):
 
     @property
     def keeps(self) -> bool:
-        """Whether first draws stay whatever becomes of the values."""
+        """Whether a record's first draw is kept when its value changes."""
         return self.changed_values == "keep"
 
     def mechanisms(self, schema: TableSchema) -> tuple[ColumnMechanism, ...]:

@@ -37,7 +37,7 @@ LEAST_INFORMATION = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class ValidationInputs:
     """Inputs and options of a credit validation.
 
     Attributes
@@ -127,7 +127,7 @@ class Validation:
     drifts: Mapping[str, float]
 
 
-def validate(asked: Asked) -> Validation:
+def validate(inputs: ValidationInputs) -> Validation:
     """Validate a finished run from the active party's files alone.
 
     Raises
@@ -136,56 +136,58 @@ def validate(asked: Asked) -> Validation:
     ImportError
         If there are groups and fairlearn is not installed.
     """
-    run = read_run(asked.run_file, ActiveRun)
-    kept = read_kept(run, asked.run_file, purpose="a scorecard")
+    run = read_run(inputs.run_file, ActiveRun)
+    kept = read_kept(run, inputs.run_file, purpose="a scorecard")
     labels = kept.job.labels
-    found = [own_characteristic(column, labels) for column in kept.job.own]
-    found += released_characteristics(kept.received, labels)
-    informative = [characteristic for characteristic in found if characteristic.information_value >= LEAST_INFORMATION]
+    characteristics = [own_characteristic(column, labels) for column in kept.job.own]
+    characteristics += released_characteristics(kept.received, labels)
+    informative = [
+        characteristic for characteristic in characteristics if characteristic.information_value >= LEAST_INFORMATION
+    ]
     if not informative:
         raise ConfigError(f"no column has an information value of {LEAST_INFORMATION:g}. Nothing was computed")
-    card = Scorecard.fit(informative, labels, asked.scale)
+    card = Scorecard.fit(informative, labels, inputs.scale)
     return Validation(
         run_id=run.run_id,
         card=card,
         left_out=tuple(
-            characteristic for characteristic in found if characteristic.information_value < LEAST_INFORMATION
+            characteristic for characteristic in characteristics if characteristic.information_value < LEAST_INFORMATION
         ),
         card_gini=gini(labels, -card.scores()),
-        model=_model_scores(run, asked),
-        drifts=_drifts(run, asked),
+        model=_model_scores(run, inputs),
+        drifts=_drifts(run, inputs),
     )
 
 
-def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
+def _model_scores(run: ActiveRun, inputs: ValidationInputs) -> ModelScores | None:
     usual = run.run_folder / "predictions.csv"
-    path = asked.scores or (usual if usual.exists() else None)
+    path = inputs.scores or (usual if usual.exists() else None)
     if path is None:
-        if asked.challenger or asked.groups:
+        if inputs.challenger or inputs.groups:
             raise ConfigError("a challenger and groups are compared on predictions: predict first, or give --scores")
         return None
     if real_places(path)[0] == real_places(usual)[0]:
         _check_objective(run, path)
-    table = _table(run, asked.data)
+    table = _table(run, inputs.data)
     if table.labels is None:
-        raise TableError(f"{asked.data or run.data} has no labels to compare predictions with. Nothing was computed")
+        raise TableError(f"{inputs.data or run.data} has no labels to compare predictions with. Nothing was computed")
     scores = read_scores(path).reindex(table.index)
-    other = None if asked.challenger is None else read_scores(asked.challenger).reindex(table.index)
+    challenger = None if inputs.challenger is None else read_scores(inputs.challenger).reindex(table.index)
     is_known = scores.notna() & np.isfinite(table.labels)
-    is_known &= True if other is None else other.notna()
+    is_known &= True if challenger is None else challenger.notna()
     rows = np.flatnonzero(is_known)
     if not len(rows):
-        raise TableError(f"{path} and {asked.data or run.data} have no record in common. Nothing was computed")
+        raise TableError(f"{path} and {inputs.data or run.data} have no record in common. Nothing was computed")
     labels, p = table.labels[rows], scores.to_numpy(np.float64)[rows]
     slope, intercept = platt(p, labels)
     swapped, uplift = None, None
-    if other is not None:
-        q = other.to_numpy(np.float64)[rows]
-        swapped = swap_set(labels, p, q, share=asked.share)
+    if challenger is not None:
+        q = challenger.to_numpy(np.float64)[rows]
+        swapped = swap_set(labels, p, q, share=inputs.share)
         uplift = measure_uplift(Logistic(), labels, p, q, is_scored=np.ones(len(rows), np.bool_), seed=0)
-    own = {column.name: column for column in own_columns(table, read_schema(run.table_schema)[0])}
-    if unknown := [name for name in asked.groups if name not in own]:
-        raise ConfigError(f"no own column {', '.join(unknown)} to group by{nearest(unknown, own)}")
+    by_name = {column.name: column for column in own_columns(table, read_schema(run.table_schema)[0])}
+    if unknown := [name for name in inputs.groups if name not in by_name]:
+        raise ConfigError(f"no own column {', '.join(unknown)} to group by{nearest(unknown, by_name)}")
     return ModelScores(
         n_records=len(rows),
         auc=auc(labels, p),
@@ -196,12 +198,18 @@ def _model_scores(run: ActiveRun, asked: Asked) -> ModelScores | None:
         calibrated=calibrations(p, labels, seed=0),
         slope=slope,
         intercept=intercept,
-        points=asked.scale.of_probabilities(p),
+        points=inputs.scale.of_probabilities(p),
         fairness=tuple(
             fairness(
-                one.name, one.values[rows], labels, p, share=asked.share, categories=one.categories, unit_s=one.unit_s
+                grouping.name,
+                grouping.values[rows],
+                labels,
+                p,
+                share=inputs.share,
+                categories=grouping.categories,
+                unit_s=grouping.unit_s,
             )
-            for one in map(own.__getitem__, asked.groups)
+            for grouping in map(by_name.__getitem__, inputs.groups)
         ),
         swapped=swapped,
         uplift=uplift,
@@ -218,23 +226,26 @@ def _check_objective(run: ActiveRun, path: Path) -> None:
         )
 
 
-def _drifts(run: ActiveRun, asked: Asked) -> dict[str, float]:
-    found = {}
-    if asked.earlier_scores is not None:
-        now = asked.scores or run.run_folder / "predictions.csv"
-        found["scores"] = drift(*(read_scores(path).dropna().to_numpy() for path in (asked.earlier_scores, now)))
-    if asked.earlier_data is not None:
+def _drifts(run: ActiveRun, inputs: ValidationInputs) -> dict[str, float]:
+    indices = {}
+    if inputs.earlier_scores is not None:
+        now = inputs.scores or run.run_folder / "predictions.csv"
+        indices["scores"] = drift(*(read_scores(path).dropna().to_numpy() for path in (inputs.earlier_scores, now)))
+    if inputs.earlier_data is not None:
         schema, _ = read_schema(run.table_schema)
-        tables = (own_columns(_table(run, path), schema) for path in (asked.earlier_data, asked.data))
+        tables = (own_columns(_table(run, path), schema) for path in (inputs.earlier_data, inputs.data))
         months = zip(*tables, strict=True)
-        found |= {one.name: drift(one.values, other.values, is_categorical=one.is_categorical) for one, other in months}
-    return found
+        indices |= {
+            earlier.name: drift(earlier.values, later.values, is_categorical=earlier.is_categorical)
+            for earlier, later in months
+        }
+    return indices
 
 
 def _table(run: ActiveRun, data: Path | None) -> PartyTable:
     schema, ignore = read_schema(run.table_schema)
-    others = (*ignore, *run.align.key_columns)
-    return read_table(data or run.data, schema, ignore=others, needs_label=False, duplicates=run.align.duplicates)
+    unread = (*ignore, *run.align.key_columns)
+    return read_table(data or run.data, schema, ignore=unread, needs_label=False, duplicates=run.align.duplicates)
 
 
 def read_scores(path: Path) -> pd.Series:

@@ -21,12 +21,12 @@ WHY_FREE = (
 FEWEST_EVENTS = 500
 
 
-def scorecard_document(found: Validation) -> dict[str, Any]:
+def scorecard_document(validation: Validation) -> dict[str, Any]:
     """Points of every bin, for whoever scores with them."""
-    parts = zip(found.card.characteristics, found.card.points, strict=True)
-    scale = found.card.scale
+    parts = zip(validation.card.characteristics, validation.card.points, strict=True)
+    scale = validation.card.scale
     return {
-        "run_id": found.run_id,
+        "run_id": validation.run_id,
         "points_to_double": scale.points_to_double,
         "points": scale.points,
         "odds": scale.odds,
@@ -52,30 +52,30 @@ def scorecard_document(found: Validation) -> dict[str, Any]:
         ],
         "left_out": {
             column.name if column.owner is None else f"{column.owner}: {column.name}": column.information_value
-            for column in found.left_out
+            for column in validation.left_out
         },
     }
 
 
-def validation_page(found: Validation) -> Page:
+def validation_page(validation: Validation) -> Page:
     """The page of a validation."""
-    lead = f"The scorecard has a Gini coefficient of {found.card_gini:.3f} on the records that it was made of."
-    if (model := found.model) is not None:
+    lead = f"The scorecard has a Gini coefficient of {validation.card_gini:.3f} on the records that it was made of."
+    if (model := validation.model) is not None:
         lead += f" The model has {model.gini:.3f} on {model.n_records} scored records."
-    sections = [_evidence(found), _points(found)]
+    sections = [_evidence(validation), _points(validation)]
     if model is not None:
         sections += [_discrimination(model), _calibration(model)]
         sections += [_fairness(fairness) for fairness in model.fairness]
         sections += [_challenger(model)] if model.swapped is not None else []
-    if found.drifts:
-        rows = tuple((name, f"{index:.3f}", words_of(index)) for name, index in found.drifts.items())
+    if validation.drifts:
+        rows = tuple((name, f"{index:.3f}", words_of(index)) for name, index in validation.drifts.items())
         grid = FigureGrid("Stability index between the two months", ("of", "index", "meaning"), rows)
         sections.append(PageSection("Drift", (grid,)))
-    return Page(f"Credit validation of run {found.run_id}", lead, tuple(sections))
+    return Page(f"Credit validation of run {validation.run_id}", lead, tuple(sections))
 
 
-def _evidence(found: Validation) -> PageSection:
-    kept = sorted(found.card.characteristics, key=lambda characteristic: -characteristic.information_value)
+def _evidence(validation: Validation) -> PageSection:
+    kept = sorted(validation.card.characteristics, key=lambda characteristic: -characteristic.information_value)
     rows = tuple(
         (
             column.name,
@@ -84,27 +84,27 @@ def _evidence(found: Validation) -> PageSection:
             "yes" if column.is_corrected else "no" if column.owner else "not needed",
             use,
         )
-        for columns, use in ((kept, "yes"), (found.left_out, "left out"))
+        for columns, use in ((kept, "yes"), (validation.left_out, "left out"))
         for column in columns
     )
     grid = FigureGrid("Information values", ("column", "owner", "value", "corrected for noise", "in the card"), rows)
     blocks: list[PageBlock] = [grid, Prose(f"{WHY_FREE}.")]
-    corrected = [characteristic for characteristic in (*kept, *found.left_out) if characteristic.is_corrected]
+    corrected = [characteristic for characteristic in (*kept, *validation.left_out) if characteristic.is_corrected]
     n_fewest = min(
         (round(min(characteristic.events.sum(), characteristic.others.sum())) for characteristic in corrected),
         default=FEWEST_EVENTS,
     )
     if n_fewest < FEWEST_EVENTS:
-        told = (
+        caution = (
             f"Of the rarer label there are {n_fewest} records. Below {FEWEST_EVENTS}, corrected values are coarse, and "
             "may be no closer to those of the exact columns than uncorrected ones: a column that tells much may be "
             "left out."
         )
-        blocks.append(Prose(told))
+        blocks.append(Prose(caution))
     return PageSection("Evidence", tuple(blocks))
 
 
-def _points(found: Validation) -> PageSection:
+def _points(validation: Validation) -> PageSection:
     grids = [
         FigureGrid(
             f"{characteristic.name}",
@@ -121,9 +121,9 @@ def _points(found: Validation) -> PageSection:
                 )
             ),
         )
-        for characteristic, points in zip(found.card.characteristics, found.card.points, strict=True)
+        for characteristic, points in zip(validation.card.characteristics, validation.card.points, strict=True)
     ]
-    scale = found.card.scale
+    scale = validation.card.scale
     words = f"{scale.points:g} points are odds of {scale.odds:g} to 1; {scale.points_to_double:g} points double them."
     return PageSection("Scorecard", (Prose(words), *grids))
 

@@ -80,12 +80,12 @@ def ask_passive(
 
 def _compare(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello, checks: Checklist) -> None:
     peer = channel.peer
-    found = differences(mine, theirs, peer)
-    if not found and proof is not None and not prove_ids(channel, proof, mine, theirs):
-        found = [set_difference(mine, theirs)]
-    for difference in found:
+    sentences = differences(mine, theirs, peer)
+    if not sentences and proof is not None and not prove_ids(channel, proof, mine, theirs):
+        sentences = [set_difference(mine, theirs)]
+    for difference in sentences:
         checks.add("peer", Status.PROBLEM, f"{peer} and this party do not agree: {difference}")
-    if not found:
+    if not sentences:
         checks.add("peer", Status.OK, f"{peer} is there, speaks protocol version {PROTOCOL_VERSION} and agrees")
 
 

@@ -1,4 +1,4 @@
-"""First messages of coordinators, workers and owners of a chain: terms are compared, and doctors may look before."""
+"""First messages of coordinators, workers and owners of a chain: terms are compared, and doctors may check before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from pydantic import JsonValue
 
-from parties.session.handshake import CHECK_GRACE_S, MAX_LOOKS
+from parties.session.handshake import CHECK_GRACE_S, MAX_CHECKS
 from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join, TakeTurns
@@ -34,9 +34,9 @@ def term_differences(mine: Mapping[str, JsonValue], theirs: Mapping[str, JsonVal
 
 
 def first_message(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is_sent: bool) -> M | None:
-    """The first message of a peer; None if its doctor came, which only looks. Then the peer itself is to come yet.
+    """The first message of a peer; None if its doctor came, which only checks. The peer itself is then still to come.
 
-    Where this party's own one `is_sent`, it is to be sent again after the doctor.
+    `is_sent` says that this party's first message was sent; the caller then sends it again after the doctor.
     """
     if not isinstance(message := channel.receive(), Compare):
         return expected(channel.peer, message, kind)
@@ -46,22 +46,22 @@ def first_message(channel: Channel, *, kind: type[M], mine: Join | TakeTurns, is
         # While others were waited for, the doctor may have left.
         with suppress(ProtocolError):
             channel.send(Compare(party=mine.party, run_id=mine.run_id, terms=mine.terms))
-    channel.begin_again()
+    channel.reset()
     return None
 
 
 def first_answer(channel: Channel, *, kind: type[M], mine: Join) -> M:
-    """The first message of a peer that was sent this party's one; its doctor may come before, `MAX_LOOKS` times."""
-    for _ in range(MAX_LOOKS):
+    """The first message of a peer to which `mine` was sent; its doctor may come before, `MAX_CHECKS` times."""
+    for _ in range(MAX_CHECKS):
         if (message := first_message(channel, kind=kind, mine=mine, is_sent=True)) is not None:
             return message
         channel.send(mine)
-    raise looked_too_often(channel.peer)
+    raise checked_too_often(channel.peer)
 
 
-def looked_too_often(peer: str) -> UnexpectedMessage:
-    """Exception for a peer of which only its doctor came."""
-    return UnexpectedMessage(f"{peer} only looked, {MAX_LOOKS} times; nothing was sent")
+def checked_too_often(peer: str) -> UnexpectedMessage:
+    """Exception for a peer whose doctor came `MAX_CHECKS` times, and never the peer itself."""
+    return UnexpectedMessage(f"{peer} only looked, {MAX_CHECKS} times; nothing was sent")
 
 
 def _is_same(first: JsonValue, second: JsonValue) -> bool:

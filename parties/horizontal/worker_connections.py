@@ -24,14 +24,14 @@ from protocols.messages.vertical import Abort
 from protocols.secure_aggregation.epochs import Epoch, Parcel
 from protocols.transport.channel import Channel, abort, aborted
 
-# Seconds between looks for messages while nothing comes.
+# Seconds between checks for messages while nothing comes.
 MEMBERSHIP_POLL_S = 0.001
 
 # Most messages of a worker while one is due: an answer, and some late ones.
-MAX_SAID = 64
+MAX_MESSAGES = 64
 
 # Most times that rounds wait for a restarted worker, so that one that keeps failing does not hold up the others.
-MAX_AWAITED = 8
+MAX_RETURNS = 8
 
 
 @dataclass(slots=True)
@@ -82,7 +82,7 @@ class Connections:
     return_s : float
         Seconds to wait for a worker that was restarted, or may be.
     terms : Compare, optional
-        The answer to a worker that only checks agreement, `MAX_SAID` times in all.
+        The answer to a worker that only checks agreement, `MAX_MESSAGES` times in all.
     """
 
     def __init__(
@@ -98,33 +98,33 @@ class Connections:
         self.return_s = return_s
         self._terms = terms
         self._n_restarts: Counter[str] = Counter()
-        self._n_looks: Counter[str] = Counter()
+        self._n_checks: Counter[str] = Counter()
 
     def listen(
         self, names: Collection[str], seconds: float, *, until: Callable[[], bool]
     ) -> Iterator[tuple[Connection, Message]]:
         """Messages of these workers, until a condition holds or time is over; a lost worker no longer takes part.
 
-        After the end of the time all are listened to once more. Who says more than `MAX_SAID` is expelled.
+        After the deadline each is read once more. A worker that sends more than `MAX_MESSAGES` is expelled.
         """
         deadline = time.monotonic() + seconds
-        said: Counter[str] = Counter()
+        n_received: Counter[str] = Counter()
         while not until():
             is_last = time.monotonic() >= deadline
-            before = said.total()
+            before = n_received.total()
             for name in names:
                 worker = self.all[name]
                 while not worker.is_over and worker.channel.is_ready():
-                    said[name] += 1
-                    if said[name] > MAX_SAID:
-                        self.expel(worker, f"it sent more than {MAX_SAID} messages where one was due")
+                    n_received[name] += 1
+                    if n_received[name] > MAX_MESSAGES:
+                        self.expel(worker, f"it sent more than {MAX_MESSAGES} messages where one was due")
                     elif (message := self.receive(worker)) is not None:
                         yield worker, message
                     if not is_last:
                         break
             if is_last:
                 return
-            if said.total() == before:
+            if n_received.total() == before:
                 time.sleep(MEMBERSHIP_POLL_S)
 
     def answers(self, names: Collection[str], seconds: float, came: set[str]) -> Iterator[tuple[Connection, Message]]:
@@ -147,15 +147,15 @@ class Connections:
             self._lose_connection(worker, aborted(worker.name, message))
             return None
         if isinstance(message, Compare) and self._terms is not None:
-            self._n_looks[worker.name] += 1
-            if self._n_looks[worker.name] > MAX_SAID:
-                self.expel(worker, f"it only looked, {MAX_SAID} times")
+            self._n_checks[worker.name] += 1
+            if self._n_checks[worker.name] > MAX_MESSAGES:
+                self.expel(worker, f"it only looked, {MAX_MESSAGES} times")
             else:
                 self._note("looked at", f"{worker.name} only looked whether both sides agree")
                 self.send(worker, self._terms)
                 if not worker.key:
-                    # The worker may come before what looked has left.
-                    worker.channel.begin_again()
+                    # The worker may connect before the process that only checked has left.
+                    worker.channel.reset()
             return None
         return message
 
@@ -173,7 +173,7 @@ class Connections:
             isinstance(error, PeerAborted) and error.outlook is not Outlook.OVER
         )
         self._n_restarts[worker.name] += may_return
-        if may_return and self._n_restarts[worker.name] <= MAX_AWAITED:
+        if may_return and self._n_restarts[worker.name] <= MAX_RETURNS:
             worker.awaited_until = time.monotonic() + self.return_s
 
     def lose(self, worker: Connection, why: str, *, is_gone: bool) -> None:
@@ -183,7 +183,7 @@ class Connections:
         worker.is_in, worker.parcel = False, None
         if is_gone:
             worker.key, worker.returns = b"", False
-            worker.channel.begin_again()
+            worker.channel.reset()
 
     def lose_late(self, name: str, seconds: float) -> None:
         """Drop a worker that did not answer within so many seconds, until it is heard again."""

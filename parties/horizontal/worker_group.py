@@ -24,7 +24,7 @@ from parties.horizontal.share_faults import ShareFaults
 from parties.horizontal.sum_opening import SumOpening
 from parties.horizontal.sum_steps import SumSteps
 from parties.horizontal.worker_admission import WorkerAdmission
-from parties.horizontal.worker_connections import MAX_AWAITED, MEMBERSHIP_POLL_S, Connection, Connections
+from parties.horizontal.worker_connections import MAX_RETURNS, MEMBERSHIP_POLL_S, Connection, Connections
 from parties.progress import Progress, no_progress
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import AddUp, Confirmed, Join, Masked, Members, ParcelFor, Shares, StartTree
@@ -267,15 +267,15 @@ class WorkerGroup:
     def _let_in(self, *heard: str) -> None:
         """Readmit the workers that joined again or were heard again, and send them the messages that they missed.
 
-        A worker that returns more than once per sum, and `MAX_AWAITED` times beyond, is expelled: each return may cost
+        A worker that returns more than once per sum, and `MAX_RETURNS` times beyond, is expelled: each return may cost
         `patience_s`, and the round could begin anew without end.
         """
         for worker in self._connections.all.values():
             if worker.returns or worker.name in heard:
                 worker.is_in, worker.returns = True, False
                 self._n_returns[worker.name] += 1
-                if self._n_returns[worker.name] > MAX_AWAITED:
-                    self._connections.expel(worker, f"it came back {MAX_AWAITED} times more than there were sums")
+                if self._n_returns[worker.name] > MAX_RETURNS:
+                    self._connections.expel(worker, f"it came back {MAX_RETURNS} times more than there were sums")
                     continue
                 self._is_stuck = False
                 self.note("returned", f"{worker.name} takes part again")

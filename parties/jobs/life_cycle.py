@@ -80,8 +80,8 @@ class TrainingRun:
         return is_over
 
     @contextmanager
-    def logged(self, schema: TableSchema, *, resuming: str = "") -> Iterator[RunLog]:
-        """Create or resume the run folder, lock it for this process, and log.
+    def begin_or_resume(self, schema: TableSchema, *, resuming: str = "") -> Iterator[RunLog]:
+        """Create the run folder or resume the run in it, lock it for this process, and log.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ def logged(
     run: PartyRun | None = None,
     is_service: bool = False,
 ) -> Iterator[RunLog]:
-    """Log to an existing run folder; an error is its last line. With the run and its file, metrics are served, too."""
+    """Log to an existing run folder; an error is the last line. Serves metrics if the run and its file are given."""
     log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress, is_service=is_service)
     try:
         with _measured(log, path, run):

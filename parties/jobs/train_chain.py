@@ -37,7 +37,7 @@ def train_owner(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder:
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
-        life.logged(schema, resuming=_RESUMING) as log,
+        life.begin_or_resume(schema, resuming=_RESUMING) as log,
     ):
         note_others(rows.others, log)
         check_charge(ledger, charge, folder)

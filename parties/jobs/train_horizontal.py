@@ -53,7 +53,7 @@ def train_coordinator(path: Path, *, insecure: bool, terminal: Terminal) -> RunF
         return life.folder
     schema, _ = read_schema(run.table_schema)
     recipe = summed_recipe(run, schema, path)
-    with open_connections(run, insecure) as open_channels, life.logged(schema, resuming=_RESUMING) as log:
+    with open_connections(run, insecure) as open_channels, life.begin_or_resume(schema, resuming=_RESUMING) as log:
         if warning := unknown_workers(run, recipe.guarantee(is_secure=run.seed is None)):
             log.step("unknown workers", warning)
         _, keys = lasting_keys(run)
@@ -105,7 +105,7 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
-        life.logged(schema, resuming=_RESUMING) as log,
+        life.begin_or_resume(schema, resuming=_RESUMING) as log,
     ):
         if not folder.has_model:
             check_charge(ledger, charge, folder)
@@ -171,7 +171,7 @@ def _stream_facts(
     rows: OwnerRows | PartedRows | None = None,
     holder: str = "",
 ) -> dict[str, Any]:
-    """What a run that goes on from this one needs to know; nothing if none can.
+    """Facts for a run that continues this one; empty if none can.
 
     `holder` is that of a worker's charge. One that answered nothing has none, and its rows of this run are new to the
     next one.

@@ -53,7 +53,7 @@ def train_active(
     with (
         prepared_active(run, path) as prepared,
         open_connections(run, insecure) as open_channels,
-        life.logged(prepared.schema, resuming=_RESUMING) as log,
+        life.begin_or_resume(prepared.schema, resuming=_RESUMING) as log,
     ):
         note_others(prepared.others, log)
         journal, place = Journal(folder.path, seed=_seed(run)), AlignmentPlace(folder.path, log, log.progress)
@@ -88,7 +88,7 @@ def train_passive(
         prepared_passive(run, path, keeps=True) as prepared,
         account_of(run, prepared.schema, Task.TRAIN) as account,
         open_connections(run, insecure) as open_channels,
-        life.logged(prepared.schema, resuming=_RESUMING) as log,
+        life.begin_or_resume(prepared.schema, resuming=_RESUMING) as log,
         allowance_of(run, log) as allowance,
     ):
 
@@ -201,7 +201,7 @@ def _conclude_saved(
     """
     prepared = prepared.take_up(journal)
     for channel in channels:
-        channel.set_apart()
+        channel.isolate()
     errors: list[ProtocolError | Disagreement | OpBoostError] = []
     for channel in channels:
         if channel.peer in journal.confirmed:

@@ -46,7 +46,7 @@ from parties.ledger.due_cells import (
 from parties.ledger.ledger_lines import Occasion, Reuse
 from parties.ledger.name_sets import NameSet
 from parties.ledger.pricing import priced, unpriced
-from parties.ledger.rehearsals import NO_CHARGE, rehearse_charges, rehearse_look, rehearse_store
+from parties.ledger.rehearsals import NO_CHARGE, rehearse_charges, rehearse_lookup, rehearse_store
 from parties.ledger.release_ledger import Ledger
 from parties.storage.spool import ArraySpool
 from parties.tables.blocks import Block, exact_codes, record_names
@@ -99,7 +99,7 @@ class Account:
             for block, hits in zip(blocks, located, strict=True):
                 known = cells.find(offer.family, hits, block, c, keeps=self.keeps)
                 if hides_reuse:
-                    rehearse_look(cells, offer.family, block, c, known)
+                    rehearse_lookup(cells, offer.family, block, c, known)
                 due = due_of(known, block, pending)
                 note_due(block, c, known.codes, due)
                 n_found += int(np.count_nonzero(due == DRAWN))

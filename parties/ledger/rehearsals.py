@@ -30,7 +30,7 @@ from parties.tables.key_sets import NAME, NAME_BYTES, Names, kept_set
 NO_CHARGE = 0
 
 
-def rehearse_look(cells: CellStore, family: str, block: Block, c: int, known: Found) -> None:
+def rehearse_lookup(cells: CellStore, family: str, block: Block, c: int, known: Found) -> None:
     """If no cell of a column is stored, read as many cells from the column's first set of records."""
     if (known.codes == NOT_DRAWN).all() and (hit := cells.in_first_set(family, block["names"])):
         cells.find(family, [hit], block, c, keeps=False)

@@ -24,7 +24,7 @@ from parties.tables.misfits import masked
 from parties.tables.parquet_files import read_stored
 
 # Lines that decide on a separator.
-LOOKED_AT = 100
+SAMPLED_LINES = 100
 
 # Decimal marks and marks of thousands; the first that reads most columns is taken.
 _MARKS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
@@ -79,12 +79,12 @@ def read_raw(path: Path) -> RawTable:
         return _with_marks(frame, TableFormat())
     with reporting_faults(path):
         encoding = _encoding(file_content(path))
-        lines = text_of(path, encoding).decode().removeprefix("\ufeff").splitlines()[:LOOKED_AT]
-        found = TableFormat(sep=separator(lines), encoding=encoding)
-        frame = read_csv(path, _header(path, lines, found.sep), found)
+        lines = text_of(path, encoding).decode().removeprefix("\ufeff").splitlines()[:SAMPLED_LINES]
+        form = TableFormat(sep=separator(lines), encoding=encoding)
+        frame = read_csv(path, _header(path, lines, form.sep), form)
     if frame.empty:
         raise TableError(f"{path} has no rows")
-    raw = _with_marks(frame, found)
+    raw = _with_marks(frame, form)
     texts = {str(name): column.dropna().astype("string").unique() for name, column in frame.items()}
     numbers = [name for name, unique in texts.items() if reads_numbers(unique, raw.format)]
     # Columns may be named after years.
@@ -130,7 +130,7 @@ def separator(lines: Iterable[str]) -> str:
     return max(SEPARATORS, key=evenness)
 
 
-def _with_marks(frame: pd.DataFrame, found: TableFormat) -> RawTable:
+def _with_marks(frame: pd.DataFrame, dialect: TableFormat) -> RawTable:
     """The table with the marks in numbers, the symbols of currencies and the words for empty cells that are found."""
     texts = {
         str(name): [str(text).strip() for text in column.dropna().astype("string").unique()]
@@ -140,23 +140,27 @@ def _with_marks(frame: pd.DataFrame, found: TableFormat) -> RawTable:
     numbers = {name: unique for name, unique in present.items() if unique and all(map(_has_digits, unique))}
     symbols = tuple(s for s in _SYMBOLS if any(s in text for unique in numbers.values() for text in unique))
     empty = tuple(sorted({text for unique in texts.values() for text in unique if text.casefold() in _EMPTY}))
-    found = replace(found, currency=symbols, na_values=empty)
-    forms = [replace(found, decimal=decimal, thousands=mark) for decimal, mark in _MARKS]
+    dialect = replace(dialect, currency=symbols, na_values=empty)
+    forms = [replace(dialect, decimal=decimal, thousands=mark) for decimal, mark in _MARKS]
     read = [{name for name, unique in numbers.items() if reads_numbers(unique, form)} for form in forms]
     most = max(map(len, read))
-    (best, own), *others = ((form, names) for form, names in zip(forms, read, strict=True) if len(names) == most)
+    (best, best_names), *rivals = ((form, names) for form, names in zip(forms, read, strict=True) if len(names) == most)
     of_texts = {str(name) for name, column in frame.items() if holds_texts(column)}
-    for rival, its in others:
-        unlike = {name: numbers[name] for name in own & its & of_texts if _reads_unlike(numbers[name], best, rival)}
+    for rival, rival_names in rivals:
+        unlike = {
+            name: numbers[name]
+            for name in best_names & rival_names & of_texts
+            if _reads_unlike(numbers[name], best, rival)
+        }
         if unlike and not any(_shows_thousands(unique, best) for unique in unlike.values()):
             return RawTable(frame, best, rival, frozenset(unlike))
     return RawTable(frame, best)
 
 
-def _reads_unlike(numbers: Iterable[str], form: TableFormat, other: TableFormat) -> bool:
+def _reads_unlike(numbers: Iterable[str], form: TableFormat, rival: TableFormat) -> bool:
     """Whether two formats read one of these as different numbers, such as 1,234."""
-    read, read_by_other = number_reader(form), number_reader(other)
-    return any(read(text) != read_by_other(text) for text in numbers if re.search("[,.]", text))
+    read, read_by_rival = number_reader(form), number_reader(rival)
+    return any(read(text) != read_by_rival(text) for text in numbers if re.search("[,.]", text))
 
 
 def _shows_thousands(numbers: Iterable[str], form: TableFormat) -> bool:
@@ -166,7 +170,7 @@ def _shows_thousands(numbers: Iterable[str], form: TableFormat) -> bool:
     semicolons come from places where decimals have commas: there nothing is shown.
     """
     pattern = number_pattern(form)
-    digits = [found["digits"] for text in numbers if (found := pattern.fullmatch(text))]
+    digits = [match["digits"] for text in numbers if (match := pattern.fullmatch(text))]
     whole = [group for group in digits if group.isdigit()]
     is_short = any(group.strip("0") for group in whole) and max(map(len, whole)) <= 3
     return form.sep != ";" and form.thousands == "," and is_short
@@ -175,7 +179,7 @@ def _shows_thousands(numbers: Iterable[str], form: TableFormat) -> bool:
 def reads_numbers(texts: Iterable[str], form: TableFormat) -> bool:
     """Whether all texts are numbers in this format."""
     pattern = number_pattern(form)
-    return all((found := pattern.fullmatch(text.strip())) and re.search("[0-9]", found["digits"]) for text in texts)
+    return all((match := pattern.fullmatch(text.strip())) and re.search("[0-9]", match["digits"]) for text in texts)
 
 
 def why_text(present: pd.Series, form: TableFormat, why: str) -> str:
@@ -201,7 +205,7 @@ def _is_few(counts: pd.Series, n_cells: int) -> bool:
 
 
 def _but_for(texts: Iterable[str], read: str, described: Mapping[str, Any]) -> str:
-    """What a column is but for a few texts, by their shape alone, and how a schema reads it; without exact counts."""
+    """Description of a column but for a few texts, which are shown by their shape, and how a schema reads it."""
     shapes = ", ".join(dict.fromkeys(map(masked, texts)))
     return (
         f"{read} but for at most a tenth of the cells, written {shapes}: list such texts under `na_values` of "

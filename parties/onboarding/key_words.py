@@ -18,8 +18,8 @@ _WORDS = {bool: "true or false", float: "number", int: "whole number", str: "tex
 
 def keys_of(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
     """The keys as they stand in the file; required ones first."""
-    found = [(field.alias or name, field) for name, field in model.model_fields.items()]
-    return sorted(found, key=lambda pair: not pair[1].is_required())
+    keys = [(field.alias or name, field) for name, field in model.model_fields.items()]
+    return sorted(keys, key=lambda pair: not pair[1].is_required())
 
 
 def type_words(kind: Any) -> str:
@@ -46,24 +46,26 @@ def type_words(kind: Any) -> str:
 
 def _flat(metadata: tuple[Any, ...]) -> list[Any]:
     """Constraints of an annotation, those inside ``Field(...)`` too."""
-    return [one for item in metadata for one in (item.metadata if isinstance(item, FieldInfo) else [item])]
+    return [
+        constraint for item in metadata for constraint in (item.metadata if isinstance(item, FieldInfo) else [item])
+    ]
 
 
 def constraint_words(metadata: list[Any]) -> list[str]:
     """Bounds of a number or of a list's length."""
-    found = []
-    for one in metadata:
-        match one:
+    words = []
+    for constraint in metadata:
+        match constraint:
             case annotated_types.Gt(gt=bound):
-                found.append(f"> {bound}")
+                words.append(f"> {bound}")
             case annotated_types.Ge(ge=bound):
-                found.append(f"≥ {bound}")
+                words.append(f"≥ {bound}")
             case annotated_types.Lt(lt=bound):
-                found.append(f"< {bound}")
+                words.append(f"< {bound}")
             case annotated_types.Le(le=bound):
-                found.append(f"≤ {bound}")
+                words.append(f"≤ {bound}")
             case annotated_types.MinLen(min_length=n):
-                found.append(f"at least {n}")
+                words.append(f"at least {n}")
             case annotated_types.MaxLen(max_length=n):
-                found.append(f"at most {n}")
-    return found
+                words.append(f"at most {n}")
+    return words

@@ -25,7 +25,7 @@ SCHEMA, RUN = "schema.yaml", "run.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What was made: files, columns whose public bounds are to be written down, and columns that stay out.
+    """Result of onboarding: files, columns whose public bounds are still to be stated, and columns left out.
 
     `open_marks` are keys of the reader, of which it is open which marks numbers have. With `is_label_open`, all owners
     have yet to say which label means 1. With `has_repeats`, the data file repeats ids.
@@ -41,7 +41,7 @@ class Made:
 
     @classmethod
     def by(cls, draft: Draft, files: tuple[Path, ...], to_send: Path, *, has_repeats: bool = False) -> Made:
-        """What was made with the draft of a schema."""
+        """The result with the draft of a schema."""
         return cls(
             files,
             to_send,
@@ -95,18 +95,18 @@ def write_folder(
 
 @contextmanager
 def all_or_nothing(*folders: Path) -> Iterator[list[Path]]:
-    """Remove the files that are listed in what is yielded, and new folders without others, if not all could be made."""
-    places = [place for folder in folders for place in (folder / "keys", folder, *folder.parents)]
-    new, made = [place for place in places if not is_taken(place)], list[Path]()
+    """If the block fails, remove the files that it has listed, and the new folders that hold nothing else."""
+    needed = [path for folder in folders for path in (folder / "keys", folder, *folder.parents)]
+    new_folders, made = [path for path in needed if not is_taken(path)], list[Path]()
     try:
         yield made
     except BaseException:
         for path in made:
             with suppress(OSError):
                 path.unlink()
-        for place in new:
+        for new_folder in new_folders:
             with suppress(OSError):
-                place.rmdir()
+                new_folder.rmdir()
         raise
 
 

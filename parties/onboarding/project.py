@@ -122,8 +122,8 @@ def make_project(
         role="active", party=names[0], peer=names[1], folder=folder / names[0], address=address, model=model or {}
     )
     second = Part(role="passive", party=names[1], peer=names[0], folder=folder / names[1], address=address)
-    for part, own in zip((first, second), of_party, strict=True):
-        _check(part, own)
+    for part, party_hints in zip((first, second), of_party, strict=True):
+        _check(part, party_hints)
         for key in (f"{part.party}.secret", f"{part.party}.public", f"{part.peer}.public"):
             check_free(part.folder / "keys" / key)
     for name in (TRAIN_IDS, TEST_IDS):
@@ -134,28 +134,30 @@ def make_project(
     ]
     _check_common(ids, names)
     # Both sides must agree on it.
-    repeated: Duplicates = "first" if any(one.has_duplicates for one in ids) else "refuse"
+    repeated: Duplicates = "first" if any(party_folder.has_duplicates for party_folder in ids) else "refuse"
     with all_or_nothing(first.folder, second.folder) as files:
         made = list[Made]()
-        for place, (path, part, share) in enumerate([(active, first, HELD_OUT), (passive, second, 0)]):
-            one = _make(drafts[place], raws[place], ids[place], path, part, duplicates=repeated, held_out=share)
-            files += one.files
-            made.append(one)
-        for one, peer in zip(made, (second, first), strict=True):
-            check_free(target := peer.folder / "keys" / one.to_send.name)
+        for number, (path, part, share) in enumerate([(active, first, HELD_OUT), (passive, second, 0)]):
+            party_folder = _make(
+                drafts[number], raws[number], ids[number], path, part, duplicates=repeated, held_out=share
+            )
+            files += party_folder.files
+            made.append(party_folder)
+        for party_folder, peer in zip(made, (second, first), strict=True):
+            check_free(target := peer.folder / "keys" / party_folder.to_send.name)
             files.append(target)
-            copy(one.to_send, target)
+            copy(party_folder.to_send, target)
     return dict(zip(names, made, strict=True))
 
 
 def _hints_of(raw: RawTable, other: RawTable, hints: Hints) -> Hints:
     """The hints that are about a file, beside the other party's."""
-    own, others = (tuple(map(str, table.frame.columns)) for table in (raw, other))
+    own_names, other_names = (tuple(map(str, table.frame.columns)) for table in (raw, other))
     return replace(
         hints,
-        id=hints.id if hints.id in own or hints.id not in others else None,
-        bounds={name: pair for name, pair in hints.bounds.items() if name in own},
-        beside=frozenset(name.casefold() for name in others),
+        id=hints.id if hints.id in own_names or hints.id not in other_names else None,
+        bounds={name: pair for name, pair in hints.bounds.items() if name in own_names},
+        beside=frozenset(name.casefold() for name in other_names),
     )
 
 

@@ -104,7 +104,7 @@ class RowPart:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """What is known of the columns: the text of a schema file, and what the label holds.
+    """Description of the columns: the text of a schema file, and the kind of label.
 
     `text` is None if the file lies in the folder; `draft` is None of an agreed schema.
     """

@@ -43,7 +43,7 @@ _TRUTH = [{"true", "false"}, {"yes", "no"}, {"y", "n"}, {"t", "f"}, {"1", "0"}]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What is known about a data file.
+    """Facts about a data file that its owner states.
 
     Attributes
     ----------
@@ -118,10 +118,10 @@ def _with_doubts(forms: Sequence[TableFormat]) -> TableFormat:
     """The format, with a TODO for the marks if there are two formats and none is known to be meant."""
     if len(forms) == 1:
         return forms[0]
-    found, rival = forms
-    pairs = ((found.decimal, rival.decimal), (found.thousands, rival.thousands))
-    decimal, thousands = (f"{TODO}: {one or 'none'} or {other or 'none'}" for one, other in pairs)
-    return replace(found, decimal=decimal, thousands=thousands)
+    chosen, rival = forms
+    pairs = ((chosen.decimal, rival.decimal), (chosen.thousands, rival.thousands))
+    decimal, thousands = (f"{TODO}: {first or 'none'} or {second or 'none'}" for first, second in pairs)
+    return replace(chosen, decimal=decimal, thousands=thousands)
 
 
 def _check_bounds(draft: Draft, hints: Hints) -> None:
@@ -133,9 +133,9 @@ def _reader(form: TableFormat) -> dict[str, Any]:
     """The keys of a reader section that differ from their defaults."""
     plain = TableFormat()
     keys = ("sep", "encoding", "decimal", "thousands", "currency", "na_values", "strip", "ignore_case")
-    found = {key: getattr(form, key) for key in keys if getattr(form, key) != getattr(plain, key)}
-    found |= {key: list(value) for key, value in found.items() if isinstance(value, tuple)}
-    return found | ({"sep": "tab"} if form.sep == "\t" else {})
+    settings = {key: getattr(form, key) for key in keys if getattr(form, key) != getattr(plain, key)}
+    settings |= {key: list(value) for key, value in settings.items() if isinstance(value, tuple)}
+    return settings | ({"sep": "tab"} if form.sep == "\t" else {})
 
 
 def texts_of(column: pd.Series, form: TableFormat) -> pd.Series:
@@ -149,8 +149,8 @@ def _id_of(texts: Mapping[str, pd.Series], path: Path, hints: Hints) -> str:
 
     Of such a name, a column will do that repeats a tenth of its cells.
     """
-    others = {name: column for name, column in texts.items() if name != hints.label and not _is_unnamed(name)}
-    whole = [name for name, column in others.items() if column.notna().all()]
+    candidates = {name: column for name, column in texts.items() if name != hints.label and not _is_unnamed(name)}
+    whole = [name for name, column in candidates.items() if column.notna().all()]
     shared = [name for name in whole if name.casefold() in hints.beside]
     named_so = [name for name in whole if {"id", "key", "uuid", "no", "number"} & set(_words(name))]
     for names, share in ((shared, 1), (shared, NEARLY), (named_so, 1), (whole, 1), (named_so, NEARLY)):
@@ -216,34 +216,34 @@ def _describe(
     present = texts.dropna()
     plain = present.str.strip().str.casefold()
     cleaning: set[str] = set()
-    found: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     if _is_unnamed(name):
         _leave_out(draft, name, "the header has no name for it")
     elif plain.nunique() < 2:
         _leave_out(draft, name, "a single value")
     elif any(set(plain.unique()) <= pair for pair in _TRUTH):
-        found = {"kind": "boolean"}
+        description = {"kind": "boolean"}
     elif readers := _readers(present, forms):
-        found = {"kind": "numeric", **_bounds(draft, name, bounds)}
+        description = {"kind": "numeric", **_bounds(draft, name, bounds)}
         _note_marks(draft, name, forms, readers)
     elif times := times_of(present):
-        found = times | _bounds(draft, name, bounds)
+        description = times | _bounds(draft, name, bounds)
     elif plain.nunique() > LISTABLE:
         _leave_out(
             draft, name, why_text(present, forms[0], "text, or a key: more different values than categories can have")
         )
     else:
-        found, cleaning = _categories_of(present)
-        if not found["categories"]:
+        description, cleaning = _categories_of(present)
+        if not description["categories"]:
             _leave_out(draft, name, why_text(present, forms[0], f"no category of {LEAST_RECORDS} records"))
-            found, cleaning = {}, set()
-    if bounds is not None and "lower" not in found:
+            description, cleaning = {}, set()
+    if bounds is not None and "lower" not in description:
         why = draft.notes.get(name, "it holds categories")
         raise ConfigError(
             f"column {name!r} has no bounds, for its cells are not all numbers or all dates: {why}. Nothing was made"
         )
-    if found:
-        draft.columns[name] = {**found, "missing": "category" if len(present) < len(texts) else "refuse"}
+    if description:
+        draft.columns[name] = {**description, "missing": "category" if len(present) < len(texts) else "refuse"}
     return cleaning
 
 
@@ -289,5 +289,5 @@ def _categories_of(present: pd.Series) -> tuple[dict[str, Any], set[str]]:
     # Of several spellings the most frequent stands for all.
     usual = {key: group.value_counts().index[0] for key, group in groups if len(group) >= LEAST_RECORDS}
     is_whole = len(usual) == groups.ngroups
-    found = {"kind": "unordered", "categories": sorted(usual.values())}
-    return found | ({} if is_whole else {"other": True}), {key for key, holds in spelled.items() if holds}
+    description = {"kind": "unordered", "categories": sorted(usual.values())}
+    return description | ({} if is_whole else {"other": True}), {key for key, holds in spelled.items() if holds}

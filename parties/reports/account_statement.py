@@ -55,7 +55,7 @@ class AccountStatement:
 
 
 def budget_left(epsilon: float | None, delta: float | None) -> str:
-    """What is left of an account's limits, in words; empty where there are none."""
+    """Remaining budget of an account, in words; empty where there are no limits."""
     left = {"epsilon": epsilon, "delta": delta}
     return " and ".join(f"{name} {left_over(remaining)}" for name, remaining in left.items() if remaining is not None)
 

@@ -69,18 +69,22 @@ class Axis:
 def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: bool = False) -> str:
     """Line chart, with a legend if there are several lines."""
     drawing = _Drawing(x, y)
-    for k, one in enumerate(series):
+    for k, curve in enumerate(series):
         style: dict[str, Any] = {
             "color": _SERIES[k % len(_SERIES)],
             "linestyle": _STROKES[k % len(_STROKES)],
             "linewidth": 1.5,
         }
-        marker: dict[str, Any] = {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 3.5} if len(one.xs) <= 20 else {}
-        if one.spreads:
-            drawing.axes.errorbar(one.xs, one.ys, yerr=one.spreads, label=one.label, capsize=2, **style, **marker)
+        marker: dict[str, Any] = (
+            {"marker": _MARKERS[k % len(_MARKERS)], "markersize": 3.5} if len(curve.xs) <= 20 else {}
+        )
+        if curve.spreads:
+            drawing.axes.errorbar(
+                curve.xs, curve.ys, yerr=curve.spreads, label=curve.label, capsize=2, **style, **marker
+            )
         else:
-            drawing.axes.plot(one.xs, one.ys, label=one.label, **style, **marker)
-    if not x.is_log and all(float(value).is_integer() for one in series for value in one.xs):
+            drawing.axes.plot(curve.xs, curve.ys, label=curve.label, **style, **marker)
+    if not x.is_log and all(float(value).is_integer() for curve in series for value in curve.xs):
         drawing.axes.locator_params(axis="x", integer=True)
     if diagonal:
         drawing.axes.plot((0, 1), (0, 1), color=_INK, linewidth=0.8, linestyle=":")
@@ -90,18 +94,18 @@ def lines(series: Sequence[Series], *, x: Axis, y: Axis, alt: str, diagonal: boo
 def bars(labels: Sequence[str], heights: Mapping[str, Sequence[float]], *, x: Axis, y: Axis, alt: str) -> str:
     """Bar chart, with steps for a second set of heights over the bars."""
     drawing = _Drawing(x, y)
-    places = range(len(labels))
-    edges = [place - 0.5 for place in (*places, len(labels))]
+    positions = range(len(labels))
+    edges = [position - 0.5 for position in (*positions, len(labels))]
     (first, *others) = heights.items()
     if len(labels) > MOST_APART:
         drawing.axes.stairs(first[1], edges, fill=True, color=_SERIES[0], alpha=0.45, linewidth=0, label=first[0])
     else:
-        drawing.axes.bar(places, first[1], width=0.9, color=_SERIES[0], alpha=0.45, label=first[0])
+        drawing.axes.bar(positions, first[1], width=0.9, color=_SERIES[0], alpha=0.45, label=first[0])
     for k, (name, values) in enumerate(others, start=1):
         drawing.axes.stairs(values, edges, color=_SERIES[k], linewidth=1.5, label=name)
-    named = [place for place in places if labels[place]]
+    named = [position for position in positions if labels[position]]
     named = named[:: max(1, -(-len(named) // MOST_NAMED))]
-    drawing.name("x", named, [_short(labels[place], max(10, 60 // len(named))) for place in named])
+    drawing.name("x", named, [_short(labels[position], max(10, 60 // len(named))) for position in named])
     return drawing.svg(alt, legend=bool(others))
 
 
@@ -120,9 +124,9 @@ def intervals(
     """Points with horizontal error bars, the first on top, and a line at zero."""
     drawing = _Drawing(x, Axis(label=""), rows=len(names))
     # The interval of a bootstrap need not hold the value itself, as error bars must.
-    for place, (value, interval) in enumerate(zip(values, ends, strict=True)):
-        drawing.axes.plot(interval, (place, place), color=_SERIES[0], marker="|")
-        drawing.axes.plot(value, place, "o", color=_SERIES[0])
+    for position, (value, interval) in enumerate(zip(values, ends, strict=True)):
+        drawing.axes.plot(interval, (position, position), color=_SERIES[0], marker="|")
+        drawing.axes.plot(value, position, "o", color=_SERIES[0])
     drawing.axes.axvline(0, color=_INK, linewidth=0.8, linestyle=":")
     drawing.name("y", range(len(names)), list(map(_short, names)))
     drawing.axes.invert_yaxis()

@@ -189,25 +189,25 @@ def promise_blocks(promise: RecordGuarantee) -> Iterator[Prose]:
     if promise.notion == "none":
         yield Prose("There is no noise, and so no promise to anybody whose record is used.", is_strong=True)
     else:
-        told = f"with odds at most {odds(promise.epsilon)}"
+        odds_words = f"with odds at most {odds(promise.epsilon)}"
         if promise.delta:
             # Kairouz, Oh and Viswanath (ICML 2015). Odds beyond these come up with a larger chance than delta.
-            told = (
+            odds_words = (
                 f"no better than somebody who is told it outright with a chance of {chance(promise.delta)}, and with "
                 f"odds at most {odds(promise.epsilon)} otherwise"
             )
         right = (1 - promise.delta) / (1 + math.exp(-promise.epsilon)) + promise.delta
         yield Prose(
-            f"Whoever reads the model tells whether any one record was used {told}, whatever else is known. Guessing "
-            "that, one is right in 50 of 100 cases without the model, and in at most "
+            f"Whoever reads the model tells whether any one record was used {odds_words}, whatever else is known. "
+            "Guessing that, one is right in 50 of 100 cases without the model, and in at most "
             f"{math.ceil(100 * right - 1e-9)} with it.",
             is_strong=True,
         )
         for weaker in promise.weaker:
-            told = (
+            odds_words = (
                 "nothing is promised" if math.isinf(weaker.epsilon) else f"the odds are at most {odds(weaker.epsilon)}"
             )
-            yield Prose(f"Against {weaker.against}, {told}.", is_strong=True)
+            yield Prose(f"Against {weaker.against}, {odds_words}.", is_strong=True)
     if why := uncertified(promise):
         yield Prose(f"Not certified: {why}.", is_strong=True)
 
@@ -227,8 +227,8 @@ def account_section(facts: AccountFacts) -> PageSection:
         curves = [Series(name, *zip(*profile, strict=True)) for name, profile in facts.profiles.items()]
         x, y = Axis(label="delta", is_log=True), Axis(label="epsilon")
         svg = lines(curves, x=x, y=y, alt=f"Epsilon against delta by {len(curves)} accounts")
-        told = "What the same releases promise at each delta, by account; all hold, the lowest is the tightest."
-        blocks += [_profile_grid(facts), Figure(svg, told)]
+        caption = "What the same releases promise at each delta, by account; all hold, the lowest is the tightest."
+        blocks += [_profile_grid(facts), Figure(svg, caption)]
         if absent := [name for name in _ACCOUNTS if name not in facts.profiles]:
             blocks.append(Prose(f"Accounts that have no figure for releases of these kinds: {', '.join(absent)}."))
     return PageSection("Account", tuple(blocks), is_folded=True)

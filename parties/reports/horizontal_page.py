@@ -93,7 +93,7 @@ def _part_blocks(facts: RecordFacts) -> Iterator[PageBlock]:
     if facts.n_rounds is not None:
         asked = " and ".join(f"{count} times {kind.removeprefix('want ')}" for kind, count in facts.questions.items())
         whose = "in all" if facts.role == "coordinator" else "that this worker answered"
-        at_least = "At least " * (history.is_cut and facts.role != "coordinator")
+        at_least = "At least " if history.is_cut and facts.role != "coordinator" else ""
         yield Prose(
             f"{at_least}{facts.n_rounds} rounds of secure aggregation {whose}; asked for: {asked or 'nothing'}."
         )

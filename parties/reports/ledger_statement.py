@@ -132,7 +132,7 @@ class Statement:
 
 
 def left_over(remaining: float) -> str:
-    """What is left of a budget in four digits, rounded down; a billionth less than a number counts as that number."""
+    """Remaining budget in four digits, rounded down; a billionth less than a number counts as that number."""
     if math.isinf(remaining):
         return "infinite"
     return f"{float(_ROUNDED_DOWN.create_decimal_from_float(remaining + abs(remaining) * 1e-9)):.4g}"

@@ -82,18 +82,18 @@ def lift_grid(fit: FitQuality) -> FigureGrid:
     """Records by tenths, the highest scores first: how many of the cases are among them."""
     n_rows = sum(n for _, _, n in fit.calibration)
     n_cases = sum(share * n for _, share, n in fit.calibration)
-    rows, seen, found = [], 0, 0.0
-    for place, (predicted, share, n) in enumerate(reversed(fit.calibration), start=1):
-        seen, found = seen + n, found + share * n
+    rows, n_seen, n_found = [], 0, 0.0
+    for tenth, (predicted, share, n) in enumerate(reversed(fit.calibration), start=1):
+        n_seen, n_found = n_seen + n, n_found + share * n
         rows.append(
             (
-                str(place),
+                str(tenth),
                 f"{n:,}",
                 percent(predicted),
                 percent(share),
                 f"{share * n_rows / n_cases:.2f}",
-                percent(found / n_cases),
-                f"{found * n_rows / n_cases / seen:.2f}",
+                percent(n_found / n_cases),
+                f"{n_found * n_rows / n_cases / n_seen:.2f}",
             )
         )
     headings = ("tenth", "rows", "predicted", "came true", "lift", "cases found so far", "lift so far")
@@ -104,19 +104,21 @@ def _curves(fit: FitQuality) -> Iterator[Figure]:
     if fit.roc:
         false, true = zip(*fit.roc, strict=True)
         area = f"{fit.metrics['auc']:.4f}"
-        told = f"ROC curve, {fit.basis}; the area under it is {area}. Dotted: guessing."
+        caption = f"ROC curve, {fit.basis}; the area under it is {area}. Dotted: guessing."
         axes = Axis(label="false positive rate"), Axis(label="true positive rate")
-        yield _against_diagonal(false, true, *axes, alt=f"ROC curve, {fit.basis}, area {area}", told=told)
+        yield _against_diagonal(false, true, *axes, alt=f"ROC curve, {fit.basis}, area {area}", caption=caption)
     if fit.calibration:
         predicted, observed, _ = zip(*fit.calibration, strict=True)
         alt = f"Calibration, {fit.basis}"
-        told = f"{alt}: a point per tenth of the rows. Dotted: predictions that come true."
+        caption = f"{alt}: a point per tenth of the rows. Dotted: predictions that come true."
         axes = Axis(label="mean prediction"), Axis(label="share of label 1")
-        yield _against_diagonal(predicted, observed, *axes, alt=alt, told=told)
+        yield _against_diagonal(predicted, observed, *axes, alt=alt, caption=caption)
 
 
-def _against_diagonal(xs: tuple[float, ...], ys: tuple[float, ...], x: Axis, y: Axis, *, alt: str, told: str) -> Figure:
-    return Figure(lines([Series("model", xs, ys)], x=x, y=y, alt=alt, diagonal=True), told)
+def _against_diagonal(
+    xs: tuple[float, ...], ys: tuple[float, ...], x: Axis, y: Axis, *, alt: str, caption: str
+) -> Figure:
+    return Figure(lines([Series("model", xs, ys)], x=x, y=y, alt=alt, diagonal=True), caption)
 
 
 def _uplift_blocks(uplift: Uplift) -> Iterator[PageBlock]:

@@ -185,19 +185,19 @@ def _settings_section(facts: ActiveFacts) -> PageSection:
 def _prediction_blocks(history: RunHistory) -> Iterator[PageBlock]:
     """Prediction jobs since the run."""
     later = history.outgoing[history.n_trained :]
-    at_least = "at least " * bool(history.n_dropped or history.is_cut)
+    at_least = "at least " if history.n_dropped or history.is_cut else ""
     summary = (
         f"Since the run was finished, {at_least}{len(later)} messages with "
         f"{size(sum(message.bytes for message in later))} left "
         f"{history.party}."
     )
     if history.held_out is not None:
-        more = "; there may be more, since parts of the log are gone" * history.is_cut
+        more = "; there may be more, since parts of the log are gone" if history.is_cut else ""
         yield Prose(f"In training {history.party} {history.held_out.message}: these answers are exact{more}.")
     answered = [use.n_answered for use in history.predictions if use.n_answered is not None]
     if answered or history.lacks_answers:
         bits = sum(use.n_routed_bits or 0 for use in history.predictions)
-        at_least = "at least " * (history.is_cut or history.lacks_answers)
+        at_least = "at least " if history.is_cut or history.lacks_answers else ""
         summary += f" It answered for {at_least}{sum(answered):,} records, with {at_least}{bits:,} exact routing bits."
     if history.lacks_answers:
         summary += (

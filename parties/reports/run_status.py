@@ -30,7 +30,7 @@ class PeerTraffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """What a run does now.
+    """Current status of a run.
 
     Attributes
     ----------

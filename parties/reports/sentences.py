@@ -173,7 +173,7 @@ def column_sentence(mechanism: ColumnMechanism, unit_s: int | None = None) -> st
 
 
 def cell_sentence(mechanism: ColumnMechanism, n_cells: int, peer: str, unit_s: int | None = None) -> str:
-    """What a peer learns of the column of a record that is scored, where answers are numbers of cells."""
+    """Sentence on what a peer learns of a column when a record is scored and answers are numbers of cells."""
     schema = mechanism.schema
     if schema.kind is Kind.UNORDERED:
         return f"Of a record that is scored, {peer} learns the category of {schema.name} or that it is empty."
@@ -263,7 +263,7 @@ def column_warnings(mechanism: ColumnMechanism, attack: Attack | None, unit_s: i
 
 
 def run_warnings(run: PassiveRun) -> Iterator[tuple[str, str]]:
-    """What is weak about a passive party's run file, beside its columns: the key, and a sentence."""
+    """Warnings about a passive party's run file beside its columns, each with the key and a sentence."""
     if run.ledger.budget == type(run.ledger.budget)():
         yield "budget", "`ledger.budget` is empty: nothing limits what all runs together release of a person"
     if run.allow_routed and run.n_cells is None and "answers" in run.model_fields_set:

@@ -148,7 +148,7 @@ def guarantee_blocks(guarantee: Guarantee) -> tuple[PageBlock, ...]:
 
 
 def as_answered(guarantee: Guarantee, *, n_tests: int, n_cells: int | None) -> Guarantee:
-    """The same guarantee with exact answers under `not_protected`, where a run that refused them gave or gives some."""
+    """Add exact answers to a guarantee's `not_protected`, for a run that refused them at first and gives some now."""
     (routed,) = exposed(allow_routed=True, redraws=False, n_cells=n_cells)
     if any(sentence.startswith(routed) for sentence in guarantee.not_protected):
         return guarantee
@@ -167,46 +167,54 @@ def columns_grid(columns: tuple[ColumnGuarantee, ...]) -> FigureGrid:
         ("column", "mechanism", "epsilon per unit", "one unit", "worst case over the domain", "emptiness", "cells"),
         tuple(
             (
-                one.column,
-                f"{one.mechanism.replace('_', ' ')} {one.law}".strip(),
-                loss(one.epsilon),
-                one.unit,
-                loss(one.domain_loss),
-                loss(one.missing_epsilon) if one.missing_epsilon else "-",
-                f"{one.n_cells} published, {loss(one.cell_bits)} bits, the narrowest of {one.narrowest_cell} points"
-                if one.n_cells
-                else "-",
+                column.column,
+                f"{column.mechanism.replace('_', ' ')} {column.law}".strip(),
+                loss(column.epsilon),
+                column.unit,
+                loss(column.domain_loss),
+                loss(column.missing_epsilon) if column.missing_epsilon else "-",
+                _cells_words(column),
             )
-            for one in columns
+            for column in columns
         ),
     )
+
+
+def _cells_words(column: ColumnGuarantee) -> str:
+    """The cells that a mechanism publishes of a column, in words; a dash if it publishes none."""
+    if not column.n_cells:
+        return "-"
+    bits, n_points = loss(column.cell_bits), column.narrowest_cell
+    return f"{column.n_cells} published, {bits} bits, the narrowest of {n_points} points"
 
 
 def ledger_section(statement: Statement | None, *, is_over: bool = False) -> PageSection:
     """Section on the ledger of releases: spent over all runs, and remaining."""
     if statement is None:
-        told = "There is no ledger yet: nothing has been released."
+        sentence = "There is no ledger yet: nothing has been released."
         if is_over:
-            told = (
+            sentence = (
                 "The run's ledger is not there: what the run file names is absent, another ledger, or an older copy. "
                 "What was spent is not known here, and nothing more is answered or released for this run without it."
             )
-        return PageSection("Ledger", (Prose(told, is_strong=is_over),), is_folded=not is_over)
+        return PageSection("Ledger", (Prose(sentence, is_strong=is_over),), is_folded=not is_over)
     return PageSection("Ledger", (Prose(spent_words(statement)), spent_grid(statement)), is_folded=True)
 
 
 def spent_words(statement: Statement) -> str:
     """Summary of a ledger in a few sentences."""
-    bits = statement.record_cell_bits
-    bits_left = _remaining(bits, statement)
-    return (
+    summary = (
         f"{statement.n_lines:,} lines, verified; released to {', '.join(statement.peers) or 'nobody'}. Of "
         f"{statement.n_records:,} records, the one that spent most has spent {loss(statement.record.spent)} over all "
         f"columns; remaining: {_remaining(statement.record, statement)}."
-        + f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {bits_left}."
-        * (bits.spent > 0 or bits.limit is not None)
-        + f" {statement.n_spared:,} cells of its records were never charged." * (statement.n_spared > 0)
     )
+    bits = statement.record_cell_bits
+    if bits.spent > 0 or bits.limit is not None:
+        bits_left = _remaining(bits, statement)
+        summary += f" Of its cells at most {loss(bits.spent)} bits were published exactly; remaining: {bits_left}."
+    if statement.n_spared > 0:
+        summary += f" {statement.n_spared:,} cells of its records were never charged."
+    return summary
 
 
 def spent_grid(statement: Statement) -> FigureGrid:

@@ -47,7 +47,7 @@ class Report:
 
     @property
     def warnings(self) -> list[str]:
-        """What is weak about a plan, column by column and then the run file."""
+        """Warnings about a plan, column by column and then of the run file."""
         plans = [*self.document.get("columns", ()), self.document]
         return [sentence for plan in plans if isinstance(plan, dict) for sentence in plan.get("warnings", ())]
 

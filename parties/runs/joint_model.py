@@ -78,7 +78,7 @@ class JointModel:
         return self.ensemble._repr_html_() + "".join(promises)
 
     def caveat(self, *, desensitized: bool) -> str | None:
-        """What to know of scores from exact or from desensitized answers."""
+        """Caveat about scores from exact or from desensitized answers; None if there is none."""
         if not desensitized or self.choice in (None, NoiseChoice.ALONE, NoiseChoice.PLAIN):
             return None
         return (
@@ -99,25 +99,25 @@ class JointModel:
             )
 
     def documents(self) -> dict[str, dict[str, object]]:
-        """What there is besides trees, guarantees, routers and fits, by its file in the run folder."""
-        found: dict[str, dict[str, object]] = {}
+        """Documents besides trees, guarantees, routers and fits, by their files in the run folder."""
+        documents_by_file: dict[str, dict[str, object]] = {}
         if self.history.scores:
-            found["history.json"] = {"best_round": self.history.best_round, "scores": self.history.scores}
+            documents_by_file["history.json"] = {"best_round": self.history.best_round, "scores": self.history.scores}
         if self.choice is not None:
-            found["noise.json"] = {
+            documents_by_file["noise.json"] = {
                 "words": self.choice.sentence,
                 "choice": self.choice.value,
                 "own_trees": self.n_own_trees,
             }
         if self.release:
-            found["release.json"] = dict(self.release)
+            documents_by_file["release.json"] = dict(self.release)
         if self.trainings:
-            found[TRAININGS_FILE] = dict(self.trainings)
+            documents_by_file[TRAININGS_FILE] = dict(self.trainings)
         if self.uplift is not None:
-            found["held_out.json"] = asdict(self.uplift)
+            documents_by_file["held_out.json"] = asdict(self.uplift)
         if self.uses:
-            found[USES_FILE] = {"uses": [asdict(use) for use in self.uses]}
-        return found
+            documents_by_file[USES_FILE] = {"uses": [asdict(use) for use in self.uses]}
+        return documents_by_file
 
 
 def check_categories(trained: Mapping[str, Sequence[str]], own: Mapping[str, Sequence[str]]) -> None:

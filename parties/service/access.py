@@ -56,27 +56,27 @@ class Tokens:
             raise ConfigError(f"{path} cannot be read as a file of tokens: {error.strerror}") from None
         except ValueError:
             raise ConfigError(f"{path} cannot be read as a file of tokens: it is no text") from None
-        given = [(n, text) for n, line in enumerate(lines, 1) if (text := line.strip()) and not text.startswith("#")]
+        entries = [(n, text) for n, line in enumerate(lines, 1) if (text := line.strip()) and not text.startswith("#")]
         self._digests: dict[str, bytes] = {}
-        for n, text in given:
-            found = _LINE.fullmatch(text)
-            if found is None or found["name"] in self._digests:
+        for n, text in entries:
+            match = _LINE.fullmatch(text)
+            if match is None or match["name"] in self._digests:
                 raise ConfigError(
                     f"{path}: line {n} must be a name, once, and a token of at least {MIN_TOKEN} letters, digits or "
                     "any of -._~+/="
                 )
-            self._digests[found["name"]] = sha256(found["token"].encode()).digest()
+            self._digests[match["name"]] = sha256(match["token"].encode()).digest()
         if not self._digests:
             raise ConfigError(f"{path} holds no token, so nobody could call")
 
     def caller(self, authorization: str) -> str | None:
         """The name of the caller with this ``Authorization`` header; None if it has no token of the file."""
         scheme, _, token = authorization.partition(" ")
-        digest, found = sha256(token.strip().encode()).digest(), None
+        digest, matched = sha256(token.strip().encode()).digest(), None
         for name, known in self._digests.items():
             if hmac.compare_digest(known, digest):
-                found = name
-        return found if scheme.lower() == "bearer" else None
+                matched = name
+        return matched if scheme.lower() == "bearer" else None
 
     def changed(self, new: Tokens) -> set[str]:
         """The callers who have no token among the new ones, or another one."""

@@ -60,10 +60,10 @@ class _Route(APIRoute):
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         raise HTTPException(400, "an object of the body has a key twice. Nothing was asked")
-    return found
+    return document
 
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -109,8 +109,8 @@ def make_app(
     @app.get("/metrics")
     async def metrics() -> Response:
         """Metrics in Prometheus's text format."""
-        found = {version.name: not version.scorer.refusal for version in versions.all}
-        return Response(versions.metrics.text(found), media_type="text/plain; version=0.0.4")
+        are_ready = {version.name: not version.scorer.refusal for version in versions.all}
+        return Response(versions.metrics.text(are_ready), media_type="text/plain; version=0.0.4")
 
     _handle_errors(app, note)
     return app
@@ -152,9 +152,9 @@ def _handle_errors(app: FastAPI, note: Callable[[str, str], None]) -> None:
             return _refusal(
                 422, "the body must be JSON, with the header 'Content-Type: application/json'. Nothing was asked"
             )
-        found = error.errors()[0]
-        place = ".".join(str(part) for part in found["loc"] if part != "body" and len(str(part)) <= 40)
-        return _refusal(422, f"{place or 'the body'}: {found['msg']}. Nothing was asked")
+        fault = error.errors()[0]
+        place = ".".join(str(part) for part in fault["loc"] if part != "body" and len(str(part)) <= 40)
+        return _refusal(422, f"{place or 'the body'}: {fault['msg']}. Nothing was asked")
 
     @app.exception_handler(Exception)
     async def defect(request: Request, error: Exception) -> Response:

@@ -40,7 +40,7 @@ MAX_HEADERS, MAX_PIPELINED = 100, 16
 HANDSHAKE_S, MAX_HANDSHAKES = 5.0, 1000
 
 # How often to look whether an answer over TLS is sent.
-FLUSH_LOOK_S = 0.05
+FLUSH_CHECK_S = 0.05
 
 
 class CallerConnection(HttpToolsProtocol):
@@ -156,10 +156,10 @@ class CallerConnection(HttpToolsProtocol):
 
     def _all_of(self, caller: str | None) -> list[CallerConnection]:
         """A caller's connections, or strangers', the oldest first."""
-        found = (
+        matching = (
             connection for connection in cast("set[CallerConnection]", self.connections) if connection._caller == caller
         )
-        return sorted(found, key=lambda connection: connection._began)
+        return sorted(matching, key=lambda connection: connection._began)
 
     def _is_idle(self) -> bool:
         return self.cycle is None or self.cycle.response_complete
@@ -174,7 +174,7 @@ class CallerConnection(HttpToolsProtocol):
         if self.below is None or self._caller is not None or not self.transport.is_closing():
             return
         if self.transport.get_write_buffer_size() and not self.below.is_closing():
-            self.loop.call_later(FLUSH_LOOK_S, self._leave)
+            self.loop.call_later(FLUSH_CHECK_S, self._leave)
         else:
             self.below.close()
 

@@ -110,11 +110,8 @@ class WaitingQueries:
         with self._changed:
             if len(self._waiting) >= self._most:
                 self._drop_given_up()
-                caller = query.caller if self._is_apart(query) else None
-                if (
-                    sum(caller == (query.caller if self._is_apart(query) else None) for query in self._waiting)
-                    >= self._most
-                ):
+                queue = self._queue_of(query)
+                if sum(self._queue_of(waiting) == queue for waiting in self._waiting) >= self._most:
                     raise Unavailable(f"{self._most} requests wait already")
             self._waiting.append(query)
             self._changed.notify()
@@ -124,20 +121,20 @@ class WaitingQueries:
         with self._changed:
             self._changed.wait_for(self.__bool__, timeout_s)
             self._drop_given_up()
-            usual, apart = list[ScoreQuery](), list[ScoreQuery]()
+            usual, isolated = list[ScoreQuery](), list[ScoreQuery]()
             for query in self._waiting:
-                (apart if self._is_apart(query) else usual).append(query)
-            found = self._sharing(apart) if apart and (self._time_left_s > 0 or not usual) else _fitting(usual)
-            taken = set(found)
+                (isolated if self._is_isolated(query) else usual).append(query)
+            batch = self._sharing(isolated) if isolated and (self._time_left_s > 0 or not usual) else _fitting(usual)
+            taken = set(batch)
             self._waiting = [query for query in self._waiting if query not in taken]
             self._taken_at, self._was_waited_for = self._clock(), bool(usual)
-        return found
+        return batch
 
     def take_all(self) -> list[ScoreQuery]:
         """All queries that wait, which are not to be asked for."""
         with self._changed:
-            found, self._waiting = self._waiting, []
-        return found
+            queries, self._waiting = self._waiting, []
+        return queries
 
     def note(self, batch: Sequence[ScoreQuery], refused: Sequence[ScoreQuery]) -> list[ScoreQuery]:
         """Take note of which queries of the message at hand were refused; returns those that wait again."""
@@ -145,7 +142,7 @@ class WaitingQueries:
         callers = {query.caller for query in refused}
         with self._changed:
             took_s = self._clock() - self._taken_at
-            if not self._is_apart(batch[0]):
+            if not self._is_isolated(batch[0]):
                 self._time_left_s = min(self._time_left_s, 0.0) + took_s
             elif self._was_waited_for:
                 self._time_left_s -= took_s
@@ -171,30 +168,34 @@ class WaitingQueries:
         limit, at = self._refused.get(key, (0, -inf))
         return limit if self._clock() - at < REMEMBERED_S else None
 
-    def _is_apart(self, query: ScoreQuery) -> bool:
+    def _queue_of(self, query: ScoreQuery) -> str | None:
+        """The queue in which a query is counted: its caller's own one if it is isolated, else that of all callers."""
+        return query.caller if self._is_isolated(query) else None
+
+    def _is_isolated(self, query: ScoreQuery) -> bool:
         return self._limit(query.caller) is not None or self._limit(_key(query)) is not None
 
-    def _sharing(self, apart: Sequence[ScoreQuery]) -> list[ScoreQuery]:
-        """Queries of the caller whose last turn was longest ago, with those that share its message, of those apart."""
-        apart = sorted(apart, key=lambda query: self._turns.get(query.caller, 0))
-        found = [apart[0]]
-        if self._limit(_key(apart[0])) is None:
-            limit = self._limit(apart[0].caller)
+    def _sharing(self, isolated: Sequence[ScoreQuery]) -> list[ScoreQuery]:
+        """The next message of isolated queries: of the caller whose last turn was longest ago, and what may join it."""
+        isolated = sorted(isolated, key=lambda query: self._turns.get(query.caller, 0))
+        batch = [isolated[0]]
+        if self._limit(_key(isolated[0])) is None:
+            limit = self._limit(isolated[0].caller)
             alike = [
-                query for query in apart if self._limit(query.caller) == limit and self._limit(_key(query)) is None
+                query for query in isolated if self._limit(query.caller) == limit and self._limit(_key(query)) is None
             ]
             callers = list(dict.fromkeys(query.caller for query in alike))[: max(1, limit or 0)]
-            found = _fitting([query for query in alike if query.caller in callers])
+            batch = _fitting([query for query in alike if query.caller in callers])
         self._n_turns += 1
-        self._turns |= {query.caller: self._n_turns for query in found}
-        return found
+        self._turns |= {query.caller: self._n_turns for query in batch}
+        return batch
 
     def _drop_given_up(self) -> None:
         self._waiting = [query for query in self._waiting if not query.scored.cancelled()]
 
 
 def _key(query: ScoreQuery) -> tuple[str, int]:
-    """What a caller's query is known by when it comes again."""
+    """Key under which a caller's query is recognised when it is sent again."""
     return query.caller, hash(query.ids)
 
 

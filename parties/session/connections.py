@@ -26,7 +26,7 @@ LOGGED_IN_FULL = 100
 def _follow(channel: Channel, log: RunLog) -> None:
     """Log what goes over a channel."""
     channel.traffic.on_send, channel.traffic.on_receive = log.sent(channel.peer), log.received(channel.peer)
-    channel.traffic.on_look = throttled(partial(log.step, "looked at"))
+    channel.traffic.on_check = throttled(partial(log.step, "looked at"))
     channel.traffic.on_return = throttled(partial(log.step, "reconnected"))
 
 

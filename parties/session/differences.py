@@ -29,26 +29,26 @@ def check_agreement(mine: Hello, theirs: Hello, peer: str) -> None:
     Disagreement
         With every difference, found and expected.
     """
-    if found := differences(mine, theirs, peer):
-        raise Disagreement(f"{peer} and this party do not agree: {'; '.join(found)}. Nothing was released")
+    if sentences := differences(mine, theirs, peer):
+        raise Disagreement(f"{peer} and this party do not agree: {'; '.join(sentences)}. Nothing was released")
 
 
 def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
     """Differences between two greetings, as sentences."""
-    found = []
+    sentences = []
     if theirs.party != peer:
-        found.append(f"it calls itself {theirs.party!r}, not {peer!r}")
+        sentences.append(f"it calls itself {theirs.party!r}, not {peer!r}")
     if theirs.role is mine.role:
-        found.append(f"both sides are {mine.role.value}")
+        sentences.append(f"both sides are {mine.role.value}")
     if theirs.task is not mine.task and Task.CHECK not in (theirs.task, mine.task):
-        found.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
-    found += _model_differences(mine, theirs)
+        sentences.append(f"it came to {theirs.task.value}, this party to {mine.task.value}")
+    sentences += _model_differences(mine, theirs)
     if Task.CHECK in (theirs.task, mine.task) and _purpose(theirs) is not _purpose(mine):
         # A greeting for prediction has no terms of training.
-        return found
-    found += _record_differences(mine, theirs)
+        return sentences
+    sentences += _record_differences(mine, theirs)
     if mine.has_label is not None and mine.has_label == theirs.has_label:
-        found.append(f"{'both sides have' if mine.has_label else 'neither side has'} a label column")
+        sentences.append(f"{'both sides have' if mine.has_label else 'neither side has'} a label column")
     for name, words in _TERMS.items():
         for agreed, plan, who in (
             (mine.agreed, theirs.plan, "it plans"),
@@ -56,9 +56,9 @@ def differences(mine: Hello, theirs: Hello, peer: str) -> list[str]:
         ):
             wanted, planned = getattr(agreed, name), getattr(plan, name)
             if wanted is not None and not _is_same(wanted, planned):
-                found.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
+                sentences.append(f"{words}: {who} {_shown(planned)} where {_shown(wanted)} was agreed on")
     is_training = {_purpose(mine), _purpose(theirs)} == {Task.TRAIN}
-    return found + (_training_differences(mine, theirs) if is_training else [])
+    return sentences + (_training_differences(mine, theirs) if is_training else [])
 
 
 def _model_differences(mine: Hello, theirs: Hello) -> list[str]:
@@ -82,42 +82,46 @@ def _training_differences(mine: Hello, theirs: Hello) -> list[str]:
 
 def _held_out_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Differences in the choice of records; a greeting that states none holds out none and releases all."""
-    found, (its, own) = [], (hello.plan.held_out or 0.0 for hello in (theirs, mine))
-    if its != own:
-        found.append(
-            f"records held out of training: it plans a share of {its:g}, this party plans {own:g}; `held_out` must be "
-            "the same in all run files"
+    sentences, (their_share, my_share) = [], (hello.plan.held_out or 0.0 for hello in (theirs, mine))
+    if their_share != my_share:
+        sentences.append(
+            f"records held out of training: it plans a share of {their_share:g}, this party plans {my_share:g}; "
+            "`held_out` must be the same in all run files"
         )
-    if (its_most := theirs.plan.most_records) != (most := mine.plan.most_records):
-        found.append(f"records released at most: it plans {its_most or 'all'}, this party plans {most or 'all'}")
-    return found
+    if (their_most := theirs.plan.most_records) != (my_most := mine.plan.most_records):
+        sentences.append(
+            f"records released at most: it plans {their_most or 'all'}, this party plans {my_most or 'all'}"
+        )
+    return sentences
 
 
 def _test_differences(mine: Hello, theirs: Hello) -> list[str]:
     """Differences in how records are answered and in the number of split tests, which an active party must state."""
-    found = []
+    sentences = []
     if mine.plan.by_cells is not theirs.plan.by_cells:
-        found.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
+        sentences.append(f"answers: it plans {_answers(theirs)}, this party {_answers(mine)}; both must say the same")
     for active, passive, who in ((theirs, mine, "it plans"), (mine, theirs, "this party plans")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
         planned, most = active.plan.tests, passive.agreed.tests
         if planned is None or (most is not None and planned > most):
-            found.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
-    return found
+            sentences.append(f"number of split tests: {who} {_shown(planned)} where {_at_most(most)} agreed on")
+    return sentences
 
 
 def _excess_columns(mine: Hello, theirs: Hello) -> list[str]:
     """Refusal of too many columns: trees choose them by labels, so a party that offers more learns more of labels."""
-    found = []
+    sentences = []
     for active, passive, who in ((mine, theirs, "it"), (theirs, mine, "this party")):
         if active.role is not Role.ACTIVE or passive.role is not Role.PASSIVE:
             continue
         n_offered, most = len(passive.names), active.agreed.columns or MOST_OFFERED
         if n_offered > most:
             agreed = "were agreed on" if active.agreed.columns else "are taken where no number was agreed on"
-            found.append(f"number of columns: {who} offers {n_offered} columns of ranks where at most {most} {agreed}")
-    return found
+            sentences.append(
+                f"number of columns: {who} offers {n_offered} columns of ranks where at most {most} {agreed}"
+            )
+    return sentences
 
 
 def _answers(hello: Hello) -> str:

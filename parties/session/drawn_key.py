@@ -77,14 +77,14 @@ def draw_passive(channel: Channel, path: Path) -> bytes:
     Disagreement
         If bytes are not those that their owner was committed to, or others than before.
     """
-    own = bytes.fromhex(keep(path)[_OWN])
-    channel.send(HeldOutShares(shares=(_hash(own),)))
+    own_share = bytes.fromhex(keep(path)[_OWN])
+    channel.send(HeldOutShares(shares=(_hash(own_share),)))
     active, *hashes = _received(channel)
-    if _hash(own) not in hashes:
+    if _hash(own_share) not in hashes:
         raise _other_bytes("this party's own", path)
     # A party that has seen these bytes and comes again must not bring others.
     _keep_same(path, {_TOLD: _key(active, hashes).hex()})
-    channel.send(HeldOutShares(shares=(own,)))
+    channel.send(HeldOutShares(shares=(own_share,)))
     shares = _received(channel, len(hashes))
     if [_hash(share) for share in shares] != hashes:
         raise _other_bytes("a party's", path)
@@ -117,10 +117,10 @@ def keep(path: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
     return kept
 
 
-def _keep_same(path: Path, found: Mapping[str, str]) -> dict[str, str]:
+def _keep_same(path: Path, entries: Mapping[str, str]) -> dict[str, str]:
     """Add entries to the file; refuse any that differ from an earlier run's."""
-    kept = keep(path, found)
-    if any(kept[name] != value for name, value in found.items()):
+    kept = keep(path, entries)
+    if any(kept[name] != value for name, value in entries.items()):
         raise _other_bytes("another party's", path)
     return kept
 
@@ -150,11 +150,11 @@ def _key(active: bytes, passive: Sequence[bytes]) -> bytes:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        found = json.loads(read_file(path))
-        bounds = {name: float.fromhex(value) for name, value in found.items() if name.startswith("bound ")}
-        shares = [bytes.fromhex(value) for name, value in found.items() if name not in bounds]
+        entries = json.loads(read_file(path))
+        bounds = {name: float.fromhex(value) for name, value in entries.items() if name.startswith("bound ")}
+        shares = [bytes.fromhex(value) for name, value in entries.items() if name not in bounds]
         if (
-            _OWN not in found
+            _OWN not in entries
             or {*map(len, shares)} != {SHARE_BYTES}
             or not all(0 < bound < 1 for bound in bounds.values())
         ):
@@ -166,4 +166,4 @@ def _read(path: Path) -> dict[str, str]:
             f"{path} is damaged; bring it back, or agree on another choice of held-out records and remove it on all "
             "sides. Nothing was released"
         ) from None
-    return dict(found)
+    return dict(entries)

@@ -19,7 +19,7 @@ from protocols.transport.channel import Channel, abort, expect
 CHECK_GRACE_S = 1.0
 
 # Checks that a peer may make within one run: each lets it test whether the ids are a set of its choice.
-MAX_LOOKS = 8
+MAX_CHECKS = 8
 
 
 class Phase:
@@ -85,7 +85,7 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
                 return theirs
             _answer_check(channel, proof, greeting, theirs)
         time.sleep(CHECK_GRACE_S)
-        channel.begin_again()
+        channel.reset()
 
 
 def greet_all(
@@ -182,20 +182,20 @@ def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello
             greeting = with_point(mine, proof)
             channel.send(greeting)
             _answer_check(channel, proof, greeting, theirs)
-        channel.begin_again()
+        channel.reset()
         theirs = expect(channel, Hello)
     return theirs
 
 
 def _answer_check(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
-    """Let a peer that only checks agreement compare the ids too, `MAX_LOOKS` times at most; it may have left."""
+    """Let a peer that only checks agreement compare the ids too, `MAX_CHECKS` times at most; it may have left."""
     traffic = channel.traffic
-    traffic.n_looks += 1
-    traffic.on_look(f"{channel.peer} only looked whether both sides agree, {traffic.n_looks} times so far")
+    traffic.n_checks += 1
+    traffic.on_check(f"{channel.peer} only looked whether both sides agree, {traffic.n_checks} times so far")
     if proof is None or differences(mine, theirs, channel.peer):
         return
-    if traffic.n_looks > MAX_LOOKS:
-        abort(channel, "greeting", f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared")
+    if traffic.n_checks > MAX_CHECKS:
+        abort(channel, "greeting", f"a peer may look {MAX_CHECKS} times in one run; the ids were not compared")
         return
     with suppress(ProtocolError):
         prove_ids(channel, proof, mine, theirs)

@@ -21,13 +21,13 @@ HEARTBEAT_S = 0.5
 
 def with_heartbeats(channels: Sequence[Channel], progress: Progress) -> Progress:
     """Progress callback that also sends heartbeats; a lost peer is noticed when it is next needed."""
-    last_look = time.monotonic()
+    last_check = time.monotonic()
 
     def report(step: str, done: int, total: int) -> None:
-        nonlocal last_look
+        nonlocal last_check
         progress(step, done, total)
-        if time.monotonic() - last_look > HEARTBEAT_S:
-            last_look = time.monotonic()
+        if time.monotonic() - last_check > HEARTBEAT_S:
+            last_check = time.monotonic()
             _check_all(channels)
 
     return report

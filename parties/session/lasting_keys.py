@@ -22,7 +22,7 @@ def lasting_keys(run: RecordRun) -> tuple[KeyPair | None, dict[str, bytes]]:
     if isinstance(run, OwnerRun) or not run.training.known_workers:
         return None, {}
     if isinstance(run, CoordinatorRun):
-        identity, others, found = None, run.workers, dict[str, bytes]()
+        identity, named_keys, public_keys = None, run.workers, dict[str, bytes]()
     elif run.secret_key is None:
         raise KeyFileError(
             "the run file names no secret_key, and with `known_workers: true` workers prove by their keys who they are "
@@ -30,10 +30,10 @@ def lasting_keys(run: RecordRun) -> tuple[KeyPair | None, dict[str, bytes]]:
             "`training`. Nothing was sent"
         )
     else:
-        identity, others = read_secret(run.secret_key), run.peers
-        found = {run.party: identity.public}
-    for other in others:
-        key = peer_key(other.public_key, other.name, False)
+        identity, named_keys = read_secret(run.secret_key), run.peers
+        public_keys = {run.party: identity.public}
+    for worker in named_keys:
+        key = peer_key(worker.public_key, worker.name, False)
         assert key is not None
-        found[other.name] = key
-    return identity, found
+        public_keys[worker.name] = key
+    return identity, public_keys

@@ -25,7 +25,7 @@ MAX_RESTARTS = 8
 
 # Random backoff among several peers, doubled every time: without it, the news of one restart would keep setting off the
 # next one.
-REST_S, LONGEST_REST_S = 0.1, 5.0
+BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 5.0
 
 
 @dataclass(slots=True)
@@ -82,9 +82,9 @@ def with_restarts(
                 raise
             log.step("begins again", f"{error}; this party begins again from the greeting on")
         if len(channels) > 1:
-            time.sleep(random.uniform(0, min(REST_S * 2**n_begun, LONGEST_REST_S)))
+            time.sleep(random.uniform(0, min(BACKOFF_S * 2**n_begun, LONGEST_BACKOFF_S)))
         for channel in channels:
-            channel.begin_again(waits_anew=True)
+            channel.reset(renews_deadline=True)
 
 
 def _n_compared(channels: Sequence[Channel]) -> int:

@@ -26,7 +26,7 @@ _PLAIN: dict[str, JsonValue] = _FORMAT.dump_python(TableFormat(), mode="json")
 
 
 def format_to_dict(form: TableFormat) -> dict[str, JsonValue]:
-    """What differs from the format of files that programs write; empty if nothing does."""
+    """Settings that differ from the format of files that programs write; empty if none do."""
     written: dict[str, JsonValue] = _FORMAT.dump_python(form, mode="json")
     return {key: value for key, value in written.items() if value != _PLAIN[key]}
 

@@ -113,8 +113,8 @@ def _too_many() -> _Refused:
 
 def explain(error: ValidationError, kind: type[BaseModel]) -> str:
     """Validation errors of a document in words, key by key; an unknown key is told with those that are nearest."""
-    told: dict[str, list[str]] = {}
-    found: dict[str, str] = {}
+    sentences_by_key: dict[str, list[str]] = {}
+    inputs: dict[str, str] = {}
     problems = error.errors(include_url=False)
     inner = {problem["loc"][:depth] for problem in problems for depth in range(1, len(problem["loc"]))}
     for problem in problems:
@@ -128,11 +128,11 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
         keys = [part for part in problem["loc"] if not (isinstance(part, str) and "[" in part)]
         if keys[1:] and (keys[-1] in _BRANCHES or str(keys[-1]).startswith("constrained-")):
             keys.pop()
-        place = ".".join(map(str, keys)) or ("" if is_own else "the file")
-        told.setdefault(place, []).append(_sentence(problem, _keys_beside(kind, keys)))
-        found[place] = "" if is_told else f"; found {shown(problem['input'])}"
-    lines = ((place, " or ".join(dict.fromkeys(sentences))) for place, sentences in told.items())
-    return " | ".join(f"{place}: ".removeprefix(": ") + sentence + found[place] for place, sentence in lines)
+        path = ".".join(map(str, keys)) or ("" if is_own else "the file")
+        sentences_by_key.setdefault(path, []).append(_sentence(problem, _keys_beside(kind, keys)))
+        inputs[path] = "" if is_told else f"; found {shown(problem['input'])}"
+    lines = ((path, " or ".join(dict.fromkeys(sentences))) for path, sentences in sentences_by_key.items())
+    return " | ".join(f"{path}: ".removeprefix(": ") + sentence + inputs[path] for path, sentence in lines)
 
 
 def _sentence(problem: ErrorDetails, known: Sequence[str]) -> str:
@@ -166,10 +166,10 @@ def _section_in(section: type[BaseModel], key: int | str) -> type[BaseModel] | N
     fields = {field.alias or name: field.annotation for name, field in section.model_fields.items()}
     waiting = [fields.get(str(key))]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return one
-        waiting.extend(get_args(one))
+        kind = waiting.pop()
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            return kind
+        waiting.extend(get_args(kind))
     return None
 
 
@@ -247,6 +247,6 @@ class _Loader(yaml.SafeLoader):
 
     def _check_words(self, texts: yaml.SequenceNode) -> None:
         """Refuse numbers and times that stand for texts, and are not written as they read."""
-        for one in texts.value:
-            if one.tag in (*_NUMBERS, _TIME) and str(self.construct_object(one)) != one.value:
-                raise self._misread(one)
+        for scalar in texts.value:
+            if scalar.tag in (*_NUMBERS, _TIME) and str(self.construct_object(scalar)) != scalar.value:
+                raise self._misread(scalar)

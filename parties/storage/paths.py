@@ -83,9 +83,9 @@ def real_places(path: Path) -> tuple[Path, Path]:
 
 
 def nearest_there(path: Path) -> Path:
-    """What is at a path, or else at the nearest place above it, in which missing folders would be made.
+    """The path if something is there, or else the nearest folder above it, where missing folders would be made.
 
-    A link that leads nowhere is such a thing: no folder is made in its place, nor where it leads.
+    A link that leads nowhere counts as something: no folder is made in its place, nor where it leads.
     """
     path = path.absolute()
     return next(place for place in (path, *path.parents) if os.path.lexists(place))

@@ -126,13 +126,13 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     """
     if not isinstance(document, Mapping) or set(document) != {part.name for part in fields(Guarantee)}:
         raise ConfigError("the guarantee is malformed: it has missing or unknown parts")
-    columns, told = document["columns"], document["not_protected"]
-    if not (isinstance(columns, list | tuple) and _is_short(told) and all(map(_is_short_column, columns))):
+    columns, not_protected = document["columns"], document["not_protected"]
+    if not (isinstance(columns, list | tuple) and _is_short(not_protected) and all(map(_is_short_column, columns))):
         raise ConfigError(f"the guarantee is malformed, or has more than {MAX_ENTRIES} entries in one place")
     try:
         # Each for itself: of many that are wrong only the first one makes errors.
-        found = tuple(_COLUMN.validate_python(_number(column)) for column in columns)
-        guarantee = replace(_GUARANTEE.validate_python(_number({**document, "columns": []})), columns=found)
+        column_guarantees = tuple(_COLUMN.validate_python(_number(column)) for column in columns)
+        guarantee = replace(_GUARANTEE.validate_python(_number({**document, "columns": []})), columns=column_guarantees)
     except ValidationError as error:
         raise ConfigError(f"the guarantee is malformed in {error.error_count()} places") from None
     if any(len(text) > MAX_TEXT or not text.isprintable() for text in _texts(asdict(guarantee))):
@@ -140,8 +140,8 @@ def guarantee_from_dict(document: Mapping[str, Any]) -> Guarantee:
     return guarantee
 
 
-def _is_short(found: object) -> bool:
-    return isinstance(found, list | tuple | Mapping) and len(found) <= MAX_ENTRIES
+def _is_short(value: object) -> bool:
+    return isinstance(value, list | tuple | Mapping) and len(value) <= MAX_ENTRIES
 
 
 def _is_short_column(column: object) -> bool:

@@ -72,9 +72,9 @@ class EncodedTable:
         """Add the records' names and their order to the blocks."""
         start = 0
         for block, n_rows in zip(self.blocks, self.rows, strict=True):
-            own = ids[start : start + n_rows]
-            make = partial(named_records, own)
-            block.update(make() if self.cache is None else self.cache.get(_kept_name(own.tolist()), make))
+            block_ids = ids[start : start + n_rows]
+            make = partial(named_records, block_ids)
+            block.update(make() if self.cache is None else self.cache.get(_kept_name(block_ids.tolist()), make))
             start += n_rows
         if self.cache is not None:
             self.cache.settle()
@@ -125,8 +125,8 @@ def exact_columns(features: Columns, mechanisms: Sequence[ColumnMechanism]) -> I
         for mechanism in mechanisms:
             domain = mechanism.settings.domain
             make = partial(_exact_column, features, mechanism)
-            found = make() if cache is None else cache.get(_kept_name(mechanism.schema, domain.lo, domain.hi), make)
-            yield found["exact"], int(found["n_clipped"])
+            arrays = make() if cache is None else cache.get(_kept_name(mechanism.schema, domain.lo, domain.hi), make)
+            yield arrays["exact"], int(arrays["n_clipped"])
     finally:
         if isinstance(features, StoredColumns):
             features.settle()
@@ -157,9 +157,9 @@ def named_records(ids: Ids) -> Arrays:
 
 def by_row(block: Block, by_name: NDArray[Any]) -> NDArray[Any]:
     """Values that follow the names of a block, in the order of its rows."""
-    found = np.empty_like(by_name)
-    found[block["order"]] = by_name
-    return found
+    values = np.empty_like(by_name)
+    values[block["order"]] = by_name
+    return values
 
 
 def in_order(names: Names) -> Arrays:

@@ -53,10 +53,10 @@ def read_cells(frame: pd.DataFrame, schema: TableSchema, path: Path) -> pd.DataF
 def column_cells(column: pd.Series, schema: TableSchema) -> pd.Series:
     """Read the cells of one of the schema's columns."""
     described = next(candidate for candidate in schema.columns if candidate.name == column.name)
-    own, form = schema.format.of(described.name), schema.format
-    if own.unit_s is not None:
-        return _times(column, own, form)
-    if own.is_boolean:
+    column_format, form = schema.format.of(described.name), schema.format
+    if column_format.unit_s is not None:
+        return _times(column, column_format, form)
+    if column_format.is_boolean:
         words = {plain_word(word): "true" for word in ("true", *form.true_values)}
         words |= {plain_word(word): "false" for word in ("false", *form.false_values)}
         return _by_text(category_texts(column, ()), form, lambda text: words.get(plain_word(text), UNREADABLE))
@@ -71,15 +71,17 @@ def naming_times(schema: TableSchema) -> Iterator[None]:
     try:
         yield
     except UnfitCells as error:
-        own, name, n, bounds = schema.format.of(error.column), error.column, error.n_cells, error.bounds
-        if own.unit_s is None:
+        column_format, name, n, bounds = schema.format.of(error.column), error.column, error.n_cells, error.bounds
+        if column_format.unit_s is None:
             raise
         if bounds is not None:
-            lower, upper = (time_in_words(bound, own.unit_s) for bound in bounds)
+            lower, upper = (time_in_words(bound, column_format.unit_s) for bound in bounds)
             raise DataError(outside_words(name, n, (lower, upper))) from None
-        noun = "date" if own.kind == "date" else "time"
+        noun = "date" if column_format.kind == "date" else "time"
         are_none = f"{counted(n, 'cell')} {f'is not a {noun}' if n == 1 else f'are not {noun}s'}"
-        sentence = f"column {name!r} is a {own.kind} by the schema but {are_none} written as {own.written}"
+        sentence = (
+            f"column {name!r} is a {column_format.kind} by the schema but {are_none} written as {column_format.written}"
+        )
         raise DataError(sentence) from None
 
 
@@ -132,7 +134,7 @@ _MARKS = {" ": r"[ \u00a0\u202f]", "'": r"['\u2019]"}
 
 
 def number_pattern(form: TableFormat) -> re.Pattern[str]:
-    """What a number looks like in a table: groups ``sign`` and ``digits``.
+    """Pattern of a number in a table, with the groups ``sign`` and ``digits``.
 
     A number with marks of thousands does not begin with 0: 0,582 has a decimal comma.
     """
@@ -146,7 +148,7 @@ def number_pattern(form: TableFormat) -> re.Pattern[str]:
 
 
 def number_reader(form: TableFormat) -> Callable[[str], float | str]:
-    """What reads a text as a number, or as `UNREADABLE`."""
+    """Function that reads a text as a number, or as `UNREADABLE`."""
     return partial(_number, pattern=number_pattern(form), form=form)
 
 
@@ -186,12 +188,12 @@ def times_by(texts: pd.Series, pattern: str) -> pd.Series:
     return times.where(times.dt.year >= 1)
 
 
-def empty_times(own: ColumnFormat, form: TableFormat) -> list[pd.Timestamp]:
+def empty_times(column_format: ColumnFormat, form: TableFormat) -> list[pd.Timestamp]:
     """Times that mean an empty cell, by value: how a midnight is written depends on the other cells of its file."""
     texts = pd.Series(form.na_values, dtype="string").str.strip()
     # The shorter forms of ISO 8601, such as years, may be numbers of other columns.
     read = [times_by(texts.where(texts.str.match(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")), "ISO8601")]
-    read += [times_by(texts, pattern) for pattern in own.patterns]
+    read += [times_by(texts, pattern) for pattern in column_format.patterns]
     return [time for times in read for time in times.dropna()]
 
 
@@ -200,16 +202,16 @@ def _is_one_of(times: pd.Series, empty: Collection[pd.Timestamp]) -> Mask:
     return np.logical_or.reduce([np.zeros(len(times), np.bool_), *((times == one).to_numpy() for one in empty)])
 
 
-def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series:
+def _times(column: pd.Series, column_format: ColumnFormat, form: TableFormat) -> pd.Series:
     """Times as whole units since 1970."""
-    assert own.unit_s is not None
-    empty = empty_times(own, form)
+    assert column_format.unit_s is not None
+    empty = empty_times(column_format, form)
     if column.dtype.kind != "M" and not isinstance(column.dtype, pd.DatetimeTZDtype):
         # Whole numbers become doubles where a cell beside them is missing: 20240531.0 is written 20240531.
         texts = _by_text(category_texts(column, ()), form, str.strip)
         # Dates that a Parquet file holds as such become ISO texts.
         is_typed = pd.api.types.infer_dtype(column, skipna=True) in ("date", "datetime")
-        first, *others = (not is_typed and own.patterns) or ("ISO8601",)
+        first, *others = (not is_typed and column_format.patterns) or ("ISO8601",)
         times = times_by(texts, first)
         for pattern in others:
             times = times.fillna(times_by(texts, pattern))
@@ -223,7 +225,7 @@ def _times(column: pd.Series, own: ColumnFormat, form: TableFormat) -> pd.Series
     if (is_empty := _is_one_of(times, empty)).any():
         texts, times = texts.mask(is_empty), times.mask(is_empty)
     seconds = times.dt.tz_localize(None).astype("datetime64[s]").astype("int64")
-    units = (seconds // own.unit_s).astype(np.float64).where(times.notna())
+    units = (seconds // column_format.unit_s).astype(np.float64).where(times.notna())
     return (
         units
         if units.notna().equals(texts.notna())

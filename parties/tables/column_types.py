@@ -113,21 +113,21 @@ def check_column_types(database: Any, given: pa.Schema, *, place: str, schema: s
     import pyarrow as pa
 
     is_sqlite = scheme_of(place) == "sqlite"
-    found = _sqlite_columns(database, name) if is_sqlite else _postgresql_columns(database, schema, name)
-    for own in given:
-        column = found.get(_folded(own.name) if is_sqlite else own.name)
+    columns = _sqlite_columns(database, name) if is_sqlite else _postgresql_columns(database, schema, name)
+    for field in given:
+        column = columns.get(_folded(field.name) if is_sqlite else field.name)
         if column is None:
             raise TableError(
-                f"no row was added: column {own.name!r} cannot be written, since {readable_uri(place)} has none of "
+                f"no row was added: column {field.name!r} cannot be written, since {readable_uri(place)} has none of "
                 f"that name in {name!r}; name a table with such a column, or let --overwrite make one. Nothing was sent"
             )
-        if pa.types.is_null(own.type):
+        if pa.types.is_null(field.type):
             continue
-        kind = _KINDS[str(own.type)]
+        kind = _KINDS[str(field.type)]
         if kind not in column.keeps:
             allowed = _ALLOWED["sqlite" if is_sqlite else "postgresql"][kind]
             raise TableError(
-                f"no row was added: column {own.name!r} of {readable_uri(place)} is of type {column.type}, and "
+                f"no row was added: column {field.name!r} of {readable_uri(place)} is of type {column.type}, and "
                 f"{kind} of the predictions need {allowed}; name a table with such columns, or let --overwrite make "
                 "one. Nothing was sent"
             )
@@ -152,12 +152,12 @@ def _sqlite_columns(database: Any, name: str) -> dict[str, _Column]:
 def _postgresql_columns(database: Any, schema: str | None, name: str) -> dict[str, _Column]:
     """Columns of a PostgreSQL table by name; its driver reports only columns of texts as strings."""
     columns = {}
-    for one in database.adbc_get_table_schema(name, db_schema_filter=schema):
-        declared = (one.metadata or {}).get(b"POSTGRESQL:type", str(one.type).encode()).decode()
-        found = _KINDS.get(str(one.type))
+    for field in database.adbc_get_table_schema(name, db_schema_filter=schema):
+        declared = (field.metadata or {}).get(b"POSTGRESQL:type", str(field.type).encode()).decode()
+        kind = _KINDS.get(str(field.type))
         # Money is reported as integers of hundredths, and a domain over it under its own name.
-        keeps = () if found is None or (found == "integers" and declared != "int8") else (found,)
-        columns[one.name] = _Column(declared, frozenset(keeps))
+        keeps = () if kind is None or (kind == "integers" and declared != "int8") else (kind,)
+        columns[field.name] = _Column(declared, frozenset(keeps))
     return columns
 
 

@@ -112,16 +112,16 @@ class Destination:
             raise ConfigError(
                 f"{shown} holds data that is read, or lies among it; give another place with --out. Nothing was sent"
             )
-        found = cls(place, overwrite, append, default)
-        if (written := found._own(own)) is not None:
-            return replace(found, written=written)
-        found._check()
+        destination = cls(place, overwrite, append, default)
+        if (written := destination._written_before(own)) is not None:
+            return replace(destination, written=written)
+        destination._check()
         if isinstance(place, Path):
             try:
                 check_writable(place)
             except RunFolderError as error:
                 raise RunFolderError(f"{error}. Nothing was sent") from None
-        return found
+        return destination
 
     @property
     def name(self) -> str:
@@ -167,8 +167,8 @@ class Destination:
             store, place = store_at(self.place)
             return bool(store.get_file_info(place).type != fs.FileType.NotFound)
 
-    def _own(self, own: Collection[str]) -> str | None:
-        """What `write` has told of the file or object that is there, byte for byte, or of a table of the name."""
+    def _written_before(self, own: Collection[str]) -> str | None:
+        """Digest of the file or object that is there ("" of a table) if `own` has it: this request wrote it then."""
         if not own or not self._exists():
             return None
         digest = ""
@@ -243,9 +243,9 @@ class Destination:
                     database.commit()
                 return
             store, place = store_at(self.place)
-            _write_file(rows, own := Path(folder, Path(place).name), before)
+            _write_file(rows, local_copy := Path(folder, Path(place).name), before)
             # Arrow's own copying drops what a store says at the end, where it refuses an object.
-            with pa.memory_map(str(own)) as file, store.open_output_stream(place, compression=None) as target:
+            with pa.memory_map(str(local_copy)) as file, store.open_output_stream(place, compression=None) as target:
                 target.write(file.read_buffer())
 
 
@@ -256,8 +256,8 @@ def _is_of(place: Path | str, data: object) -> bool:
     if not isinstance(data, Path):
         return False
     # A folder of files is read, or those that a pattern names; what lies there may be a link, which would be replaced.
-    found = Path(os.path.realpath(data))
-    return any(found in (real, real.parent) or is_named_by(real, data) for real in real_places(place))
+    source = Path(os.path.realpath(data))
+    return any(source in (real, real.parent) or is_named_by(real, data) for real in real_places(place))
 
 
 def _has_table(database: Any, schema: str | None, name: str) -> bool:

@@ -23,7 +23,7 @@ from parties.storage.spool import WINDOW_ROWS, ArraySpool
 NAME_BYTES = 16
 
 Names = NDArray[np.bytes_]
-"""What records are known by, `NAME_BYTES` bytes each. Numpy shows them without zero bytes at their end."""
+"""Names of records in the ledger, `NAME_BYTES` bytes each. Numpy shows them without zero bytes at their end."""
 
 NAME, HALF_NAME = np.dtype(f"S{NAME_BYTES}"), np.dtype(f"S{NAME_BYTES // 2}")
 
@@ -65,8 +65,8 @@ def merged(sets: Sequence[KeySet], bounds: Iterable[bytes]) -> Iterator[Names]:
     """The union of ascending names, cut before each of the ascending bounds."""
     starts = [0] * len(sets)
     for bound in [*bounds, None]:
-        ends = [len(one) if bound is None else place_in(one, bound) for one in sets]
-        parts = [one[start:end] for one, start, end in zip(sets, starts, ends, strict=True)]
+        ends = [len(names) if bound is None else place_in(names, bound) for names in sets]
+        parts = [names[start:end] for names, start, end in zip(sets, starts, ends, strict=True)]
         yield distinct(np.concatenate([np.empty(0, HALF_NAME), *parts]))
         starts = ends
 
@@ -80,7 +80,7 @@ def union(sets: Sequence[KeySet]) -> Iterator[Names]:
     # Cut between halves, so that a whole name and its half are in one piece.
     bounds = (longest[i : i + 1][0][: HALF_NAME.itemsize] for i in range(WINDOW_ROWS, len(longest), WINDOW_ROWS))
     pieces = merged(sets, bounds)
-    return map(_without_known, pieces) if any(one.dtype == HALF_NAME for one in sets) else pieces
+    return map(_without_known, pieces) if any(names.dtype == HALF_NAME for names in sets) else pieces
 
 
 def windows(names: KeySet) -> Iterator[Names]:
@@ -90,15 +90,15 @@ def windows(names: KeySet) -> Iterator[Names]:
 
 def is_member(names: Names, members: KeySet) -> Mask:
     """Mask of the ascending names that belong to a set; a set of half names is compared by first halves."""
-    found, names = np.zeros(len(names), np.bool_), names.astype(members.dtype, copy=False)
+    belongs, names = np.zeros(len(names), np.bool_), names.astype(members.dtype, copy=False)
     if not len(names):
-        return found
+        return belongs
     first, end = place_in(members, names[0]), place_in(members, names[-1]) + 1
     for start in range(first, min(end, len(members)), WINDOW_ROWS):
         window = members[start : min(start + WINDOW_ROWS, end)]
         places = np.searchsorted(window, names)
-        found |= window[np.minimum(places, len(window) - 1)] == names
-    return found
+        belongs |= window[np.minimum(places, len(window) - 1)] == names
+    return belongs
 
 
 def _without_known(names: Names) -> Names:

@@ -33,9 +33,9 @@ def stored_names(path: Path, wanted: Collection[str] = ()) -> list[str]:
     ------
     TableError
     """
-    first, *others = [_names(part, wanted) for part in parts(path)]
-    for part, found in zip(parts(path)[1:], others, strict=True):
-        if odd := set(found) ^ set(first):
+    first, *later = [_names(part, wanted) for part in parts(path)]
+    for part, names in zip(parts(path)[1:], later, strict=True):
+        if odd := set(names) ^ set(first):
             raise TableError(f"{part} and the first file of its folder differ in columns {named(sorted(odd))}")
     return first
 
@@ -106,12 +106,12 @@ def read_stored(path: Path, names: Sequence[str] | None = None) -> pd.DataFrame:
             tables.append(file.read(columns=None if names is None else list(names)))
             if len(tables[-1]) != file.metadata.num_rows:
                 raise ValueError("other rows than the file says")
-            found = _named(tables[-1]) if names is None else names
-            frames.append(_frame(tables[-1], found))
+            columns = _named(tables[-1]) if names is None else names
+            frames.append(_frame(tables[-1], columns))
     if len(tables) == 1:
         return frames[0]
     try:
-        return _frame(pa.concat_tables(tables, promote_options="permissive"), found)
+        return _frame(pa.concat_tables(tables, promote_options="permissive"), columns)
     except pa.ArrowException:
         raise TableError(f"{path}: its files hold cells of different kinds in a column{_kinds(tables)}") from None
 
@@ -125,8 +125,8 @@ def _kinds(tables: Sequence[pa.Table]) -> str:
         try:
             pa.unify_schemas([pa.schema([field]) for field in fields], promote_options="permissive")
         except pa.ArrowException:
-            found = dict.fromkeys(readable(str(field.type), 80) for field in fields)
-            return f": {readable(name, MAX_NAME)!r} holds {' and '.join(found)}; write all files with one type"
+            types = dict.fromkeys(readable(str(field.type), 80) for field in fields)
+            return f": {readable(name, MAX_NAME)!r} holds {' and '.join(types)}; write all files with one type"
     return ""
 
 
@@ -142,8 +142,8 @@ def opened(path: Path, names: Sequence[str] | None = ()) -> Iterator[pq.ParquetF
             raise TableError(f"{path} lacks columns {named(absent)}")
         for name in schema.names if names is None else names:
             if not _holds_cells(kind := schema.field(name).type):
-                found = f"column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}"
-                raise TableError(f"{path}: {found}; allowed are numbers, texts, dates and truth values")
+                problem = f"column {readable(name, MAX_NAME)!r} holds {readable(str(kind), 80)}"
+                raise TableError(f"{path}: {problem}; allowed are numbers, texts, dates and truth values")
         if sum(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) != metadata.num_rows:
             raise ValueError("the file's numbers of rows contradict each other")
         yield file
@@ -171,10 +171,10 @@ def _holds_texts(kind: pa.DataType) -> bool:
 
 
 def _frame(table: pa.Table, names: Sequence[str]) -> pd.DataFrame:
-    """What was read as a pandas table, which does not look whether texts are texts; an empty one is an empty cell.
+    """Convert an Arrow table to pandas, with its texts checked to be text; an empty text is an empty cell.
 
-    What pandas has noted in a file of its own types, names and index counts for nothing: Arrow's types in pandas, for
-    one, lack half of what others have.
+    Metadata of pandas in the file (types, names, index) is ignored: Arrow's types in pandas, for one, lack half of
+    what others have.
     """
     table.validate(full=True)
     frame = table.to_pandas(use_threads=False, ignore_metadata=True).assign(**_whole_numbers(table))
@@ -199,12 +199,12 @@ def _whole_numbers(table: pa.Table) -> dict[str, pd.Series]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    types, found = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}, {}
+    types, exact = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}, {}
     for field, column in zip(table.schema, table.columns, strict=True):
         if pa.types.is_dictionary(field.type) and field.type.value_type in types:
             column = column.cast(field.type.value_type)
         if column.type in types and column.null_count:
             span = pc.min_max(column).as_py().values()
             if any(end is not None and abs(end) > MAX_WHOLE_DOUBLE for end in span):
-                found[field.name] = column.to_pandas(types_mapper=types.get)
-    return found
+                exact[field.name] = column.to_pandas(types_mapper=types.get)
+    return exact

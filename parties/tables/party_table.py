@@ -74,7 +74,7 @@ class PartyTable:
 
     @property
     def names(self) -> Ids:
-        """What all parties call the records: their ids, where they were not compared by keys."""
+        """Names of the records that all parties know: their ids, unless they were compared by keys."""
         return self.ids if self.shared is None else self.shared
 
     @property
@@ -123,7 +123,7 @@ def own_columns(table: PartyTable, schema: TableSchema) -> tuple[OwnColumn, ...]
 
 
 def model_inputs(table: PartyTable, schema: TableSchema) -> dict[str, Values]:
-    """What a model reads of the active party's records, by name."""
+    """Inputs of a model from the active party's records: own columns and base margins, by name."""
     return {column.name: column.values for column in own_columns(table, schema)} | table.margins
 
 
@@ -230,20 +230,20 @@ def read_frame(path: Path, schema: TableSchema) -> tuple[list[str], pd.DataFrame
 
 
 def check_columns(
-    path: Path, found: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
+    path: Path, header: list[str], schema: TableSchema, ignore: Sequence[str], *, needs_label: bool
 ) -> None:
     """Refuse a header that does not fit the schema."""
     for name in schema.id_columns:
-        if name not in found:
-            raise TableError(f"{path} has no id column {name!r}; {_instead(path, name, found, schema)}")
+        if name not in header:
+            raise TableError(f"{path} has no id column {name!r}; {_instead(path, name, header, schema)}")
     for what, name in schema.of_training:
-        if name not in found and (needs_label or what == "base margin"):
-            raise TableError(f"{path} has no {what} column {name!r}; {_instead(path, name, found, schema)}")
-    missing = [name for name in schema.names if name not in found]
+        if name not in header and (needs_label or what == "base margin"):
+            raise TableError(f"{path} has no {what} column {name!r}; {_instead(path, name, header, schema)}")
+    missing = [name for name in schema.names if name not in header]
     if missing:
-        raise TableError(f"{path} lacks columns of the schema: {named(missing)}{nearest(missing, found)}")
+        raise TableError(f"{path} lacks columns of the schema: {named(missing)}{nearest(missing, header)}")
     of_training = (name for _, name in schema.of_training)
-    unknown = sorted(set(found) - {*schema.names, *schema.id_columns, *of_training, *ignore})
+    unknown = sorted(set(header) - {*schema.names, *schema.id_columns, *of_training, *ignore})
     if unknown:
         raise TableError(
             f"{path} has columns that the schema does not know: {named(unknown)}; describe them or list them "
@@ -251,11 +251,14 @@ def check_columns(
         )
 
 
-def _instead(path: Path, name: str | None, found: Sequence[str], schema: TableSchema) -> str:
-    """What a header holds where a column is missed: other columns, one line that is not divided, or cells."""
+def _instead(path: Path, name: str | None, header: Sequence[str], schema: TableSchema) -> str:
+    """The probable reason why a header lacks a column: another separator, or other columns, which are listed."""
     sep = schema.format.sep
-    other = next((one for one in SEPARATORS if one != sep and len(found) == 1 and one in found[0]), None)
-    if other is not None and not is_stored(path):
-        word = "tab" if other == "\t" else other
+    likely = next(
+        (candidate for candidate in SEPARATORS if candidate != sep and len(header) == 1 and candidate in header[0]),
+        None,
+    )
+    if likely is not None and not is_stored(path):
+        word = "tab" if likely == "\t" else likely
         return f"the separator looks like {word!r}; say `reader: {{sep: {word!r}}}` in the schema"
-    return f"its columns are {named(found)}{nearest(name or '', found)}"
+    return f"its columns are {named(header)}{nearest(name or '', header)}"

@@ -22,7 +22,7 @@ from protocols.transport.sanitize import readable
 _SHOWN = 60
 
 
-def names_of_passive(routers: Mapping[str, Router], own: TableSchema) -> tuple[str, ...]:
+def names_of_passive(routers: Mapping[str, Router], own_schema: TableSchema) -> tuple[str, ...]:
     """Names of the passive parties' columns.
 
     Raises
@@ -31,7 +31,7 @@ def names_of_passive(routers: Mapping[str, Router], own: TableSchema) -> tuple[s
         If two parties have a column of one name, of which a file can hold one.
     """
     names = [mechanism.schema.name for router in routers.values() for mechanism in router.mechanisms]
-    counts = Counter([*names, *own.all_names])
+    counts = Counter([*names, *own_schema.all_names])
     if twice := [repr(name) for name in dict.fromkeys(names) if counts[name] > 1]:
         raise TableError(
             f"columns {', '.join(twice)}: several parties have one of this name, and a file can hold one. Records are "
@@ -71,11 +71,11 @@ def with_passive(
     for owner, router in routers.items():
         schema = _schema(router, own)
         with showing_misfits(path, schema):
-            found = read_table(path, schema, ignore=others, needs_label=False, duplicates=duplicates)
-            places = found.index.get_indexer(table.index)
+            passive_table = read_table(path, schema, ignore=others, needs_label=False, duplicates=duplicates)
+            places = passive_table.index.get_indexer(table.index)
             if (places < 0).any():
                 raise TableError(f"{path} was changed while it was in use. Nothing was scored")
-            frame = found.frame.iloc[places].reset_index(drop=True)
+            frame = passive_table.frame.iloc[places].reset_index(drop=True)
             counts = {column.name: read_numbers(frame[column.name], column)[1] for column in schema.columns}
         frames.append(frame)
         outside = "{} values of {}'s {} lie outside its public bounds and count as these"
@@ -83,7 +83,9 @@ def with_passive(
     return replace(table, features=pd.concat(frames, axis=1)), sentences
 
 
-def _schema(router: Router, own: TableSchema) -> TableSchema:
-    """What the columns of a passive party are in a file of the active party's."""
-    form = replace(router.format or own.format, sep=own.format.sep, encoding=own.format.encoding)
-    return TableSchema(columns=tuple(mechanism.schema for mechanism in router.mechanisms), id=own.id, format=form)
+def _schema(router: Router, own_schema: TableSchema) -> TableSchema:
+    """Schema of a passive party's columns in a file of the active party."""
+    form = replace(router.format or own_schema.format, sep=own_schema.format.sep, encoding=own_schema.format.encoding)
+    return TableSchema(
+        columns=tuple(mechanism.schema for mechanism in router.mechanisms), id=own_schema.id, format=form
+    )

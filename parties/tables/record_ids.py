@@ -1,4 +1,4 @@
-"""What names a record: one or several id columns, as one text that is the same wherever the record is found.
+"""Record ids: one or several id columns as one text, which is the same in every file that holds the record.
 
 The number 1, the number 1.0, the decimal 1.00 and the text "1" are one id, since files differ in how they store
 numbers; the texts "1.0", "01" and "1" are three, since a text may mean its zeros. Text is put into Unicode's composed
@@ -65,7 +65,7 @@ def digest_of_ids(ids: Ids) -> str:
 
 
 def encoded_ids(ids: Ids) -> Iterator[bytes]:
-    """What the digest of ids is of, id by id; that of many ids is of the pieces one after the other."""
+    """Bytes that the digest of ids is computed over, id by id: the length of the id, then its text."""
     for record_id in each_id(ids):
         encoded = record_id.encode()
         yield len(encoded).to_bytes(4, "little") + encoded
@@ -91,15 +91,15 @@ def ids_to_keep(pieces: Iterable[pd.Index], duplicates: Duplicates, columns: Seq
         As for `rows_to_keep`.
     """
     named = "column " + repr(columns[0]) if len(columns) == 1 else f"columns {', '.join(map(repr, columns))}"
-    found = sort_ids(pieces, duplicates)
-    if found.n_repeated and duplicates == "refuse":
+    ids = sort_ids(pieces, duplicates)
+    if ids.n_repeated and duplicates == "refuse":
         raise TableError(
-            f"{path}: {named} repeats an id in {found.n_repeated} of {found.n_rows} rows; ids must be unique, or, "
+            f"{path}: {named} repeats an id in {ids.n_repeated} of {ids.n_rows} rows; ids must be unique, or, "
             "where parties hold columns, `align` must say which rows count: `duplicates: first`, `last` or `drop`"
         )
-    if len(found.rows) == 0:
-        raise TableError(f"{path} has no rows" + (f" whose id is not repeated in {named}" if found.n_rows else ""))
-    return found
+    if len(ids.rows) == 0:
+        raise TableError(f"{path} has no rows" + (f" whose id is not repeated in {named}" if ids.n_rows else ""))
+    return ids
 
 
 def join(parts: Sequence[str]) -> str:
@@ -168,11 +168,11 @@ def _convert(column: pd.Series, name: str, path: Path) -> list[str]:
         texts = [_day(value) for value in column]
     else:
         texts = [_text(value) for value in column]
-    found = [text for text in texts if text is not None]
-    if len(found) < len(texts):
+    readable = [text for text in texts if text is not None]
+    if len(readable) < len(texts):
         odd = f"column {name!r} holds values that are neither text nor whole numbers nor dates"
         raise TableError(f"{path}: {odd}{cause}")
-    return found
+    return readable
 
 
 def _text(value: object) -> str | None:

@@ -65,7 +65,7 @@ def read_keys(
         If a cell cannot be part of a key, or a key in normal form is that of several rows and `duplicates` says
         ``refuse``. With any other word such rows have no such key: they are different records.
     """
-    found = []
+    all_keys = []
     for number, columns in enumerate(keys, 1):
         parts = [
             [normal_form(text, rules) for text in optional_texts(frame[name], name, path)]
@@ -81,8 +81,8 @@ def read_keys(
                 "compares such rows by their other keys alone. Nothing was sent"
             )
         key[is_repeated] = ""
-        found.append(key)
-    return tuple(found)
+        all_keys.append(key)
+    return tuple(all_keys)
 
 
 def shared_names(number: int, key: KeyTexts) -> Iterator[str]:
@@ -121,5 +121,5 @@ def _telephone(text: str, country: str) -> str:
     is_international = text.lstrip("( ").startswith("+") or digits.startswith("00")
     if is_international and not number.startswith(country):
         return number
-    own = (number.removeprefix(country) if is_international else number).lstrip("0")
-    return own and country + own
+    national = (number.removeprefix(country) if is_international else number).lstrip("0")
+    return national and country + national

@@ -59,9 +59,9 @@ def holds_secret(uri: str) -> bool:
     """Whether a URI, or a connection string of ODBC, names a password or a key."""
     if scheme_of(uri) == "odbc":
         return any(_is_secret(part.partition("=")[0]) for part in uri[len("odbc:") :].split(";"))
-    found = urlsplit(uri)
-    has_password = found.password is not None or (scheme_of(uri) in STORES and "@" in found.netloc)
-    return has_password or any(_is_secret(key) for key, _ in parse_qsl(found.query, keep_blank_values=True))
+    split_uri = urlsplit(uri)
+    has_password = split_uri.password is not None or (scheme_of(uri) in STORES and "@" in split_uri.netloc)
+    return has_password or any(_is_secret(key) for key, _ in parse_qsl(split_uri.query, keep_blank_values=True))
 
 
 def _is_secret(name: str) -> bool:
@@ -92,20 +92,20 @@ def check_uri(uri: str, schemes: Sequence[str]) -> None:
 
 
 def readable_uri(uri: str) -> str:
-    """What of a URI may be shown: scheme, host and path."""
-    found = urlsplit(uri)
-    return "odbc" if scheme_of(uri) == "odbc" else f"{found.scheme}://{found.hostname or ''}{found.path}"
+    """The parts of a URI that may be shown: scheme, host and path."""
+    split_uri = urlsplit(uri)
+    return "odbc" if scheme_of(uri) == "odbc" else f"{split_uri.scheme}://{split_uri.hostname or ''}{split_uri.path}"
 
 
 def is_read(place: str, uri: str, query: str | None) -> bool:
     """Whether a place to write at is an object or a folder that is read, or a table that a query names."""
-    here, there = urlsplit(place), urlsplit(uri)
-    if _kept_at(here) != _kept_at(there) or here.hostname != there.hostname:
+    target, source = urlsplit(place), urlsplit(uri)
+    if _storage_of(target) != _storage_of(source) or target.hostname != source.hostname:
         return False
     if query is not None:
-        table = here.fragment.rpartition(".")[2]
+        table = target.fragment.rpartition(".")[2]
         return bool(table and re.search(rf"(?<!\w){re.escape(table)}(?!\w)", query, re.IGNORECASE))
-    written, read = (Path(found.netloc, unquote(found.path).strip("/")) for found in (here, there))
+    written, read = (Path(split_uri.netloc, unquote(split_uri.path).strip("/")) for split_uri in (target, source))
     return read in (written, written.parent)
 
 
@@ -117,13 +117,13 @@ def database_file(uri: str) -> Path | None:
     return Path("/" + urlsplit(uri).path.lstrip("/")) if scheme_of(uri) in _FILES else None
 
 
-def _kept_at(found: SplitResult) -> tuple[str, str]:
-    """What keeps a place: the kind of store, or the kind of database and which one."""
-    scheme = scheme_of(found.geturl())
+def _storage_of(split_uri: SplitResult) -> tuple[str, str]:
+    """Identity of the storage behind a URI: the kind of store, or the kind of database and which one."""
+    scheme = scheme_of(split_uri.geturl())
     if scheme in STORES:
         return scheme, ""
-    file = database_file(found.geturl())
-    return scheme.removesuffix("ql"), found.path if file is None else os.path.realpath(file)
+    file = database_file(split_uri.geturl())
+    return scheme.removesuffix("ql"), split_uri.path if file is None else os.path.realpath(file)
 
 
 def fetch(uri: str, folder: Path, *, query: str | None = None, password: str | None = None) -> Path:
@@ -185,9 +185,9 @@ def _without(text: str, password: str) -> str:
 
 def connect(uri: str, password: str | None = None, *, writes: bool = False) -> Any:
     """A connection to a database by ADBC, in a transaction that has to be committed."""
-    place = uri.partition("#")[0]
+    address = uri.partition("#")[0]
     if password is not None:
-        place += f"{'&' if '?' in place else '?'}password={quote(password, safe='')}"
+        address += f"{'&' if '?' in address else '?'}password={quote(password, safe='')}"
     match scheme_of(uri):
         case "sqlite":
             from adbc_driver_sqlite import dbapi as sqlite
@@ -209,12 +209,12 @@ def connect(uri: str, password: str | None = None, *, writes: bool = False) -> A
 
             # Of servers without transactions, which it is of no use to tell.
             with catch_warnings(action="ignore"):
-                return flightsql.connect(place)
+                return flightsql.connect(address)
     from adbc_driver_postgresql import dbapi as postgresql
 
-    if "connect_timeout" not in place and "PGCONNECT_TIMEOUT" not in os.environ:
-        place += f"{'&' if '?' in place else '?'}connect_timeout={CONNECT_S}"
-    return postgresql.connect(place)
+    if "connect_timeout" not in address and "PGCONNECT_TIMEOUT" not in os.environ:
+        address += f"{'&' if '?' in address else '?'}connect_timeout={CONNECT_S}"
+    return postgresql.connect(address)
 
 
 def _check_file(uri: str, *, writes: bool) -> None:
@@ -239,9 +239,9 @@ def _result(uri: str, query: str, password: str | None) -> Iterator[Iterator[pa.
     if scheme_of(uri) == "odbc":
         from arrow_odbc import read_arrow_batches_from_odbc
 
-        place = uri[len("odbc:") :]
-        found = read_arrow_batches_from_odbc(query, place, batch_size=RESULT_ROWS, password=password)
-        yield plain_pieces(found.into_pyarrow_record_batch_reader())
+        connection_string = uri[len("odbc:") :]
+        batches = read_arrow_batches_from_odbc(query, connection_string, batch_size=RESULT_ROWS, password=password)
+        yield plain_pieces(batches.into_pyarrow_record_batch_reader())
         return
     is_sqlite = scheme_of(uri) == "sqlite"
     options = {"adbc.sqlite.query.batch_rows": RESULT_ROWS} if is_sqlite else {}
@@ -259,36 +259,36 @@ def _copied(uri: str, folder: Path) -> Path:
     """A store's file, or its folder of Parquet files, as one version of it: a store serves each piece as it is then."""
     from pyarrow import fs
 
-    store, place = store_at(uri)
-    found = _listed(store, place)
-    if found[0].type == fs.FileType.NotFound:
+    store, path = store_at(uri)
+    entries = _listed(store, path)
+    if entries[0].type == fs.FileType.NotFound:
         raise TableError(f"{readable_uri(uri)} is not there. Nothing was sent")
-    is_folder, target = found[0].type == fs.FileType.Directory, folder / found[0].base_name
-    files = found[is_folder:]
+    is_folder, target = entries[0].type == fs.FileType.Directory, folder / entries[0].base_name
+    files = entries[is_folder:]
     if is_folder:
         private_folder(target)
-    for one in files:
+    for entry in files:
         with (
-            store.open_input_stream(one.path, compression=None) as source,
-            open(target / one.base_name if is_folder else target, "wb", opener=private_opener) as file,
+            store.open_input_stream(entry.path, compression=None) as source,
+            open(target / entry.base_name if is_folder else target, "wb", opener=private_opener) as file,
         ):
             shutil.copyfileobj(source, file, COPIED_BYTES)
-    if _stamps(_listed(store, place)[is_folder:]) != _stamps(files):
+    if _versions_of(_listed(store, path)[is_folder:]) != _versions_of(files):
         raise TableError(f"{readable_uri(uri)} was changed while it was copied. Nothing was sent")
     return target
 
 
-def _listed(store: Any, place: str) -> list[Any]:
-    """What a store says of a place, and of the Parquet files in it if it is a folder."""
+def _listed(store: Any, path: str) -> list[Any]:
+    """File information on a path of a store, and on the Parquet files in it if it is a folder."""
     from pyarrow import fs
 
-    found = store.get_file_info(place)
-    if found.type != fs.FileType.Directory:
-        return [found]
-    inside = store.get_file_info(fs.FileSelector(place))
-    return [found, *(file for file in inside if is_parquet(Path(file.base_name)))]
+    entry = store.get_file_info(path)
+    if entry.type != fs.FileType.Directory:
+        return [entry]
+    inside = store.get_file_info(fs.FileSelector(path))
+    return [entry, *(file for file in inside if is_parquet(Path(file.base_name)))]
 
 
-def _stamps(found: list[Any]) -> set[tuple[object, ...]]:
-    """Places, sizes and times of the last change, by which a change is noticed; Arrow's own have no equality."""
-    return {(file.path, file.size, file.mtime_ns) for file in found}
+def _versions_of(files: list[Any]) -> set[tuple[object, ...]]:
+    """Paths, sizes and times of the last change, which show a change; Arrow's own records have no equality."""
+    return {(file.path, file.size, file.mtime_ns) for file in files}

@@ -1,4 +1,4 @@
-"""What a finished run trained on, read back from the active party's run folder and its own data file."""
+"""Training data of a finished run, read from the active party's run folder and its own data file."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class KeptRelease:
         job = self.job
         job = replace(
             job,
-            own=_own(job.own, rows),
-            margins=_own(job.margins, rows),
+            own=_columns_of_rows(job.own, rows),
+            margins=_columns_of_rows(job.margins, rows),
             labels=job.labels[rows],
             weights=job.weights[rows],
             validation=None,
@@ -94,5 +94,5 @@ def read_kept(run: ActiveRun, path: Path, *, purpose: str) -> KeptRelease:
     return KeptRelease(job, tuple(received))
 
 
-def _own(columns: Sequence[OwnColumn], rows: NDArray[np.int64]) -> tuple[OwnColumn, ...]:
+def _columns_of_rows(columns: Sequence[OwnColumn], rows: NDArray[np.int64]) -> tuple[OwnColumn, ...]:
     return tuple(replace(column, values=column.values[rows]) for column in columns)

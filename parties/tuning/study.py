@@ -92,12 +92,14 @@ def tune_parameters(tuning: Tuning, *, progress: Progress = no_progress) -> Tune
     _cut_torn_line(folder / TRIALS)
     _remove_lost_lock(folder / LOCK)
     model, left_open = RunFolder(run.run_folder).load_joint_model(), run.model.left_open
-    own = read_space(tuning.space).inside(rows.everything.job.grown_with(model.choice))
+    own_settings = read_space(tuning.space).inside(rows.everything.job.grown_with(model.choice))
     study = _study(folder, metric)
     # A trial that was interrupted has no score, and is begun anew.
     tried = study.get_trials(deepcopy=False, states=(TrialState.WAITING, *_ENDED))
-    if own is not None and not any(own in (trial.params, trial.system_attrs.get("fixed_params")) for trial in tried):
-        study.enqueue_trial(own)
+    if own_settings is not None and not any(
+        own_settings in (trial.params, trial.system_attrs.get("fixed_params")) for trial in tried
+    ):
+        study.enqueue_trial(own_settings)
     if tuning.jobs == 1:
         _run_trials(tuning, 0, rows, progress)
     else:

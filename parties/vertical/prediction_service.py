@@ -217,7 +217,7 @@ def serve_sessions(
             _wait_until_gone(channel)
             # Before the pause: what is left of this conversation must not be delivered to whoever listens there next.
             with signals.shielded():
-                channel.begin_again()
+                channel.reset()
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return totals

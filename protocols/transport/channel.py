@@ -25,10 +25,10 @@ from protocols.transport.sanitize import readable
 
 M = TypeVar("M", bound=Message)
 
-# How often a party that hears several peers looks for the next message.
-_LOOK_S = 0.002
+# Seconds between checks for the next message, at a party that hears several peers.
+_POLL_S = 0.002
 
-# A bound on a termination message, whatever its characters. A party that waits for one peer looks at the others' last
+# A bound on a termination message, whatever its characters. A party that waits for one peer checks the others' last
 # messages many times a second, and to decode 32 MB takes more than a second.
 MAX_ABORT_BYTES = 1 << 14
 
@@ -77,12 +77,12 @@ class Traffic:
     sent_bytes, received_bytes : int
     on_send, on_receive : callable
         Called with the kind and the frames of each message, for the audit log.
-    n_looks : int
-        Visits of a peer that only checked whether both sides agree.
+    n_checks : int
+        Checks by the peer: handshakes that only compare what both sides state.
     n_compared : int
         Comparisons of ids with the peer's, finished or not.
-    on_look : callable
-        Called with a sentence at every such visit.
+    on_check : callable
+        Called with a sentence at every such check.
     on_return : callable
         Called with a sentence whenever another connection took the place of a broken one.
     on_wait : callable
@@ -93,9 +93,9 @@ class Traffic:
     received_bytes: int = 0
     on_send: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
     on_receive: Callable[[str, Sequence[Frame]], None] = field(default=lambda kind, frames: None)
-    n_looks: int = 0
+    n_checks: int = 0
     n_compared: int = 0
-    on_look: Callable[[str], None] = field(default=lambda sentence: None)
+    on_check: Callable[[str], None] = field(default=lambda sentence: None)
     on_return: Callable[[str], None] = field(default=lambda sentence: None)
     on_wait: Callable[[], None] = field(default=lambda: None)
 
@@ -163,20 +163,20 @@ class Channel(Protocol):
             If its last message ends the run, or says that it begins again.
         """
 
-    def set_apart(self) -> None:
-        """From now on, the end or a fault of this peer stops no work with other peers of the same listener."""
+    def isolate(self) -> None:
+        """From now on, the end or a fault of this peer does not stop work with other peers of the same listener."""
 
-    def begin_again(self, *, waits_anew: bool = False) -> None:
-        """Reset the channel after a peer that only checked, or was started again, and wait for the peer to connect.
+    def reset(self, *, renews_deadline: bool = False) -> None:
+        """Drop the conversation with a peer that only checked, or was restarted, and wait for it to connect again.
 
-        A listener waits until the time is over that it waited for from the beginning, unless it `waits_anew`.
+        A listener keeps its first deadline for the peer to connect, unless it `renews_deadline`.
         """
 
     def close(self) -> None:
         """Let go of the peer; messages that were sent are still delivered."""
 
 
-def farewell(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
+def loss_of_peer(peer: str, waiting: Iterable[Sequence[Frame]], otherwise: str) -> ProtocolError:
     """Exception for a lost peer: its termination message, if one is among the waiting messages."""
     for frames in waiting:
         if (message := _termination_message(frames)) is not None:
@@ -238,7 +238,7 @@ def receive_any(channels: Sequence[Channel]) -> tuple[Channel, Message]:
             if isinstance(message, Abort):
                 raise aborted(ready[0].peer, message)
             return ready[0], message
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def aborted(peer: str, message: Abort) -> ProtocolError:

@@ -51,7 +51,7 @@ _MAX_RECEIVED_BYTES = 128
 
 
 def connection_id(name: str, token: str, number: int) -> bytes:
-    """What a connection goes by: the party's name, its conversation, and how many connections that had before."""
+    """Identity of a connection: the party's name, its conversation, and how many connections that had before."""
     return b"\0".join([name.encode(), token.encode(), str(number).encode()])
 
 

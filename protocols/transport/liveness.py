@@ -24,8 +24,8 @@ BEAT_S = 60.0
 # Heartbeats that a connection may have sent in its first second, and in every second after it.
 MAX_BEATS, MAX_BEATS_PER_S = 1000, 100
 
-# Most time between two looks that counts as listening: a party that was busy has not listened.
-_LOOK_S = 1.0
+# Most seconds between two checks that count as listening: a party that was busy has not listened.
+_MAX_GAP_S = 1.0
 
 
 def is_heartbeat(frames: Sequence[Frame]) -> bool:
@@ -77,18 +77,18 @@ class Silence:
     """
 
     stall_s: float
-    _looked: float = field(default_factory=time.monotonic)
+    _checked: float = field(default_factory=time.monotonic)
     _lasted_s: float = 0.0
 
     def listen(self) -> None:
-        """Count the time since the last look: nothing of the peer has come."""
+        """Count the time since the last check: nothing of the peer has come."""
         now = time.monotonic()
-        self._lasted_s += min(now - self._looked, _LOOK_S)
-        self._looked = now
+        self._lasted_s += min(now - self._checked, _MAX_GAP_S)
+        self._checked = now
 
     def end(self) -> None:
         """Reset: the peer said something, or is not listened to."""
-        self._looked, self._lasted_s = time.monotonic(), 0.0
+        self._checked, self._lasted_s = time.monotonic(), 0.0
 
     @property
     def is_stall(self) -> bool:
@@ -103,7 +103,7 @@ class BlockedSend(Silence):
 
     @property
     def reason(self) -> str:
-        """What is wrong with the peer."""
+        """Error words for a peer that takes nothing."""
         return f"is connected, but has read nothing for {self.stall_s:g} s"
 
 

@@ -7,7 +7,7 @@ from collections import deque
 
 from protocols.errors import PeerLost
 from protocols.messages.message import Message
-from protocols.transport.channel import Traffic, ends_with_abort, farewell
+from protocols.transport.channel import Traffic, ends_with_abort, loss_of_peer
 from protocols.transport.codec import Frame, encode
 
 # Messages that may wait in one direction before the sender waits too.
@@ -44,7 +44,7 @@ class MemoryChannel:
         with pipe.changed:
             pipe.changed.wait_for(lambda: pipe.is_closed or len(pipe.queue) < CAPACITY)
             if pipe.is_closed:
-                raise farewell(self.peer, list(self._incoming.queue), "closed the channel")
+                raise loss_of_peer(self.peer, list(self._incoming.queue), "closed the channel")
             pipe.queue.append(frames)
             pipe.changed.notify_all()
         self.traffic.count_sent(message, frames)
@@ -66,17 +66,17 @@ class MemoryChannel:
     def has_come(self) -> bool:
         return True
 
-    def set_apart(self) -> None:
+    def isolate(self) -> None:
         """Nothing to do: there is no other peer here."""
 
-    def begin_again(self, *, waits_anew: bool = False) -> None:
+    def reset(self, *, renews_deadline: bool = False) -> None:
         """Nothing to do: whoever comes next speaks through the same pipe."""
 
     def check(self) -> None:
         with self._incoming.changed:
             waiting = list(self._incoming.queue)
             if ends_with_abort(waiting) or (self._incoming.is_closed and not waiting):
-                raise farewell(self.peer, waiting, "closed the channel")
+                raise loss_of_peer(self.peer, waiting, "closed the channel")
 
     def close(self) -> None:
         self._outgoing.close()

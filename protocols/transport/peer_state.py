@@ -83,8 +83,8 @@ class PeerState:
         Whether a message of this conversation was handed to the channel.
     is_released : bool
         Whether nothing more is expected of the peer.
-    is_apart : bool
-        Whether its end or fault is told only to who asks about this peer.
+    is_isolated : bool
+        Whether its end or fault is raised only where this peer is checked, not where others are.
     n_dropped : int
         Messages that came after the release.
     cut_reason, flood_reason : str
@@ -103,7 +103,7 @@ class PeerState:
     waiting_bytes: int = 0
     is_heard: bool = False
     is_released: bool = False
-    is_apart: bool = False
+    is_isolated: bool = False
     n_dropped: int = 0
     cut_reason: str = ""
     flood_reason: str = ""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from protocols.errors import PeerRestarted, UnexpectedMessage
 from protocols.messages.liveness import Received
-from protocols.transport.channel import Timing, ends_with_abort, farewell
+from protocols.transport.channel import Timing, ends_with_abort, loss_of_peer
 from protocols.transport.codec import Frame
 from protocols.transport.conversation import FORGOTTEN, Conversation, is_any_heartbeat, read_received
 from protocols.transport.liveness import stalled
@@ -255,19 +255,19 @@ class Peers:
         return self._peers[name].pop()
 
     def forget(self, name: str) -> None:
-        """The peer may come anew, or has; what it still says in the conversation so far is dropped."""
+        """Drop the conversation with the peer, which may connect again or has; what it still says in it is dropped."""
         former = self._peers[name]
         peer = self._peers[name] = self._restarted.pop(name, PeerState.new(self._timing))
-        peer.former_token, peer.is_apart = former.token, former.is_apart
+        peer.former_token, peer.is_isolated = former.token, former.is_isolated
 
     def release(self, name: str) -> None:
         """The peer may leave: nothing more is expected of it, and what it still says is dropped."""
         self._peers[name].is_released = True
         self._peers[name].clear()
 
-    def set_apart(self, name: str) -> None:
-        """What becomes of the peer is told only where it is asked about itself, however often it comes anew."""
-        self._peers[name].is_apart = True
+    def isolate(self, name: str) -> None:
+        """Raise the end or a fault of this peer only where it is checked itself, also after it has reconnected."""
+        self._peers[name].is_isolated = True
 
     def ending(self, name: str) -> str:
         """Words for the end of a peer's connection."""
@@ -280,17 +280,17 @@ class Peers:
         peer = self._peers[name]
         if name in self._restarted and not ends_with_abort(peer.inbox):
             return PeerRestarted(f"{name} {FORGOTTEN}")
-        return farewell(name, peer.inbox, peer.cut_reason or otherwise)
+        return loss_of_peer(name, peer.inbox, peer.cut_reason or otherwise)
 
     def check(self, name: str) -> None:
-        """Raise if this peer is gone and left nothing to read, or any that is not apart ended the run or begins again.
+        """Raise if this peer is gone with nothing left to read, or any not isolated one ended the run or begins again.
 
         Raises
         ------
         PeerLost, PeerAborted, UnexpectedMessage
         """
         for other, peer in sorted(self._peers.items(), key=lambda item: item[0] != name):
-            if peer.is_released or (peer.is_apart and other != name):
+            if peer.is_released or (peer.is_isolated and other != name):
                 continue
             if peer.flood_reason:
                 raise UnexpectedMessage(f"{other} {peer.flood_reason}")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 
 from protocols.errors import PeerLost, PeerRefused, PeerRestarted, ProtocolError, UnexpectedMessage
-from protocols.transport.channel import Timing, farewell
+from protocols.transport.channel import Timing, loss_of_peer
 from protocols.transport.codec import Frame
 from protocols.transport.conversation import FORGOTTEN
 from protocols.transport.liveness import Silence, stalled
@@ -15,7 +15,7 @@ from protocols.transport.zmq_attempt import Attempt
 
 
 class Presence:
-    """What is known of a peer since a conversation began.
+    """State of a peer since its conversation began.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class Presence:
             return PeerRestarted(f"{self._peer} {FORGOTTEN}")
         silent = f" or was silent for {self._timing.timeout_s:g} s, and could not be reached again within"
         ending = "" if self.has_left else f"{silent} {self._timing.away_s:g} s"
-        return farewell(self._peer, waiting, f"closed the connection{ending}")
+        return loss_of_peer(self._peer, waiting, f"closed the connection{ending}")
 
     def refuse_to_wait(self) -> None:
         """Raise if nothing of the peer is to be waited for.

@@ -9,7 +9,7 @@ age of a connection; not in what all connections together may have that no peer 
 
 A frame takes at least 35 bytes of the wire under CURVE, and at most 160 of memory where it takes up to 69: an entry of
 64 in the queue, and its content. So what a peer has sent costs at most 2.4 times `MAX_AHEAD_BYTES`, 614 MiB, and what
-comes between two looks, and 16 MiB a day at the usual heartbeat; what was taken is bounded by `peer_state`. The count
+comes between two checks, and 16 MiB a day at the usual heartbeat; what was taken is bounded by `peer_state`. The count
 is had on Linux alone; elsewhere bytes are not bounded.
 """
 
@@ -43,8 +43,8 @@ BEAT_BYTES = 200
 # and a SYN that counts as one. Else READY follows, of 60 bytes at least.
 UNPROVED_BYTES = 247
 
-# How often to look: asking the kernel costs some microseconds per connection.
-QUOTA_LOOK_S = 0.05
+# Seconds between checks: asking the kernel costs some microseconds per connection.
+QUOTA_CHECK_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class ReceiveQuotas:
         # In the order in which they began.
         self._open: dict[int, _Connection] = {}
         self._kept: frozenset[int] = frozenset()
-        self._next_look = 0.0
+        self._next_check = 0.0
 
     def begin(self, descriptor: int) -> None:
         """A connection began."""
@@ -133,31 +133,31 @@ class ReceiveQuotas:
 
     def cut_off(self) -> list[Cut]:
         """End the connections that are too far ahead, and some of those that no peer speaks over, if too many."""
-        if time.monotonic() < self._next_look:
+        if time.monotonic() < self._next_check:
             return []
-        self._next_look = time.monotonic() + QUOTA_LOOK_S
+        self._next_check = time.monotonic() + QUOTA_CHECK_S
         for descriptor, connection in self._open.items():
             connection.received = received_bytes(descriptor)
             # What was taken may have come over an earlier connection on this descriptor.
             connection.taken = min(connection.taken, connection.received)
         too_far = set(self._too_far_ahead(self._open, self._total_bytes, self._beat_rate))
-        found = [Cut(descriptor, is_flooding=True) for descriptor in too_far]
+        cuts = [Cut(descriptor, is_flooding=True) for descriptor in too_far]
         if self._outsiders is not None:
             others = self._open.keys() - self._kept - too_far
             too_far = set(self._too_far_ahead(others, self._outsiders.most_bytes, 0.0))
-            found += [Cut(descriptor, is_flooding=True) for descriptor in too_far]
+            cuts += [Cut(descriptor, is_flooding=True) for descriptor in too_far]
             others -= too_far
-            found += [Cut(one, is_flooding=False) for one in self._too_many(others, self._outsiders.most)]
-        for cut in found:
+            cuts += [Cut(outsider, is_flooding=False) for outsider in self._too_many(others, self._outsiders.most)]
+        for cut in cuts:
             self._shut(cut.descriptor)
-        return found
+        return cuts
 
     def cut_stuck(self, *, is_over: bool) -> bool:
         """Whether connections that peers speak over have no room for what is sent; when time is over, end these."""
-        found = [one for one in self._open if one in self._kept and unsent_bytes(one)]
-        for descriptor in found if is_over else ():
+        stuck = [one for one in self._open if one in self._kept and unsent_bytes(one)]
+        for descriptor in stuck if is_over else ():
             self._shut(descriptor)
-        return bool(found)
+        return bool(stuck)
 
     def cut_all(self) -> None:
         """End all connections; what was sent to peers is still delivered."""
@@ -184,9 +184,9 @@ class ReceiveQuotas:
         """
         if len(descriptors) <= most:
             return []
-        found = random.sample(sorted(descriptors), len(descriptors))
-        found.sort(key=lambda descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES)
-        return found[: len(found) - most]
+        shuffled = random.sample(sorted(descriptors), len(descriptors))
+        shuffled.sort(key=lambda descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES)
+        return shuffled[: len(shuffled) - most]
 
     def _shut(self, descriptor: int, *, delivers: bool = False) -> None:
         """End a connection, unless its descriptor is another one's by now."""

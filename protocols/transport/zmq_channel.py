@@ -1,6 +1,6 @@
 """ZeroMQ channel of a passive party, with CURVE: connects to the active party and waits for it.
 
-Used by the thread that made it. Between two of its looks the active party is not held back, and one that resets the
+Used by the thread that made it. Between two of its checks the active party is not held back, and one that resets the
 connection while this end closes can end this process (`zmq_socket.open_socket`): no more than its leaving does.
 """
 
@@ -26,7 +26,7 @@ from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BlockedSend, HeartbeatCount, HeartbeatTimer
 from protocols.transport.presence import Presence
 from protocols.transport.zmq_attempt import LONGEST_RETRY_S, RETRY_S, Attempt
-from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, has_arrived
+from protocols.transport.zmq_socket import ABORT_TIMEOUT_S, CLOSING_S, POLL_S, has_arrived
 
 
 class ConnectedChannel:
@@ -62,7 +62,7 @@ class ConnectedChannel:
     def send(self, message: Message) -> None:
         frames = encode(message)
         blocked, is_kept = BlockedSend(self._timing), False
-        deadline = time.monotonic() + (FAREWELL_S if isinstance(message, Abort) else math.inf)
+        deadline = time.monotonic() + (ABORT_TIMEOUT_S if isinstance(message, Abort) else math.inf)
         while True:
             self._follow_events()
             if self._presence.is_lost:
@@ -111,10 +111,10 @@ class ConnectedChannel:
             raise self._lost()
         self._presence.refuse_to_wait()
 
-    def set_apart(self) -> None:
+    def isolate(self) -> None:
         """Nothing to do: there is no other peer here."""
 
-    def begin_again(self, *, waits_anew: bool = False) -> None:
+    def reset(self, *, renews_deadline: bool = False) -> None:
         if not self._attempt.socket.closed:
             self._leave()
             self._begin()

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 import zmq
 
-from protocols.transport.receive_quota import QUOTA_LOOK_S, Cut, ReceiveQuotas
+from protocols.transport.receive_quota import QUOTA_CHECK_S, Cut, ReceiveQuotas
 from protocols.transport.zmq_socket import CLOSING_S, HIGH_WATER_MARK, has_arrived, monitor_events, receive_parts
 
 FAILED = zmq.Event.HANDSHAKE_FAILED_NO_DETAIL | zmq.Event.HANDSHAKE_FAILED_AUTH
@@ -109,7 +109,7 @@ class WatchedConnections:
             return bool(self._standing)
 
     def _watch(self) -> None:
-        while not self._is_over.wait(QUOTA_LOOK_S):
+        while not self._is_over.wait(QUOTA_CHECK_S):
             with self._lock:
                 self._follow()
                 self._cut += self._quotas.cut_off()

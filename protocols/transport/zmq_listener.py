@@ -37,7 +37,7 @@ from protocols.transport.receive_quota import (
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, bounded, due_events
 from protocols.transport.zmq_listener_channel import ListenerChannel
-from protocols.transport.zmq_socket import CLOSING_S, FAREWELL_S, POLL_S, TEND_S, drain, has_arrived, open_router
+from protocols.transport.zmq_socket import ABORT_TIMEOUT_S, CLOSING_S, POLL_S, TEND_S, drain, has_arrived, open_router
 
 NO_HANDSHAKE = "refused a connection: it did not speak this protocol with this party's key, or what it sent was altered"
 FLOODING = "cut a connection off: it sent too much ahead of its turn"
@@ -142,9 +142,9 @@ class Listener:
                 conversation = self._peers.conversation(peer)
                 conversation.keep(frames)
                 if kind == Abort.kind:
-                    self._socket.linger = int(FAREWELL_S * 1000)
+                    self._socket.linger = int(ABORT_TIMEOUT_S * 1000)
             self._transmit(peer)
-            is_late = kind == Abort.kind and time.monotonic() > began + FAREWELL_S
+            is_late = kind == Abort.kind and time.monotonic() > began + ABORT_TIMEOUT_S
             if not conversation.is_behind or is_late or (self._peers.is_away(peer) and conversation.has_room):
                 return
             if not self._peers.is_away(peer):

@@ -12,7 +12,7 @@ from protocols.transport.peers import Peers
 
 
 class Listening(Protocol):
-    """What all peers speak to: `protocols.transport.zmq_listener.Listener`."""
+    """The socket that all peers connect to: `protocols.transport.zmq_listener.Listener`."""
 
     def send(self, peer: str, frames: list[Frame], kind: str) -> None: ...
     def receive(self, peer: str, deadline: float) -> list[Frame]: ...
@@ -48,12 +48,12 @@ class ListenerChannel:
     def check(self) -> None:
         self._listener.check(self.peer)
 
-    def set_apart(self) -> None:
-        self._peers.set_apart(self.peer)
+    def isolate(self) -> None:
+        self._peers.isolate(self.peer)
 
-    def begin_again(self, *, waits_anew: bool = False) -> None:
-        # Whoever comes again and again for another job must not make this party wait for ever.
-        if waits_anew:
+    def reset(self, *, renews_deadline: bool = False) -> None:
+        # A peer that keeps reconnecting for another job must not make this party wait for ever.
+        if renews_deadline:
             self._deadline = time.monotonic() + self._wait_s
         self._peers.forget(self.peer)
 

@@ -1,4 +1,4 @@
-"""What both kinds of ZeroMQ channel share: bounded sockets with heartbeats, and the news of their connections."""
+"""Sockets of both kinds of ZeroMQ channel: bounds, heartbeats, and events of their connections."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ MAX_UNREAD = 1000
 # Connections that the system holds until they are accepted: a peer's has its place among many of strangers.
 BACKLOG = 1024
 
-# How long a party that ends a run, or could not connect yet, tries to deliver its last words.
-FAREWELL_S = 1.0
+# Seconds that a party that ends a run, or could not connect yet, tries to deliver its termination message.
+ABORT_TIMEOUT_S = 1.0
 
 # How long a party that leaves waits until its peers say that they have what was sent.
 CLOSING_S = 0.5
 
-# How often a waiting party looks whether its peer is still there.
+# Seconds between a waiting party's checks whether its peer is still there.
 POLL_S = 0.05
 
-# How often a listener looks after all its peers while it asks for messages without a pause.
+# Seconds between a listener's checks of all its peers while it asks for messages without a pause.
 TEND_S = 0.005
 
 
@@ -107,7 +107,7 @@ def drain(socket: zmq.Socket[bytes], most: int) -> None:
 
 
 def monitor_events(monitor: zmq.Socket[bytes]) -> list[dict[str, int]]:
-    """What happened to a socket's connections since the last call."""
+    """Events of a socket's connections since the last call."""
     found = []
     while has_arrived(monitor):
         found.append(recv_monitor_message(monitor))

@@ -57,7 +57,7 @@ class Recital:
     def check(self) -> None:
         """The peer does not leave before its script is over."""
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Whoever comes next recites the same script."""
 
     def close(self) -> None:

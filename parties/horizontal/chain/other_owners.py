@@ -28,8 +28,8 @@ from parties.errors import Disagreement
 from parties.horizontal.chain.checkpoint import Turn, trees_digest
 from parties.horizontal.chain.job import ChainJob
 from parties.horizontal.chain.tree_messages import due_after, tree_message
-from parties.horizontal.first_messages import first_message, looked_too_often, term_differences
-from parties.session.handshake import MAX_LOOKS, Phase
+from parties.horizontal.first_messages import checked_too_often, first_message, term_differences
+from parties.session.handshake import MAX_CHECKS, Phase
 from parties.session.termination import outlook_after, termination_message
 from protocols.errors import PeerAborted, PeerLost, PeerRestarted, ProtocolError
 from protocols.messages.horizontal import PassTree, TakeTurns
@@ -48,7 +48,7 @@ class _OwnerState:
     is_called: bool
     is_noted: bool
     is_told: bool = False
-    n_looks: int = 0
+    n_checks: int = 0
     n_held: int | None = None
     is_compared: bool = False
     is_gone: bool = False
@@ -204,9 +204,9 @@ class OtherOwners:
         if not (channel.is_ready() or is_missed):
             return
         if (greeting := first_message(channel, kind=TakeTurns, mine=self._terms, is_sent=owner.is_called)) is None:
-            owner.is_told, owner.n_looks = False, owner.n_looks + 1
-            if owner.n_looks == MAX_LOOKS:
-                raise looked_too_often(channel.peer)
+            owner.is_told, owner.n_checks = False, owner.n_checks + 1
+            if owner.n_checks == MAX_CHECKS:
+                raise checked_too_often(channel.peer)
             return
         if not owner.is_told:
             self._tell_terms(owner)

@@ -37,8 +37,8 @@ def size_in_words(column: ColumnPlan, difference: float) -> str:
 
 
 def unless_empty(column: ColumnPlan) -> str:
-    """To which releases of a value its examples are restricted, in words: some may say that the cell is empty."""
-    return " where it does not say empty" * bool(column.promise.missing_epsilon)
+    """The condition of a value's examples, in words: a release may also say that the cell is empty."""
+    return " where it does not say empty" if column.promise.missing_epsilon else ""
 
 
 def column_blocks(column: ColumnPlan) -> Iterator[PageBlock]:

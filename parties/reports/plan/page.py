@@ -126,7 +126,7 @@ def _exact_to(column: ColumnPlan, step: float | None) -> str:
 
 
 def _example(column: ColumnPlan) -> tuple[str, tuple[float, float, float] | None]:
-    """What becomes of a value in the middle of the public range, in words and as shares of the range."""
+    """Release of a value in the middle of the public range, in words and as shares of the range."""
     if column.keep is not None:
         shown = f"{column.categories[0]}: the release says so in {math.ceil(100 * column.keep - 1e-9)} of 100 cases"
         return shown, None
@@ -205,7 +205,7 @@ def _else_rows(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _order(plan: Plan) -> str:
-    """What the order of several keys tells of a record."""
+    """What several keys reveal of a record by their order, in words; empty if there is one key."""
     if len(plan.keys) < 2:
         return ""
     return f"; of a record that a later key finds, {plan.peer} learns that {plan.party} has other earlier ones or none"
@@ -222,8 +222,10 @@ def _how_named(plan: Plan) -> str:
     """How column names travel: what reads a record by thresholds holds the columns' schemas."""
     if plan.share_thresholds:
         return "as they are, with bounds, categories and formats, beside the thresholds"
-    named = " with those of unordered categories" * any(column.kind == "unordered" for column in plan.columns)
-    return "under numbers" if plan.opaque_names else f"as they are{named}"
+    if plan.opaque_names:
+        return "under numbers"
+    has_unordered = any(column.kind == "unordered" for column in plan.columns)
+    return "as they are" + (" with those of unordered categories" if has_unordered else "")
 
 
 def words_section(plan: Plan) -> PageSection:

@@ -1,4 +1,4 @@
-"""What-ifs of a plan: everything that its slider can show, computed before, and the same as a table."""
+"""What-ifs of a plan: all values that its slider can show, computed in advance, and a table of them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _scalar(value: object) -> str:
 
 
 def what_if_data(columns: Sequence[ColumnPlan]) -> dict[str, object]:
-    """What the script of the page chooses from; all of it computed."""
+    """Values from which the page's script chooses, all computed in advance."""
     curves: dict[str, int] = {}
 
     def option(column: ColumnPlan, candidate: Candidate) -> list[object]:
@@ -111,7 +111,7 @@ def _polyline(losses: Sequence[float]) -> str:
 
 
 def what_if_grid(columns: Sequence[ColumnPlan]) -> FigureGrid:
-    """The same for the chosen mechanisms and points alone, as a table."""
+    """Table of the what-ifs that keep the chosen mechanisms and points."""
     rows = []
     for column in columns:
         by_budget = {

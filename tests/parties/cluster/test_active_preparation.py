@@ -37,11 +37,11 @@ def prepared(sites: Sites, rows: int = 150) -> tuple[int, tuple[int, ...], str, 
     sites.bank.run |= {"engine": "dask", "dask": {"partition_rows": rows}}
     path = sites.bank.write()
     with partitioned_active(read_run(path, ActiveRun), path) as found:
-        assert found.n_rows == found.found.n_rows
+        assert found.n_rows == found.partitions.n_rows
         job = found.job()
         assert (job.engine, [column.name for column in job.own]) == ("xgboost", ["age"])
-        assert job.id_digest == found.found.id_digest
-        return found.n_rows, found.found.rows, found.found.id_digest, found.digest
+        assert job.id_digest == found.partitions.id_digest
+        return found.n_rows, found.partitions.rows, found.partitions.id_digest, found.digest
 
 
 def test_one_file_is_divided_and_known_by_the_same_ids_however_it_is_cut(sites: Sites) -> None:

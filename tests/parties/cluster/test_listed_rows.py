@@ -52,7 +52,7 @@ def prepared(site: Any, listed: pd.Series, form: str, **cells: Any) -> int:
     path, is_bank = site.write(), site.party == "bank"
     opened = partitioned_active(read_run(path, ActiveRun), path) if is_bank else None
     with opened or partitioned_passive(read_run(path, PassiveRun), path) as found:
-        return found.found.n_rows
+        return found.partitions.n_rows
 
 
 @pytest.mark.parametrize("form", FORMS)

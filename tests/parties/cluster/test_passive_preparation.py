@@ -29,7 +29,7 @@ def test_the_exact_codes_are_those_of_the_table_in_one_piece(sites: Sites) -> No
     with partitioned_passive(read_run(path, PassiveRun), path) as found:
         assert found.table.rows == (150, 150, 100)
         assert found.partition_words == "400 records in 3 partitions, seen by 1 workers"
-        assert found.job().id_digest == found.found.id_digest == whole.id_digest
+        assert found.job().id_digest == found.partitions.id_digest == whole.id_digest
         for c, mechanism in enumerate(found.mechanisms):
             codes = [encoded_column(np.array(block[f"{c}.exact"])).is_missing for block in found.table.blocks]
             np.testing.assert_array_equal(np.concatenate(codes), whole.features[mechanism.schema.name].isna())

@@ -19,7 +19,7 @@ from opboost.metrics import gini
 from opboost.trees.losses import Softmax
 from parties.cli import app
 from parties.credit import validation
-from parties.credit.validation import Asked, Validation, read_scores, validate
+from parties.credit.validation import Validation, ValidationInputs, read_scores, validate
 from parties.errors import ConfigError, TableError
 from parties.runs.run_folder import RunFolder
 from parties.tables.destinations import Destination
@@ -45,7 +45,7 @@ def months(tuned_bank: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def found(run_file: Path, months: dict[str, Path]) -> Validation:
     pytest.importorskip("fairlearn")
     return validate(
-        Asked(
+        ValidationInputs(
             run_file=run_file,
             scores=months["now"],
             challenger=months["other"],
@@ -76,9 +76,9 @@ def test_the_model_its_challenger_and_the_drift_are_scored(found: Validation) ->
 
 
 def test_columns_that_are_left_out_are_told_with_their_owner(run_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = validate(Asked(run_file=run_file)).card.characteristics
+    before = validate(ValidationInputs(run_file=run_file)).card.characteristics
     monkeypatch.setattr(validation, "LEAST_INFORMATION", max(one.information_value for one in before))
-    left = {(one.owner, one.name) for one in validate(Asked(run_file=run_file)).left_out}
+    left = {(one.owner, one.name) for one in validate(ValidationInputs(run_file=run_file)).left_out}
     assert len({(one.owner, one.name) for one in before} - left) == 1
 
 
@@ -87,7 +87,7 @@ def test_a_run_without_ranks_or_with_noised_labels_has_no_scorecard(run_file: Pa
     other = run_file.with_name("other.yaml")
     other.write_text(yaml.safe_dump(yaml.safe_load(run_file.read_text()) | change))
     with pytest.raises(ConfigError, match=r"^a scorecard is for tables in memory .* Nothing was computed$"):
-        validate(Asked(run_file=other))
+        validate(ValidationInputs(run_file=other))
 
 
 @pytest.mark.parametrize("name", ["scores.csv", "scores.parquet"])
@@ -136,7 +136,7 @@ def test_own_predictions_are_scored_if_the_objective_gives_a_probability(
     predicted = p if loss.n_outputs == 1 else np.column_stack([1 - p, p])
     table = prediction_table(pd.Index(bank.table["id"]), predicted, np.zeros(len(p), np.uint8), loss=loss)
     Destination(bank.run_folder / "predictions.csv").write(table)
-    asked = Asked(run_file=bank.path / "run.yaml")
+    asked = ValidationInputs(run_file=bank.path / "run.yaml")
     if words is not None:
         monkeypatch.chdir(bank.run_folder)
         for scores in (None, Path("predictions.csv")):
@@ -149,9 +149,9 @@ def test_own_predictions_are_scored_if_the_objective_gives_a_probability(
 
 
 def test_without_predictions_there_is_the_scorecard_alone(run_file: Path) -> None:
-    assert validate(Asked(run_file=run_file)).model is None
+    assert validate(ValidationInputs(run_file=run_file)).model is None
     with pytest.raises(ConfigError, match="predict first, or give --scores"):
-        validate(Asked(run_file=run_file, groups=("age",)))
+        validate(ValidationInputs(run_file=run_file, groups=("age",)))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import zmq
 from parties.errors import Disagreement
 from parties.horizontal.round_journal import RoundJournal
 from parties.horizontal.worker_admission import WorkerAdmission
-from parties.horizontal.worker_connections import MAX_SAID, Connections
+from parties.horizontal.worker_connections import MAX_MESSAGES, Connections
 from protocols.errors import UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import Join
@@ -109,7 +109,7 @@ def test_a_worker_that_was_cut_off_may_come_again(workers: Workers) -> None:
     deadline = time.monotonic() + 5
     while not workers.listener._peers.is_lost("bad") and time.monotonic() < deadline:
         assert workers.hears_ok()
-    bad.channel.begin_again()
+    bad.channel.reset()
     workers.sockets["bad"].send_multipart(FRAMES)
     while time.monotonic() < deadline and not bad.channel.is_ready():
         time.sleep(0.01)
@@ -131,8 +131,8 @@ def test_patience_ends_while_a_worker_sends_without_end(workers: Workers) -> Non
     finally:
         flood.kill()
         flood.wait()
-    assert heard == ["bad"] * MAX_SAID
-    assert any(f"it sent more than {MAX_SAID} messages where one was due" in event for event in workers.events)
+    assert heard == ["bad"] * MAX_MESSAGES
+    assert any(f"it sent more than {MAX_MESSAGES} messages where one was due" in event for event in workers.events)
 
 
 class Endless:
@@ -163,7 +163,7 @@ def test_messages_do_not_prolong_patience(pause_s: float) -> None:
     began = time.monotonic()
     heard = list(lines.answers(["bad"], 0.1, set()))
     assert time.monotonic() - began < 2
-    assert len(heard) == MAX_SAID
+    assert len(heard) == MAX_MESSAGES
     assert lines.all["bad"].is_over
 
 
@@ -213,10 +213,10 @@ def test_a_worker_that_only_looks_without_end_is_expelled_however_patiently_it_d
     near, far = memory_pair("hub", "w0")
     look, events = Compare(party="w0", run_id="r", terms={}), list[str]()
     lines = Connections([near], note=lambda event, sentence: events.append(event), terms=look)
-    for _ in range(2 * MAX_SAID):
+    for _ in range(2 * MAX_MESSAGES):
         if not (worker := lines.all["w0"]).is_over:
             far.send(look)
             assert not list(lines.listen(["w0"], 0.0, until=lambda: False))
             assert worker.is_over or far.receive() == look
     assert worker.is_over
-    assert events == ["looked at"] * MAX_SAID
+    assert events == ["looked at"] * MAX_MESSAGES

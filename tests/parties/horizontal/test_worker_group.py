@@ -10,7 +10,7 @@ import pytest
 
 from parties.errors import Disagreement, RunFolderError
 from parties.horizontal.round_journal import RoundJournal
-from parties.horizontal.worker_connections import MAX_AWAITED
+from parties.horizontal.worker_connections import MAX_RETURNS
 from parties.horizontal.worker_group import WorkerGroup
 from protocols.errors import TooFewWorkers
 from protocols.messages.horizontal import Join, StartTree, WantTotals
@@ -168,7 +168,7 @@ def test_a_worker_that_comes_back_without_end_is_expelled_and_the_others_get_the
     made, far = group(2)
     bad = made._connections.all["w1"]
     anew = joining("w1")
-    for number in range(2 * MAX_AWAITED):
+    for number in range(2 * MAX_RETURNS):
         if not bad.is_over:
             bad.is_in = number % 2 == 1
             far[1].send(anew)
@@ -186,7 +186,7 @@ def test_a_worker_that_comes_back_more_than_once_for_every_sum_is_expelled() -> 
     journal = RoundJournal()
     made, _ = group(2, journal=journal)
     once, often = made._connections.all.values()
-    for number in range(4 * MAX_AWAITED):
+    for number in range(4 * MAX_RETURNS):
         journal.note_sum(number, np.zeros(1, np.int64))
         for worker in (once, often, often)[: 2 if often.is_over else 3]:
             made._let_in(worker.name)

@@ -30,7 +30,7 @@ def training(sites: Sites, said: list[str]) -> TrainingRun:
 
 def begun(training: TrainingRun, **options: str) -> AbstractContextManager[RunLog]:
     schema, _ = read_schema(training.run.table_schema)
-    return training.logged(schema, **options)
+    return training.begin_or_resume(schema, **options)
 
 
 def last_line(training: TrainingRun) -> dict[str, str]:
@@ -145,9 +145,9 @@ def test_a_schema_that_was_edited_since_it_was_read_is_not_kept_as_that_of_the_r
     assert read_schema(file)[0] != schema
     with (
         pytest.raises(ConfigError, match=r"schema\.yaml was changed while it was in use\. Nothing was sent"),
-        training.logged(schema),
+        training.begin_or_resume(schema),
     ):
         pass
     file.write_text(before)
-    with training.logged(schema):
+    with training.begin_or_resume(schema):
         assert (training.folder.path / KEPT_SCHEMA).read_text() == before

@@ -48,13 +48,13 @@ def compare(channel: Channel, number: int) -> None:
 
 def leave(channel: Channel) -> None:
     """Be gone without a word, for this conversation."""
-    channel.begin_again(waits_anew=True)
+    channel.reset(renews_deadline=True)
 
 
 def put_off(channel: Channel) -> None:
     """Say that it comes again later."""
     channel.send(Abort(phase="aligning the records", reason="it was told to stop", outlook=Outlook.LATER))
-    channel.begin_again(waits_anew=True)
+    channel.reset(renews_deadline=True)
 
 
 @pytest.mark.parametrize("ends", [leave, put_off])

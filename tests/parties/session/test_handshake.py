@@ -12,7 +12,7 @@ import pytest
 from opboost.errors import DataError
 from parties.errors import Disagreement, RunFolderError, Stopped, TableError
 from parties.session import handshake
-from parties.session.handshake import MAX_LOOKS, conversation, greet, greet_all, prove_ids, with_point
+from parties.session.handshake import MAX_CHECKS, conversation, greet, greet_all, prove_ids, with_point
 from parties.session.termination import NO_REASON
 from protocols.alignment.id_proof import id_proof, password_of
 from protocols.errors import Outlook, PeerAborted, PeerLost, ProtocolError, UnexpectedMessage
@@ -167,12 +167,12 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     notes: list[str] = []
     refused: list[str] = []
     near, far, mine, theirs = (a, b, BANK, SHOP) if looker is Role.ACTIVE else (b, a, SHOP, BANK)
-    far.traffic.on_look = notes.append
+    far.traffic.on_check = notes.append
     looks = mine.model_copy(update={"task": Task.CHECK})
 
     def look() -> int:
         n_compared = 0
-        for _ in range(MAX_LOOKS + 1):
+        for _ in range(MAX_CHECKS + 1):
             with id_proof(password) as proof:
                 said = with_point(looks, proof)
                 if looker is Role.PASSIVE:
@@ -189,11 +189,11 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
         return n_compared
 
     found = outcomes({"looks": look, "waits": lambda: greet(far, theirs, password=password)})
-    assert found["looks"] == MAX_LOOKS
+    assert found["looks"] == MAX_CHECKS
     assert len(refused) == 1
-    assert f"a peer may look {MAX_LOOKS} times in one run; the ids were not compared" in refused[0]
+    assert f"a peer may look {MAX_CHECKS} times in one run; the ids were not compared" in refused[0]
     assert isinstance(found["waits"], ProtocolError)
-    assert len(notes) == MAX_LOOKS + 1
+    assert len(notes) == MAX_CHECKS + 1
     assert notes[-1].endswith(" only looked whether both sides agree, 9 times so far")
 
 

@@ -147,8 +147,8 @@ class Counting:
     def __init__(self) -> None:
         self.traffic = Traffic()
 
-    def begin_again(self, *, waits_anew: bool = False) -> None:
-        assert waits_anew
+    def reset(self, *, renews_deadline: bool = False) -> None:
+        assert renews_deadline
         self.n_begun += 1
 
 

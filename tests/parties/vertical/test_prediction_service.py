@@ -65,7 +65,7 @@ class LeftBehind:
     def check(self) -> None:
         raise PeerLost("bank closed the connection")
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         pass
 
 

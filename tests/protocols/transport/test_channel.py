@@ -15,7 +15,7 @@ from protocols.errors import DecodeError, Outlook, PeerAborted, PeerLost, PeerRe
 from protocols.messages.fields import MAX_REASON
 from protocols.messages.prediction import Answers, Ask
 from protocols.messages.vertical import Abort, Done, RankChunk
-from protocols.transport.channel import Channel, abort, ends_with_abort, expect, farewell
+from protocols.transport.channel import Channel, abort, ends_with_abort, expect, loss_of_peer
 from protocols.transport.codec import Frame, encode, size_bytes
 from protocols.transport.memory import CAPACITY, MemoryChannel, memory_pair
 from protocols.transport.peer_state import MAX_WAITING
@@ -254,4 +254,4 @@ def test_of_what_waits_only_what_could_end_the_run_is_decoded(monkeypatch: pytes
     long = encode(Ask(ids=("k",) * 100_000, desensitized=True))
     monkeypatch.setattr("protocols.transport.channel.decode", lambda frames: pytest.fail("decoded"))
     assert not ends_with_abort([long])
-    assert isinstance(farewell("b", [long], "left"), PeerLost)
+    assert isinstance(loss_of_peer("b", [long], "left"), PeerLost)

@@ -169,7 +169,7 @@ def test_a_program_that_was_started_again_is_told_from_a_broken_link(network: An
     again = zmq_channel_listener(network, port)
     with pytest.raises(PeerRestarted, match=r"^a was started again"):
         within(5, lambda: answering(again, b))
-    b.begin_again()
+    b.reset()
     b.send(Done())
     assert within(5, again.channel("b").receive) == Done()
     again.close()
@@ -243,7 +243,7 @@ def test_a_count_that_cannot_be_is_refused(count: int) -> None:
         ours.resume(count)
 
 
-@pytest.mark.parametrize("ends", ["begin_again", "close"])
+@pytest.mark.parametrize("ends", ["reset", "close"])
 def test_a_party_that_leaves_is_not_held_by_a_count_that_cannot_be(network: Any, within: Within, ends: str) -> None:
     """A service begins again after each conversation, whatever the other end says then."""
     listener = network.listen("b")
@@ -255,9 +255,9 @@ def test_a_party_that_leaves_is_not_held_by_a_count_that_cannot_be(network: Any,
         listener._socket.send_multipart([route, *encode(Received(count=7))])
     time.sleep(0.2)
     getattr(b, ends)()
-    if ends == "begin_again":
+    if ends == "reset":
         b.send(chunk(1))
-        listener.channel("b").begin_again()
+        listener.channel("b").reset()
         assert within(5, listener.channel("b").receive).start == 1
 
 
@@ -428,7 +428,7 @@ def test_a_first_message_that_is_left_out_is_missed_and_the_conversation_begins_
         with suppress(PeerRestarted):
             b.send(Done())
             b.receive()
-        b.begin_again()
+        b.reset()
         b.send(chunk(7))
 
     monkeypatch.setattr(Conversation, "next_unsent", without)

@@ -31,15 +31,15 @@ def test_what_becomes_of_a_peer_that_is_apart_is_told_where_it_is_asked_about_it
     """Also once it is forgotten, as one that only looked and comes anew to train."""
     last = [bytes(frame) for frame in encode(Abort(phase="greeting", reason="no rows"))]
     error = PeerAborted if way == "end" else UnexpectedMessage
-    for number, is_apart in enumerate((False, True, True)):
+    for number, is_isolated in enumerate((False, True, True)):
         peers.note_event(5, is_accepted=True)
         peers.take("shop", b"r%d" % number, 5, last)
         if number == 1:
-            peers.set_apart("shop")
+            peers.isolate("shop")
         if way == "flood":
             peers.note_flood(5, "9 MiB")
         peers.note_event(5, is_accepted=False)
-        with nullcontext() if is_apart else pytest.raises(error, match="shop"):
+        with nullcontext() if is_isolated else pytest.raises(error, match="shop"):
             peers.check("post")
         with pytest.raises(error, match="shop"):
             peers.check("shop")
@@ -119,7 +119,7 @@ def test_a_flood_of_a_peer_that_was_started_again_shuts_the_connection_over_whic
     """Of a peer that is apart, none but its own check ends the run; what it sent was dropped without end."""
     peers.take("shop", b"r5", 5, frames())
     peers.pop("shop")
-    peers.set_apart("shop")
+    peers.isolate("shop")
     peers.note_event(5, is_accepted=False)
     for _ in range(MAX_WAITING):
         assert peers.take("shop", b"r6", 6, frames())

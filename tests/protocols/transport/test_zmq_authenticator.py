@@ -282,7 +282,7 @@ def test_a_peer_may_leave_and_come_back_until_it_was_heard_and_was_started_again
 
     with pytest.raises(PeerRestarted, match=r"^b was started again"):
         within(5, hear_on)
-    listener.channel("b").begin_again()
+    listener.channel("b").reset()
     assert within(5, lambda: hear(listener)) == word("third")
 
 
@@ -353,7 +353,7 @@ def test_what_a_peer_said_before_it_left_is_heard_before_its_end(network: Any, w
         starts = within(5, lambda: [hear(listener).start for _ in range(200)])
         leaving.join()
         assert starts == list(range(200))
-        listener.channel("b").begin_again()
+        listener.channel("b").reset()
 
 
 class FullDisk(list[str]):

@@ -58,17 +58,17 @@ def test_a_peer_has_come_once_it_spoke_and_is_to_come_again_after_another_beginn
     peers.note_event(5, is_accepted=True)
     peers.take("shop", b"route", 5, [bytes(frame) for frame in encode(Done())])
     assert channel.has_come()
-    channel.begin_again()
+    channel.reset()
     assert not channel.has_come()
 
 
-@pytest.mark.parametrize("waits_anew", [False, True])
-def test_a_peer_that_comes_again_is_waited_for_anew_only_where_that_is_asked(peers: Peers, waits_anew: bool) -> None:
+@pytest.mark.parametrize("renews_deadline", [False, True])
+def test_a_reset_renews_the_deadline_only_where_that_is_asked(peers: Peers, renews_deadline: bool) -> None:
     listening = Listening()
     channel = ListenerChannel(listening, peers, "shop", wait_s=10)
     channel.receive()
     time.sleep(0.01)
-    channel.begin_again(waits_anew=waits_anew)
+    channel.reset(renews_deadline=renews_deadline)
     channel.receive()
     first, second = listening.deadlines
-    assert (second > first) is waits_anew
+    assert (second > first) is renews_deadline

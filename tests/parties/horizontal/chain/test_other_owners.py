@@ -14,7 +14,7 @@ from parties.errors import Disagreement
 from parties.horizontal.chain.checkpoint import ChainCheckpoint, trees_digest
 from parties.horizontal.chain.turns import run_chain_owner
 from parties.horizontal.coordinator import SharedModel
-from parties.session.handshake import MAX_LOOKS
+from parties.session.handshake import MAX_CHECKS
 from protocols.errors import UnexpectedMessage
 from protocols.messages.comparison import Compare
 from protocols.messages.horizontal import TakeTurns
@@ -148,7 +148,7 @@ def test_an_owner_that_breaks_the_protocol_is_told_so_by_those_that_go_on_withou
 def test_a_doctor_that_looks_without_end_is_left_and_one_that_looks_once_is_answered(tmp_path: Path) -> None:
     chain, of = Chain(tmp_path, "memory"), recipe(n_rounds=1)
     job, look = chain.job(of, "w2"), Compare(party="w0", run_id="spring", terms={})
-    others = {"w0": Recital("w0", [look] * MAX_LOOKS), "w1": Recital("w1", [greeting("w1", n_held=0)])}
+    others = {"w0": Recital("w0", [look] * MAX_CHECKS), "w1": Recital("w1", [greeting("w1", n_held=0)])}
     with pytest.raises(UnexpectedMessage, match="w0 only looked, 8 times; nothing was sent"):
         run_chain_owner(job, others)
     others = {name: Recital(name, [greeting(name, n_held=9)]) for name in ORDER[:2]}
