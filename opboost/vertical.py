@@ -1,4 +1,4 @@
-"""Steps 4 to 7 at the active party: merge columns, train, list the tests to resolve, bind, and predict."""
+"""Steps 4 and 5 at the active party: merge columns, bin them, and train trees."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from opboost.arrays import Mask, Values
 from opboost.columns import Column, OwnColumn, noised_sources
 from opboost.errors import DataError, ParameterError
 from opboost.fitting.noise_correction import LEAST_ROWS, fill
-from opboost.fitting.noised_table import NoiseChoice, Noised
-from opboost.fitting.outputs import Engine, Growing, with_cuts_from_zero
-from opboost.fitting.recipe import OWN_DEPTHS, Recipe, calmed, patient
+from opboost.fitting.noised_table import NoiseChoice, NoisedRows
+from opboost.fitting.outputs import Engine, OutputTrainer, TrainingTargets, with_cuts_from_zero
+from opboost.fitting.recipe import OWN_DEPTHS, Recipe, with_noise_defaults, with_own_defaults
 from opboost.trees.binning import BinnedColumn, bin_categories, bin_ranks, bin_values
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
@@ -44,7 +44,7 @@ class TrainedTrees:
     history : History
         Scores of the validation rows.
     choice : NoiseChoice or None
-        Which versions of the noised columns the trees were grown on; None if no noised column has a known release.
+        Versions of the noised columns that trees were grown on; None if no noised column has a known release.
     margins : tuple of str
         Columns whose values are added to the scores of each output; no tree splits them.
     n_own_trees : int
@@ -63,7 +63,7 @@ class TrainedTrees:
 
 
 class EarlierTrees(Protocol):
-    """Trees of a finished model that training goes on from: `opboost.split_tests.EarlierModel`."""
+    """Trees of a finished model that training continues: `opboost.split_tests.EarlierModel`."""
 
     @property
     def base_scores(self) -> Values: ...
@@ -171,11 +171,11 @@ def train(
     is_fitted = weights > 0
     choice = None if earlier is None else earlier.choice
     is_corrected = correct_noise and loss.predicts_labels and not margins and is_fitted.sum() >= LEAST_ROWS
-    # Rounds that follow a model which took the released codes as they are go on with these.
+    # Rounds that continue a model trained without noise correction have none either.
     sources = noised_sources(columns) if is_corrected and (earlier is None or choice is not None) else {}
     balanced_weights = parameters.weighted(labels, weights, loss)
-    own_parameters = calmed(parameters, left_open) if sources else None
-    parameters = patient(parameters, left_open, loss, len(labels)) if sources else parameters
+    own_parameters = with_own_defaults(parameters, left_open) if sources else None
+    parameters = with_noise_defaults(parameters, left_open, loss, len(labels)) if sources else parameters
     binned = (
         None if c in sources else binned_column(column, earlier, max_bin=parameters.max_bin)
         for c, column in enumerate(columns)
@@ -185,12 +185,12 @@ def train(
     base_scores = None if earlier is None else earlier.base_scores
     start_margins = np.array([column.values for column in margins])
     with at_most_threads(parameters.n_jobs):
-        noised = Noised.of(binned, sources, labels, balanced_weights, n_columns=len(columns))
-        filled = fill(noised, is_fitted, recipe, known, choice=choice, may_go_on=leaf_labels is None)
+        noised = NoisedRows.of(binned, sources, labels, balanced_weights, n_columns=len(columns))
+        filled = fill(noised, is_fitted, recipe, known, choice=choice, may_continue_own=leaf_labels is None)
         if filled.margins is not None:
             base_scores = recipe.base_scores(labels[is_fitted], balanced_weights[is_fitted])
             start_margins = filled.margins
-        growing = Growing(
+        trainer = OutputTrainer(
             filled=filled,
             weights=weights,
             is_trained=is_trained,
@@ -202,10 +202,15 @@ def train(
             seed=seed,
             on_round=on_round,
         )
-        earlier_trees = [] if earlier is None else earlier.in_bins(columns, filled.table.cuts)
-        trees, base_scores, history = growing.all_outputs(
-            loss, labels, leaf_labels, start_margins, base_scores, earlier_trees
+        targets = TrainingTargets(
+            loss=loss,
+            labels=labels,
+            margins=start_margins,
+            base_scores=base_scores,
+            earlier=[] if earlier is None else earlier.in_bins(columns, filled.table.cuts),
+            leaf_labels=leaf_labels,
         )
+        trees, base_scores, history = trainer.train(targets)
     # Leaves that were fitted to other labels have their own height.
     trees = filled.shared(trees) if leaf_labels is None else trees
     trees = [with_cuts_from_zero(tree, filled.table) for tree in trees]
@@ -232,7 +237,7 @@ def _check_rows(
     loss: Loss,
     is_validated: bool,
 ) -> None:
-    """Refuse rows that nothing could be learned from."""
+    """Refuse rows that no tree could be trained on."""
     if not columns or len(labels) == 0:
         raise DataError(f"training needs at least one column and one row; got {len(columns)} and {len(labels)}")
     if is_validated and (is_trained.all() or not is_trained.any()):

@@ -26,7 +26,7 @@ _POINTS = 16
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnRelease:
-    """What a passive party tells of one released column besides its ranks: a function of the noised codes.
+    """Public facts that a passive party sends with a column's ranks: its mechanism and the noised codes behind them.
 
     Attributes
     ----------
@@ -123,9 +123,9 @@ def _cell_starts(positions: Codes, counts: NDArray[np.int64], n_points: int) -> 
     if n_points <= MOST_CELLS:
         return np.arange(n_points)
     even = np.linspace(0, n_points, MOST_CELLS // 2, endpoint=False).astype(np.int64)
-    reached = np.cumsum(counts)
-    wanted = reached[-1] * np.arange(1, MOST_CELLS // 2) / (MOST_CELLS // 2)
-    return np.unique(np.concatenate([even, positions[np.searchsorted(reached, wanted)]]))
+    cumulative = np.cumsum(counts)
+    quantiles = cumulative[-1] * np.arange(1, MOST_CELLS // 2) / (MOST_CELLS // 2)
+    return np.unique(np.concatenate([even, positions[np.searchsorted(cumulative, quantiles)]]))
 
 
 def _with_missing(channel: NoiseChannel, missingness: RandomisedResponse | None) -> NoiseChannel:

@@ -1,4 +1,4 @@
-"""How a model would score exact codes, estimated from rows whose codes are noised.
+"""Estimate of a model's squared error on exact codes, from rows whose codes are noised.
 
 A row's codes are drawn given all that is known of it but the label, and the label is compared with the mean prediction
 over the draws. The squared error of that mean is estimated without bias by products of two different draws' residuals;

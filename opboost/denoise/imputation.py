@@ -33,7 +33,7 @@ _FARTHEST = 4.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
-    """What the active party knows of every row.
+    """Labels and own-column scores of every row, which the active party knows exactly.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Evidence:
         return cls(label_numbers, np.empty((len(labels), 0), np.uint8), 0, own_numbers)
 
     def rows(self, rows: NDArray[np.int64]) -> Evidence:
-        """The same of some rows."""
+        """Evidence of the rows with these numbers."""
         states, numbers = self.label_states[rows], self.numbers[rows]
         return Evidence(self.label_numbers[rows], states, self.n_classes, numbers)
 
@@ -113,7 +113,7 @@ class Imputation:
         return replace(self, sources=tuple(source.with_ranks(columns) for source in self.sources), evidence=evidence)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Imputation:
-        """The same model, to draw for some rows only."""
+        """The same model, to draw for the rows with these numbers only."""
         sources = tuple(replace(source, states=source.states[rows]) for source in self.sources)
         return replace(self, sources=sources, evidence=self.evidence.rows(rows))
 
@@ -127,13 +127,15 @@ class Imputation:
         n_rows = len(self.sources[0].states)
         states = np.empty((n_draws, len(self.sources), n_rows), np.uint8)
         law = self.classes if with_label else self.without_label()
-        reached = law.reached()
+        cumulative = law.cumulative_laws()
         for first in range(0, n_rows, DRAWN_ROWS):
             rows = slice(first, min(first + DRAWN_ROWS, n_rows))
             observed = _observed(self.sources, self.evidence, rows)
             if not with_label:
                 observed = _without_label(observed)
-            states[:, :, rows] = law.draw(observed, n_draws, seed=seed, first_row=first_row + first, reached=reached)
+            states[:, :, rows] = law.draw(
+                observed, n_draws, seed=seed, first_row=first_row + first, cumulative=cumulative
+            )
         return states
 
     def label_densities(self, states: States) -> Values:

@@ -56,13 +56,13 @@ class JointLaw:
         model = LatentClasses.fit(
             learned, channels, [], n_classes=n_classes, n_steps=_N_STEPS, cluster=_k_means, rng=rng
         )
-        found: tuple[list[Floats], list[Floats]] = ([], [])
+        class_shares: tuple[list[Floats], list[Floats]] = ([], [])
         for c in range(len(columns)):
             others = np.arange(len(columns)) != c
             blind = replace(model, channels=_without(model.channels, c), laws=_without(model.laws, c))
-            for part, rows in zip(found, (cells[::2], cells[1::2]), strict=True):
+            for part, rows in zip(class_shares, (cells[::2], cells[1::2]), strict=True):
                 part.append(blind.classes(_observed(rows[:, others])))
-        return cls(tuple(found[0]), tuple(found[1]))
+        return cls(tuple(class_shares[0]), tuple(class_shares[1]))
 
     def beliefs(self, column: int, codes: NDArray[np.int64], n_codes: int) -> Beliefs:
         """Law of each attacked record's code, by its other columns; `codes` of all rows, of which -1 is missing."""
@@ -70,9 +70,9 @@ class JointLaw:
         is_known, is_attacked = taught >= 0, attacked >= 0
         counts = np.zeros((n_codes, own.shape[1]))
         order = np.argsort(taught[is_known], kind="stable")
-        found, starts = np.unique(taught[is_known][order], return_index=True)
-        if len(found):
-            counts[found] = np.add.reduceat(own[is_known][order], starts, axis=0, dtype=np.float64)
+        known_codes, starts = np.unique(taught[is_known][order], return_index=True)
+        if len(known_codes):
+            counts[known_codes] = np.add.reduceat(own[is_known][order], starts, axis=0, dtype=np.float64)
         overall = counts.sum(axis=1, keepdims=True)
         counts += _PRIOR_RECORDS * overall / max(1.0, overall.sum())
         laws = counts / np.maximum(counts.sum(axis=0), 1e-30)
@@ -98,14 +98,14 @@ class Beliefs:
         return float((self.laws.argmax(axis=1) == self.codes).mean()) if len(self.codes) else 0.0
 
     def success(self, table: Values) -> float:
-        """The same after seeing releases by a mechanism with this table of probabilities, shape ``(n, n)``."""
+        """Share of codes guessed right given releases by a mechanism with these probabilities, shape ``(n, n)``."""
         if not len(self.codes):
             return 0.0
-        reached, seen = np.cumsum(table, axis=1), np.ascontiguousarray(table.T, np.float32)
+        cumulative, likelihoods = np.cumsum(table, axis=1), np.ascontiguousarray(table.T, np.float32)
         starts = (_GOLDEN * np.arange(len(self.codes))) % 1
-        drawn = starts * reached[self.codes, -1]
-        released = (reached[self.codes] < drawn[:, None]).sum(axis=1)
-        return float(((self.laws * seen[released]).argmax(axis=1) == self.codes).mean())
+        drawn = starts * cumulative[self.codes, -1]
+        released = (cumulative[self.codes] < drawn[:, None]).sum(axis=1)
+        return float(((self.laws * likelihoods[released]).argmax(axis=1) == self.codes).mean())
 
 
 def _k_means(points: Floats, n_clusters: int, seed: int) -> NDArray[np.int32]:

@@ -82,10 +82,10 @@ def _uniform(key, number):
 
 
 @njit(parallel=True, **_OPTIONS)
-def draw_states(key, first_row, weights, released, reached, starts, n_true, n_released, out):
+def draw_states(key, first_row, weights, released, cumulative, starts, n_true, n_released, out):
     """Draw true states ``out[draw, source, row]``: a class by its responsibility, then a state given what was released.
 
-    ``reached[starts[s] + (class * n_released[s] + z) * n_true[s] + x]`` is the probability, within a class and given
+    ``cumulative[starts[s] + (class * n_released[s] + z) * n_true[s] + x]`` is the probability, within a class and given
     the released state z, that the state of source s is at most x.
     """
     n_draws, n_sources, n_rows = out.shape
@@ -105,7 +105,7 @@ def draw_states(key, first_row, weights, released, reached, starts, n_true, n_re
                     low, high = 0, n_true[s] - 1
                     while low < high:
                         middle = (low + high) // 2
-                        if reached[at + middle] > u:
+                        if cumulative[at + middle] > u:
                             high = middle
                         else:
                             low = middle + 1

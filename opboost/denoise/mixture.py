@@ -39,7 +39,7 @@ _LEAST = 1e-30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observed:
-    """What is known of some rows.
+    """Observed variables of rows: released states, exact states and numbers.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Observed:
     states : ndarray of uint8 or wider, shape (n_rows, n_exact)
         States of exact variables.
     numbers : ndarray of float32, shape (n_rows, n_numbers)
-        Of about unit variance; NaN says nothing.
+        Of about unit variance; NaN where a number is unknown.
     """
 
     released: States
@@ -59,18 +59,18 @@ class Observed:
         return len(self.released)
 
     def rows(self, rows: slice | NDArray[np.int64]) -> Observed:
-        """Some of the rows."""
+        """Variables of the rows with these numbers."""
         return Observed(self.released[rows], self.states[rows], self.numbers[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentClasses:
-    """A fitted mixture.
+    """Mixture of latent classes, fitted to released and exact variables.
 
     Attributes
     ----------
     channels : tuple of ndarray of float64, shape (n_true, n_released)
-        Of each source.
+        Noise channel of each source.
     weights : ndarray of float64, shape (n_classes,)
     laws : tuple of ndarray of float64, shape (n_classes, n_true)
         Of each source's true state, within a class.
@@ -111,9 +111,9 @@ class LatentClasses:
         prior : float
             Records that the overall law of a source counts for in every class.
         cluster : callable, optional
-            Puts points into so many clusters at most, by a seed; by default scikit-learn's k-means.
+            Takes points, the largest number of clusters and a seed; by default scikit-learn's k-means.
         rng : numpy Generator
-            For the classes at the start.
+            For the initial classes.
         """
         margins = [
             margin(c, np.bincount(z, minlength=c.shape[1])) for c, z in zip(channels, observed.released.T, strict=True)
@@ -154,7 +154,7 @@ class LatentClasses:
         )
 
     def classes(self, observed: Observed) -> Floats:
-        """Probability of each class given what is known of each row, shape ``(n_rows, n_classes)``."""
+        """Probability of each class given the observed variables of each row, shape ``(n_rows, n_classes)``."""
         out = np.empty((len(observed), len(self.weights)), np.float32)
         self._expect(observed, out=out)
         return out
@@ -166,14 +166,14 @@ class LatentClasses:
         *,
         seed: int,
         first_row: int = 0,
-        reached: Sequence[Floats] | None = None,
+        cumulative: Sequence[Floats] | None = None,
     ) -> States:
-        """Draws of the true states given what is known of each row, shape ``(n_draws, n_sources, n_rows)``.
+        """Draws of the true states given the observed variables of each row, shape ``(n_draws, n_sources, n_rows)``.
 
         A row's draws depend on the seed and the row's number alone, counted from `first_row`: rows may come in pieces,
-        with what was `reached` for all of them.
+        with the same `cumulative` laws for all of them.
         """
-        classes, tables = self.classes(observed), self.reached() if reached is None else reached
+        classes, tables = self.classes(observed), self.cumulative_laws() if cumulative is None else cumulative
         out = np.empty((n_draws, len(self.channels), len(observed)), np.uint8)
         draw_states(
             np.uint64(seed),
@@ -188,14 +188,14 @@ class LatentClasses:
         )
         return out
 
-    def reached(self) -> list[Floats]:
+    def cumulative_laws(self) -> list[Floats]:
         """``Pr[state <= x | class, released state]`` of every source, flat from ``(n_classes, n_released, n_true)``."""
         tables = []
         for law, channel in zip(self.laws, self.channels, strict=True):
-            reached = np.cumsum(law[:, None, :] * channel.T[None], axis=2)
-            reached /= np.maximum(reached[:, :, -1:], _LEAST)
-            # A state of which nothing is left over is never drawn: the last that is possible reaches 1.
-            tables.append(np.where(reached >= 1 - 1e-12, 1.0, reached).astype(np.float32).ravel())
+            cumulative = np.cumsum(law[:, None, :] * channel.T[None], axis=2)
+            cumulative /= np.maximum(cumulative[:, :, -1:], _LEAST)
+            # States of probability 0 are never drawn: the last possible one already has the value 1.
+            tables.append(np.where(cumulative >= 1 - 1e-12, 1.0, cumulative).astype(np.float32).ravel())
         return tables
 
     def _expect(self, observed: Observed, *, out: Floats) -> float:
@@ -229,7 +229,7 @@ def margin(channel: Values, counts: Values | NDArray[np.int64]) -> Values:
 
 
 def _start(observed: Observed, n_classes: int, cluster: Clustering, rng: np.random.Generator) -> Floats:
-    """Classes at the start: clusters of standardised states and numbers, softened."""
+    """Initial class probabilities of each row: clusters of standardised states and numbers, softened."""
     released = observed.released.astype(np.float32)
     parts = [0.5 * (released - released.mean(axis=0)) / (released.std(axis=0) + 1e-9), np.nan_to_num(observed.numbers)]
     parts += [
@@ -237,8 +237,8 @@ def _start(observed: Observed, n_classes: int, cluster: Clustering, rng: np.rand
         for v in range(observed.states.shape[1])
     ]
     points = np.hstack(parts).astype(np.float32)
-    n_found = min(n_classes, len(np.unique(points, axis=0)))
-    clusters = cluster(points, n_found, int(rng.integers(2**31)))
+    n_clusters = min(n_classes, len(np.unique(points, axis=0)))
+    clusters = cluster(points, n_clusters, int(rng.integers(2**31)))
     classes = np.full((len(observed), n_classes), 0.2 / n_classes, np.float32)
     classes[np.arange(len(observed)), clusters] += 0.8
     return classes

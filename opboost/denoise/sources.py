@@ -53,7 +53,7 @@ class RankSource:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the column's values came without noise."""
+        """True if the column's values carry no noise."""
         return math.isinf(self.release.mechanism.epsilon)
 
 
@@ -84,7 +84,7 @@ class Source:
     rank_of_state: tuple[Ranks, ...]
 
     def with_ranks(self, columns: Sequence[RankRows]) -> Source:
-        """The same of other rows of the table, given the ranks of all its columns.
+        """The source of other rows of the table, given the ranks of all its columns.
 
         Raises
         ------
@@ -92,10 +92,10 @@ class Source:
             If indicators contradict each other.
         """
         tables = zip(self.members, self.state_of_rank, strict=True)
-        found = np.array([table[columns[member][:]] for member, table in tables])
-        if len(found) > 1:
-            _check_indicators((found < len(found)).sum(axis=0), has_missing=self.channel.has_missing)
-        return replace(self, states=found.min(axis=0))
+        states = np.array([table[columns[member][:]] for member, table in tables])
+        if len(states) > 1:
+            _check_indicators((states < len(states)).sum(axis=0), has_missing=self.channel.has_missing)
+        return replace(self, states=states.min(axis=0))
 
 
 def sources_of(columns: Sequence[RankSource]) -> list[Source]:
@@ -106,7 +106,7 @@ def sources_of(columns: Sequence[RankSource]) -> list[Source]:
     DataError
         If a row is missing in a column whose missingness was not randomised, or indicators contradict each other.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     c = 0
     while c < len(columns):
         release = columns[c].release
@@ -116,10 +116,10 @@ def sources_of(columns: Sequence[RankSource]) -> list[Source]:
         if columns[members[0]].is_exact:
             continue
         if release.category is None:
-            found.append(_ordered(columns[members[0]], members[0], number=len(found)))
+            sources.append(_ordered(columns[members[0]], members[0], number=len(sources)))
         else:
-            found.append(_categories(columns[members.start : members.stop], tuple(members), number=len(found)))
-    return found
+            sources.append(_categories(columns[members.start : members.stop], tuple(members), number=len(sources)))
+    return sources
 
 
 def deconvolved_counts(release: ColumnRelease, counts: NDArray[np.int64]) -> Values:
@@ -178,9 +178,9 @@ def _categories(columns: Sequence[RankSource], members: tuple[int, ...], *, numb
     for c, column in enumerate(columns):
         tables.append(np.where(np.append(column.release.positions == 1, False), c, none).astype(np.uint8))
         for rows in _pieces(column.ranks):
-            found = tables[c][column.ranks[rows]]
-            states[rows] = np.minimum(states[rows], found)
-            n_ones[rows] += found == c
+            indicated = tables[c][column.ranks[rows]]
+            states[rows] = np.minimum(states[rows], indicated)
+            n_ones[rows] += indicated == c
     _check_indicators(n_ones, has_missing=channel.has_missing)
     ranks = tuple(_nearest_ranks(channel, column.release.positions, category=c) for c, column in enumerate(columns))
     return Source(number, members, channel, states, tuple(tables), ranks)

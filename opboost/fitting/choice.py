@@ -1,4 +1,4 @@
-"""How much trees that learn through the noise add to the own columns: grown on some rows, compared on others."""
+"""Choice of the versions of noised columns that trees are grown on, by scores of candidates on held-out rows."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from operator import itemgetter
 import numpy as np
 
 from opboost.arrays import Values
-from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
+from opboost.fitting.noised_table import Blend, NoiseChoice, NoisedRows
 from opboost.fitting.recipe import Recipe
-from opboost.fitting.trials import DrawnFor, Trial, trials_of
+from opboost.fitting.trials import DrawCodes, Trial, trials_of
 from opboost.trees.validation import KnownRows
 
 # Shares of the columns' variance that draws leave open: up to the second one, trees look at draws and at the released
@@ -42,36 +42,36 @@ _OTHER_DEPTH = 0.98
 
 
 def choose(
-    noised: Noised,
+    noised: NoisedRows,
     recipe: Recipe,
     known: KnownRows | None,
-    drawn_for: DrawnFor,
+    draw_codes: DrawCodes,
     *,
-    may_go_on: bool = True,
+    may_continue_own: bool = True,
     rng: np.random.Generator,
 ) -> Blend:
     """Compare candidates on known rows, or on each part of the rows, grown on the others.
 
     Parameters
     ----------
-    noised : Noised
+    noised : NoisedRows
     recipe : Recipe
     known : KnownRows, optional
-    drawn_for : callable
-        Makes draws for rows to grow on and for rows to score on, given both. If draws of the former depend on labels of
-        the latter, trees on draws seem better than they are.
-    may_go_on : bool
-        Whether trees that go on from the scores of trees on the own columns are candidates.
+    draw_codes : callable
+        Draws exact codes of rows to grow on and of rows to score on, given both. Draws of the former must not depend on
+        labels of the latter: trees on draws would seem better than they are.
+    may_continue_own : bool
+        Whether trees that continue from the scores of trees on the own columns are candidates.
     rng : numpy Generator
         For the parts.
     """
-    trials, share_open = trials_of(noised, recipe, known, drawn_for, rng=rng)
+    trials, share_open = trials_of(noised, recipe, known, draw_codes, rng=rng)
     depths = recipe.own_depths if noised.has_own else ()
-    starts = (False, True) if may_go_on and noised.has_own else (False,)
-    # Trees that do not go on from own trees are the same whatever the depth of these.
-    learned = cache(lambda choice: [trial.scores(choice) for trial in trials])
+    starts = (False, True) if may_continue_own and noised.has_own else (False,)
+    # Trees that do not continue from own trees are the same whatever the depth of these.
+    scores_alone = cache(lambda choice: [trial.scores(choice) for trial in trials])
     compared = [
-        _compared(depth_trials, own_scores, learned, share_open, starts)
+        _best_candidate(depth_trials, own_scores, scores_alone, share_open, starts)
         for depth_trials, own_scores in _by_depth(trials, depths)
     ]
     return min(compared, key=itemgetter(0))[1]
@@ -92,16 +92,17 @@ def _by_depth(trials: list[Trial], depths: Sequence[int]) -> Iterator[tuple[list
         yield tried[best]
 
 
-def _compared(
+def _best_candidate(
     trials: Sequence[Trial],
     own: Sequence[Values],
-    learned: Callable[[NoiseChoice], list[Values]],
+    scores_alone: Callable[[NoiseChoice], list[Values]],
     share_open: float,
     starts: Sequence[bool],
 ) -> tuple[float, Blend]:
-    """The best candidate beside trees on the own columns with these scores, and the error of both together.
+    """Error and blend of the candidate that gains most beside trees on the own columns.
 
-    `learned` gives scores of trees that begin with nothing.
+    `own` are the scores of those trees, trial by trial; `scores_alone` gives scores of trees that start from the base
+    scores instead of continuing from them.
     """
     recipe, own_depth = trials[0].recipe, trials[0].own_depth
     shares = SHARES[SHARES <= 1] if recipe.constraints.monotone.any() else SHARES
@@ -109,51 +110,53 @@ def _compared(
     n_scored = sum(len(trial.scored.targets) for trial in trials)
 
     @cache
-    def best(choice: NoiseChoice, goes_on: bool) -> tuple[float, float, Blend]:
+    def best_blend(choice: NoiseChoice, continues_own: bool) -> tuple[float, float, Blend]:
         """The part of the own columns' error that a candidate removes, the error that is left, and its blend."""
-        if goes_on:
+        if continues_own:
             steps = [
                 trial.scores(choice, start) - trial.base_scores for trial, start in zip(trials, margins, strict=True)
             ]
         else:
-            steps = [scores - own_scores for own_scores, scores in zip(own, learned(choice), strict=True)]
+            steps = [scores - own_scores for own_scores, scores in zip(own, scores_alone(choice), strict=True)]
         errors = np.empty(len(shares))
         for s, share in enumerate(shares):
             parts = zip(trials, own, steps, strict=True)
             errors[s] = np.concatenate([trial.errors(a + share * step) for trial, a, step in parts]).mean()
         # Released codes bring no narrow effects back, so held-out rows see what trees on them are worth.
-        at = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
-        won = 1.0 - float(errors[at] / max(errors[0], 1e-12))
+        best = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
+        gain = 1.0 - float(errors[best] / max(errors[0], 1e-12))
         if choice is NoiseChoice.PLAIN and share_open > _OPEN_FOR_PLAIN:
-            won, at = won / _PLAIN_LEAD, at if won > 0 else 0
-        error = float(errors[at if shares[at] >= LEAST_BLEND else 0])
-        return won, error, Blend(choice, float(shares[at]), goes_on, own_depth)
+            gain, best = gain / _PLAIN_LEAD, best if gain > 0 else 0
+        error = float(errors[best if shares[best] >= LEAST_BLEND else 0])
+        return gain, error, Blend(choice, float(shares[best]), continues_own, own_depth)
 
     # What would be left out wins nothing, and held-out rows may see a little harm of what serves better than that.
-    candidates = [best(choice, goes_on) for choice, goes_on in _candidates(share_open, starts)]
+    candidates = [best_blend(choice, continues_own) for choice, continues_own in _candidates(share_open, starts)]
     candidates = [candidate for candidate in candidates if candidate[2].share >= LEAST_BLEND]
-    _, error, blend = max(candidates or [best(NoiseChoice.PLAIN, goes_on) for goes_on in starts], key=itemgetter(0))
+    _, error, blend = max(
+        candidates or [best_blend(NoiseChoice.PLAIN, continues_own) for continues_own in starts], key=itemgetter(0)
+    )
     return error, blend if blend.share >= LEAST_BLEND else Blend(NoiseChoice.ALONE, own_depth=own_depth)
 
 
 def _candidates(share_open: float, starts: Sequence[bool]) -> Iterator[tuple[NoiseChoice, bool]]:
-    """What trees may look at, and whether they go on from the own columns' scores."""
+    """Candidates: versions that trees are grown on, and whether they continue from the own trees' scores."""
     usual = by_turns(share_open)
-    for goes_on in starts:
-        yield usual, goes_on
-        if goes_on or share_open <= _OPEN_FOR_PLAIN:
-            yield NoiseChoice.PLAIN, goes_on
+    for continues_own in starts:
+        yield usual, continues_own
+        if continues_own or share_open <= _OPEN_FOR_PLAIN:
+            yield NoiseChoice.PLAIN, continues_own
     if usual is NoiseChoice.CORRECTED_AND_PLAIN and share_open > OPEN_SHARES[0]:
         yield NoiseChoice.CORRECTED, False
 
 
 def by_turns(share_open: float) -> NoiseChoice:
-    """What trees on draws look at, where these leave this share of the columns' variance open."""
+    """Versions for trees on draws: with released codes by turns unless draws leave much of the variance open."""
     return NoiseChoice.CORRECTED_AND_PLAIN if share_open <= OPEN_SHARES[1] else NoiseChoice.CORRECTED
 
 
 def _most_likely(shares: Values, errors: Values, n_rows: int, counted_rows: int = _COUNTED_ROWS) -> int:
-    """Which share, of 0 and others, is most likely, given mean errors of some rows and what is expected before."""
+    """Index of the most likely share, given the mean error at each and a normal prior; `shares[0]` is 0."""
 
     def best(counted: int) -> int:
         misfits = counted * errors / max(errors.min(), 1e-12) + ((shares - _EXPECTED_SHARE) / _DEVIATION) ** 2

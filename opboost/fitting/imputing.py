@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Evidence, Imputation
 from opboost.denoise.sources import Source
-from opboost.fitting.noised_table import Noised
-from opboost.fitting.recipe import FOLDS, Recipe, moved
+from opboost.fitting.noised_table import NoisedRows
+from opboost.fitting.recipe import FOLDS, Recipe, table_scores
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.kernels.threads import threads_for
@@ -40,7 +40,7 @@ class OwnScores:
     @classmethod
     def fit(
         cls,
-        noised: Noised,
+        noised: NoisedRows,
         rows: NDArray[np.int64],
         fold: NDArray[np.integer],
         recipe: Recipe,
@@ -64,23 +64,28 @@ class OwnScores:
         scores = np.empty((table.n_rows, self.loss.n_outputs))
         for k, (trees, base_scores) in enumerate(self.forests):
             here = np.flatnonzero(fold == k)
-            scores[here] = moved(table.of_rows(here), trees, base_scores).T
+            scores[here] = table_scores(table.of_rows(here), trees, base_scores).T
         return scores[:, 1:] if self.loss == Softmax(2) else scores
 
 
 def impute(
-    noised: Noised, sources: Sequence[Source], rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
+    noised: NoisedRows, sources: Sequence[Source], rows: NDArray[np.int64], recipe: Recipe, *, rng: np.random.Generator
 ) -> Imputation:
     """Fit the exact codes of the noised columns, their `sources`, on these rows; labels of other rows are not used."""
     labels = noised.labels
     fold = rng.integers(FOLDS, size=len(labels)).astype(np.uint8)
     own = OwnScores.fit(noised, rows, fold, recipe, rng=rng).of(noised.table, fold)
     evidence = Evidence.of(labels, own, n_classes=recipe.n_classes, like=(labels[rows], own[rows]))
-    return imputed(noised, sources, evidence, rows, rng=rng)
+    return impute_from(noised, sources, evidence, rows, rng=rng)
 
 
-def imputed(
-    noised: Noised, sources: Sequence[Source], evidence: Evidence, rows: NDArray[np.int64], *, rng: np.random.Generator
+def impute_from(
+    noised: NoisedRows,
+    sources: Sequence[Source],
+    evidence: Evidence,
+    rows: NDArray[np.int64],
+    *,
+    rng: np.random.Generator,
 ) -> Imputation:
     """Fit the exact codes of the noised columns on these rows, for known evidence."""
     with threads_for(len(rows) * len(noised.columns) * N_CLASSES):

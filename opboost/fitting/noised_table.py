@@ -1,4 +1,4 @@
-"""A table whose noised columns are filled in: with the released ranks, or with versions that are drawn."""
+"""Tables with noised columns: the rows before these are filled in, and the table that trees are grown on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from opboost.arrays import HistogramAxes, Mask, Ranks, Values
 from opboost.denoise.sources import RankSource, Source
-from opboost.fitting.recipe import Recipe, moved
+from opboost.fitting.recipe import Recipe, table_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable, bin_ranks, choose_cuts
 from opboost.trees.tree import Tree
@@ -20,7 +20,7 @@ from opboost.trees.validation import HeldOutRows
 
 
 class NoiseChoice(StrEnum):
-    """What a model with noised columns is trained on: which versions of them the trees see by turns."""
+    """Versions of the noised columns that the trees of a model are grown on by turns."""
 
     ALONE = "alone"
     """Nothing: the own columns alone."""
@@ -41,7 +41,7 @@ class NoiseChoice(StrEnum):
         }[self]
 
     def turns(self, n_draws: int) -> tuple[int, ...]:
-        """Which version each round looks at; the released codes are number `n_draws`, nothing is the next one."""
+        """Version of each round by turns: draws are 0 to `n_draws - 1`, then the released codes, then nothing."""
         draws, plain, nothing = range(n_draws), n_draws, n_draws + 1
         match self:
             case NoiseChoice.CORRECTED:
@@ -64,26 +64,26 @@ class Blend:
         Versions of the noised columns that noised trees are grown on.
     share : float
         Weight of the noised trees' scores; that of own trees is ``1 - share``.
-    goes_on : bool
-        Whether noised trees go on from the scores of own trees, whose weight is 1 then.
+    continues_own : bool
+        Whether noised trees continue from the scores of own trees, whose weight is 1 then.
     own_depth : int, optional
         Depth of own trees, if it is not the parameters'.
     """
 
     choice: NoiseChoice
     share: float = 1.0
-    goes_on: bool = False
+    continues_own: bool = False
     own_depth: int | None = None
 
     @property
     def own_share(self) -> float:
         """Weight of the own trees' scores."""
-        return 1.0 if self.goes_on else 1.0 - self.share
+        return 1.0 if self.continues_own else 1.0 - self.share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Noised:
-    """The rows of a run, whose noised columns are still to be filled in.
+class NoisedRows:
+    """Training rows before their noised columns are filled in.
 
     Attributes
     ----------
@@ -111,10 +111,10 @@ class Noised:
         weights: Values,
         *,
         n_columns: int,
-    ) -> Noised:
-        """Rows of these columns, each of which is let go of before the next one is asked for; None is noised."""
-        nothing = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
-        table = BinnedTable.of((column or nothing for column in binned), n_columns=n_columns)
+    ) -> NoisedRows:
+        """Rows of these columns, of which one at a time is held; None stands for a noised one."""
+        constant = BinnedColumn(np.zeros(len(labels), np.uint8), np.empty(0))
+        table = BinnedTable.of((column or constant for column in binned), n_columns=n_columns)
         return cls(table, tuple(sources), tuple(sources.values()), labels, weights)
 
     @property
@@ -124,7 +124,7 @@ class Noised:
         return bool((self.table.axes.sizes[own] >= 3).any())
 
     def filled(self, binned: Sequence[BinnedColumn], *, is_copied: bool = True) -> BinnedTable:
-        """A table with these bins for the noised columns; not copied, it takes the place of this one."""
+        """The table with these bins for the noised columns; unless `is_copied`, bins of `table` are overwritten."""
         table = self.table
         kind = np.result_type(table.bins, *(column.bins for column in binned))
         bins: Any = table.bins.astype(kind, copy=is_copied)
@@ -135,27 +135,27 @@ class Noised:
         axes = HistogramAxes.from_bin_counts(sizes, table.axes.is_categorical.tolist())
         return BinnedTable(bins, tuple(cuts), axes)
 
-    def of_rows(self, rows: NDArray[np.int64]) -> Noised:
-        """Some of the rows."""
+    def of_rows(self, rows: NDArray[np.int64]) -> NoisedRows:
+        """The rows with these numbers."""
         columns = tuple(replace(column, ranks=_ranks_of(column, rows)) for column in self.columns)
-        return Noised(self.table.of_rows(rows), self.numbers, columns, self.labels[rows], self.weights[rows])
+        return NoisedRows(self.table.of_rows(rows), self.numbers, columns, self.labels[rows], self.weights[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Filled:
-    """A table to train on.
+class FilledTable:
+    """Table to train on, whose noised columns are filled in, and trees on the own columns that go with it.
 
     Attributes
     ----------
     blend : Blend or None
-        Of trees that are grown on this table and `own_trees`; None where no column is noised.
+        Weights of trees that are grown on this table and of `own_trees`; None where no column is noised.
     table : BinnedTable
     alternates : Alternates or None
         Versions of the noised columns, of the same rows.
     own_trees : tuple of Tree
         Grown on the columns without noise alone, from the same base scores.
     margins : ndarray of float64, shape (n_outputs, n_rows), or None
-        How far trees on the own columns that have not seen a row move its score, if the trees go on from there.
+        Out-of-fold scores by trees on the own columns, if the trees on this table continue from these.
     """
 
     blend: Blend | None
@@ -166,11 +166,11 @@ class Filled:
 
     @property
     def choice(self) -> NoiseChoice | None:
-        """What the trees see of noised columns."""
+        """Versions of the noised columns that trees are grown on."""
         return None if self.blend is None else self.blend.choice
 
     def grown_by(self, recipe: Recipe) -> Recipe:
-        """How trees on this table are grown: as those on the own columns, if they see nothing else."""
+        """The recipe of trees on this table: that of own trees, if they see no noised column."""
         if self.blend is None or self.blend.choice is not NoiseChoice.ALONE:
             return recipe
         return recipe.on_own(self.blend.own_depth)
@@ -179,7 +179,7 @@ class Filled:
         """Held-out rows, scored as by the model: with the part of the own trees, and the share of the others."""
         if self.blend is None or not self.own_trees:
             return held_out
-        own = moved(held_out.table.of_rows(np.arange(len(held_out.labels))), self.own_trees, np.zeros(n_outputs))
+        own = table_scores(held_out.table.of_rows(np.arange(len(held_out.labels))), self.own_trees, np.zeros(n_outputs))
         return held_out._replace(margins=self.blend.own_share * own, share=self.blend.share)
 
     def shared(self, trees: Sequence[Tree]) -> list[Tree]:
@@ -190,8 +190,8 @@ class Filled:
         return [tree if share == 1.0 else tree.scaled(share) for part, share in parts for tree in part]
 
 
-def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:
-    """Some rows of a filled table, once per draw."""
+def held_out_table(filled: FilledTable, rows: Mask, *, n_draws: int) -> BinnedTable:
+    """Rows of a filled table that are held out, repeated for each of their draws."""
     table = filled.table.of_rows(rows)
     if filled.alternates is None:
         return table
@@ -202,13 +202,18 @@ def held_out_table(filled: Filled, rows: Mask, *, n_draws: int) -> BinnedTable:
     return replace(table, bins=bins)
 
 
-def plain_bins(noised: Noised, max_bin: int) -> list[BinnedColumn]:
+def plain_bins(noised: NoisedRows, max_bin: int) -> list[BinnedColumn]:
     """Bins of the released ranks of the noised columns."""
     return [bin_ranks(column.ranks, column.n_ranks, max_bin=max_bin, cuts=column.cuts) for column in noised.columns]
 
 
 def versions_of(
-    noised: Noised, sources: Sequence[Source], states: NDArray[np.uint8], choice: NoiseChoice | None, *, max_bin: int
+    noised: NoisedRows,
+    sources: Sequence[Source],
+    states: NDArray[np.uint8],
+    choice: NoiseChoice | None,
+    *,
+    max_bin: int,
 ) -> tuple[list[BinnedColumn], Alternates]:
     """Versions of the noised columns in common bins, whose cuts lie where the owner has thresholds.
 
@@ -238,7 +243,7 @@ def versions_of(
 
 
 def in_bins(
-    noised: Noised, sources: Sequence[Source], binned: Sequence[BinnedColumn], states: NDArray[np.uint8]
+    noised: NoisedRows, sources: Sequence[Source], binned: Sequence[BinnedColumn], states: NDArray[np.uint8]
 ) -> NDArray[np.uint8]:
     """Other draws of the noised columns, of any rows, in the same bins, shape ``(n_draws, n_columns, n_rows)``."""
     bins = np.empty((len(states), len(binned), states.shape[2]), np.uint8)

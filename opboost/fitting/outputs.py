@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from opboost.arrays import Mask, Values
 from opboost.errors import ParameterError
-from opboost.fitting.noised_table import Filled, held_out_table
+from opboost.fitting.noised_table import FilledTable, held_out_table
 from opboost.fitting.trials import n_draws
 from opboost.trees.binning import BinnedTable
 from opboost.trees.boosting import BoostingParameters, OnRound, boost_table, refit_table
@@ -25,10 +24,64 @@ Engine = Literal["native", "xgboost"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Growing:
-    """What the trees of all outputs have in common."""
+class TrainingTargets:
+    """Labels of one or several outputs, and the scores that their trees start from.
 
-    filled: Filled
+    Attributes
+    ----------
+    loss : Loss
+    labels : ndarray of float64, shape (n_rows,) or (n_rows, n_outputs)
+    margins : ndarray of float64, shape (n_outputs, n_rows)
+        Added to the base scores of each row; of length 0 if there are none.
+    base_scores : ndarray of float64, shape (n_outputs,), or None
+        Of an earlier model; None to compute them from the labels.
+    earlier : sequence of Tree
+        Trees of an earlier model, in bins, one per output by turns.
+    leaf_labels : ndarray of float64, shape (n_rows,), or None
+        Labels to which base scores and leaves are fitted anew, once the trees are grown.
+    """
+
+    loss: Loss
+    labels: Values
+    margins: Values
+    base_scores: Values | None = None
+    earlier: Sequence[Tree] = ()
+    leaf_labels: Values | None = None
+
+    def of_output(self, output: int, loss: Loss) -> TrainingTargets:
+        """Targets of one of several outputs."""
+        return replace(
+            self,
+            loss=loss,
+            labels=self.labels[:, output],
+            margins=self.margins[output : output + 1],
+            base_scores=None if self.base_scores is None else self.base_scores[output : output + 1],
+            earlier=self.earlier[output :: len(self.loss.singles)],
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OutputTrainer:
+    """Training of all outputs on common rows, with common parameters.
+
+    Attributes
+    ----------
+    filled : FilledTable
+    weights : ndarray of float64, shape (n_rows,)
+        Before those of classes.
+    is_trained : ndarray of bool, shape (n_rows,)
+        False for the rows that `validation` holds out.
+    parameters : BoostingParameters
+    limits : Constraints
+    validation : ValidationPlan or None
+    known : KnownRows or None
+        Held-out rows beside the table, which are scored where there is no `validation`.
+    engine : {"native", "xgboost"}
+    seed : int or None
+    on_round : callable
+    """
+
+    filled: FilledTable
     weights: Values
     is_trained: Mask
     parameters: BoostingParameters
@@ -39,101 +92,94 @@ class Growing:
     seed: int | None
     on_round: OnRound
 
-    def all_outputs(
-        self,
-        loss: Loss,
-        labels: Values,
-        leaf_labels: Values | None,
-        margins: Values,
-        start: Values | None,
-        earlier: Sequence[Tree],
-    ) -> tuple[list[Tree], Values, History]:
+    def train(self, targets: TrainingTargets) -> tuple[list[Tree], Values, History]:
         """Trees, base scores and history of a loss, each of whose single outputs has trees of its own."""
-        if len(loss.singles) == 1:
-            return self.grow(loss.singles[0], labels, leaf_labels, margins, start, earlier, output=None)
-        return combined(
-            [
-                self.grow(
-                    single,
-                    labels[:, k],
-                    leaf_labels,
-                    margins[k : k + 1],
-                    None if start is None else start[k : k + 1],
-                    earlier[k :: len(loss.singles)],
-                    output=k,
-                )
-                for k, single in enumerate(loss.singles)
-            ]
-        )
+        singles = targets.loss.singles
+        if len(singles) == 1:
+            return self.train_output(replace(targets, loss=singles[0]), output=None)
+        return combined([self.train_output(targets.of_output(k, single), output=k) for k, single in enumerate(singles)])
 
-    def grow(
-        self,
-        loss: Loss,
-        labels: Values,
-        leaf_labels: Values | None,
-        margins: Values,
-        start: Values | None,
-        earlier: Sequence[Tree],
-        *,
-        output: int | None,
-    ) -> tuple[list[Tree], Values, History]:
+    def train_output(self, targets: TrainingTargets, *, output: int | None) -> tuple[list[Tree], Values, History]:
         """Trees, base scores and history of one output, or of several that have their gradients together."""
-        rows, parameters = self.is_trained, self.parameters
-        table, alternates, held_out = self.filled.table, self.filled.alternates, None
-        trained_margins, held_out_margins = (margins[:, rows], margins[:, ~rows]) if len(margins) else (0.0, 0.0)
+        loss, margins = targets.loss, targets.margins
+        table, alternates = self.filled.table, self.filled.alternates
         if self.validation is not None:
-            held_out = HeldOutRows(
-                held_out_table(self.filled, ~rows, n_draws=n_draws(len(rows))),
-                labels[~rows],
-                self.validation.metrics,
-                held_out_margins,
-            )
-            table, alternates = table.of_rows(rows), alternates and alternates.of_rows(rows)
-        elif self.known is not None and self.known.metrics:
-            held_out = self.known.held_out(table, output)
-        # XGBoost scores held-out rows with every tree at full weight.
-        if (
-            held_out is not None
-            and leaf_labels is None
-            and (self.engine == "native" or self.filled.margins is not None)
-        ):
-            held_out = self.filled.beside_own(held_out, loss.n_outputs)
-        shared: dict[str, Any] = {
-            "loss": loss,
-            "constraints": self.limits,
-            "alternates": alternates,
-            "seed": self.seed,
-            "margins": trained_margins,
-            "earlier": earlier,
-        }
-        weights = self._of_rows(parameters.weighted(labels, self.weights, loss))
-        begin, trained = partial(parameters.base_scores, loss, has_margins=len(margins) > 0), self._of_rows(labels)
-        base_scores = begin(trained, weights) if start is None else start
+            table = table.of_rows(self.is_trained)
+            alternates = alternates and alternates.of_rows(self.is_trained)
+        train_margins = margins[:, self.is_trained] if len(margins) else 0.0
+        labels = self._of_trained_rows(targets.labels)
+        weights = self._of_trained_rows(self.parameters.weighted(targets.labels, self.weights, loss))
+        base_scores = targets.base_scores
+        if base_scores is None:
+            base_scores = self.parameters.base_scores(loss, labels, weights, has_margins=len(margins) > 0)
         boost = boost_with_xgboost if self.engine == "xgboost" else boost_table
         trees, history = boost(
             table,
-            trained,
+            labels,
             weights,
-            parameters,
+            self.parameters,
+            loss=loss,
             base_scores=base_scores,
-            held_out=held_out,
+            constraints=self.limits,
+            held_out=self._held_out_rows(targets, output),
+            alternates=alternates,
+            margins=train_margins,
+            earlier=targets.earlier,
+            seed=self.seed,
             on_round=self.on_round,
-            **shared,
         )
-        if leaf_labels is None:
+        if targets.leaf_labels is None:
             return trees, base_scores, history
-        if self.engine == "xgboost" or self.limits.monotone.any() or parameters.booster == "dart" or earlier:
+        self._check_refit(targets)
+        leaf_labels = targets.leaf_labels[self.is_trained]
+        weights = self.parameters.weighted(targets.leaf_labels, self.weights, loss)[self.is_trained]
+        base_scores = self.parameters.base_scores(loss, leaf_labels, weights, has_margins=len(margins) > 0)
+        trees = refit_table(
+            trees,
+            table,
+            leaf_labels,
+            weights,
+            self.parameters,
+            loss=loss,
+            base_scores=base_scores,
+            constraints=self.limits,
+            alternates=alternates,
+            margins=train_margins,
+            seed=self.seed,
+        )
+        return trees, base_scores, history
+
+    def _held_out_rows(self, targets: TrainingTargets, output: int | None) -> HeldOutRows | None:
+        """Rows to score after every round, if there are any."""
+        held_out: HeldOutRows | None = None
+        if self.validation is not None:
+            rows = ~self.is_trained
+            held_out = HeldOutRows(
+                held_out_table(self.filled, rows, n_draws=n_draws(len(rows))),
+                targets.labels[rows],
+                self.validation.metrics,
+                targets.margins[:, rows] if len(targets.margins) else 0.0,
+            )
+        elif self.known is not None and self.known.metrics:
+            held_out = self.known.held_out(self.filled.table, output)
+        if held_out is None or targets.leaf_labels is not None:
+            return held_out
+        # XGBoost scores held-out rows with every tree at full weight.
+        if self.engine == "xgboost" and self.filled.margins is None:
+            return held_out
+        return self.filled.beside_own(held_out, targets.loss.n_outputs)
+
+    def _check_refit(self, targets: TrainingTargets) -> None:
+        """Refuse leaves that cannot be fitted to other labels."""
+        is_monotone, is_dart = self.limits.monotone.any(), self.parameters.booster == "dart"
+        if self.engine == "xgboost" or is_monotone or is_dart or targets.earlier:
             raise ParameterError(
                 "leaves cannot be fitted anew with XGBoost, monotone constraints, DART or an earlier model"
             )
-        loss.check_labels(leaf_labels)
-        weights = parameters.weighted(leaf_labels, self.weights, loss)[rows]
-        base_scores = begin(leaf_labels[rows], weights)
-        del shared["earlier"]
-        trees = refit_table(trees, table, leaf_labels[rows], weights, parameters, base_scores=base_scores, **shared)
-        return trees, base_scores, history
+        assert targets.leaf_labels is not None
+        targets.loss.check_labels(targets.leaf_labels)
 
-    def _of_rows(self, values: Values) -> Values:
+    def _of_trained_rows(self, values: Values) -> Values:
         """Values of the rows that are trained on, as compiled loops take them; those of all rows are not copied."""
         return np.require(values if self.validation is None else values[self.is_trained], requirements=("C", "W"))
 

@@ -12,11 +12,11 @@ from opboost.arrays import Ranks, Values
 from opboost.denoise.imputation import Evidence, Imputation
 from opboost.denoise.sources import RankSource, sources_of
 from opboost.fitting.choice import choose
-from opboost.fitting.imputing import OwnScores, imputed
+from opboost.fitting.imputing import OwnScores, impute_from
 from opboost.fitting.noise_correction import FEW_ROUNDS
-from opboost.fitting.noised_table import NoiseChoice, Noised, places
+from opboost.fitting.noised_table import NoiseChoice, NoisedRows, places
 from opboost.fitting.recipe import FOLDS, Recipe
-from opboost.fitting.trials import MOST_DRAWS, N_SCORED, Drawn, n_draws
+from opboost.fitting.trials import MOST_DRAWS, N_SCORED, CodeDraws, n_draws
 from opboost.trees.binning import BinnedColumn, BinnedTable
 from opboost.trees.validation import KnownRows
 from opboost.trees.xgboost_engine import MOST_STACKED
@@ -24,19 +24,19 @@ from opboost.trees.xgboost_engine import MOST_STACKED
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampleFit:
-    """What a sample says of the noised columns of all rows.
+    """Imputation of noised columns and choice of versions, fitted to a sample of a table's rows.
 
     Attributes
     ----------
     choice : NoiseChoice
     share : float
-        Of the trees of this choice in the scores; those on the own columns have the rest.
+        Weight of the trees of this choice in the scores; those on the own columns have the rest.
     imputation : Imputation
     own : OwnScores
     table : BinnedTable
         The sample's.
     numbers : tuple of int
-        Which columns of the table are noised.
+        Columns of the table that are noised.
     labels, scores : ndarray of float64
         Of the sample: evidence of other rows is standardised like these.
     n_classes : int
@@ -56,7 +56,7 @@ class SampleFit:
     seed: int
 
     def turns(self, n_rows: int) -> tuple[int, ...]:
-        """The versions of a table of so many rows that trees see at once: draws, and the released ranks behind them."""
+        """Versions of a table of `n_rows` rows that trees train on at once: draws, then the released ranks."""
         return self.choice.turns(n_draws(n_rows))[:MOST_STACKED]
 
     def versions(
@@ -112,21 +112,21 @@ def fit_sample(
     n_columns : int
     """
     weights = recipe.parameters.weighted(labels, np.ones(len(labels)), recipe.loss)
-    noised = Noised.of(binned, sources, labels, weights, n_columns=n_columns)
+    noised = NoisedRows.of(binned, sources, labels, weights, n_columns=n_columns)
     all_rows = np.arange(len(labels))
     comparing, rng = np.random.default_rng(recipe.seed).spawn(2)
     own = OwnScores.fit(noised, all_rows, rows % FOLDS, recipe, rng=rng)
     scores = own.of(noised.table, rows % FOLDS)
     evidence = Evidence.of(labels, scores, n_classes=recipe.n_classes)
-    imputation = imputed(noised, sources_of(noised.columns), evidence, all_rows, rng=rng)
+    imputation = impute_from(noised, sources_of(noised.columns), evidence, all_rows, rng=rng)
     seed = int(rng.integers(2**62))
     states = imputation.draw(MOST_DRAWS, seed=seed)
     blind = imputation.draw(N_SCORED, with_label=False, seed=seed + 1)
 
-    def drawn_for(kept: NDArray[np.int64], held: NDArray[np.int64]) -> Drawn:
-        return Drawn(imputation.sources, states[:, :, kept], blind[:, :, held])
+    def draw_codes(kept: NDArray[np.int64], held: NDArray[np.int64]) -> CodeDraws:
+        return CodeDraws(imputation.sources, states[:, :, kept], blind[:, :, held])
 
-    blend = choose(noised, recipe.brief(FEW_ROUNDS), None, drawn_for, may_go_on=False, rng=comparing)
+    blend = choose(noised, recipe.brief(FEW_ROUNDS), None, draw_codes, may_continue_own=False, rng=comparing)
     return SampleFit(
         choice=blend.choice,
         share=blend.share,

@@ -1,4 +1,4 @@
-"""How the trees of a table with noised columns are grown: parameters that suit noise, and brief trials."""
+"""Recipe of the trees on a table with noised columns: parameters that suit noise, and shortened ones for trials."""
 
 from __future__ import annotations
 
@@ -30,38 +30,40 @@ _BRIEF_RATE, _BRIEF_DEPTH = 0.15, 4
 
 # Parameters for those that are left open, of trees on the own columns and of any trees on many rows: chosen by
 # cross-validation inside the training parts of ten tables, once for all budgets (`docs/architecture/noise-trials.md`).
-CALM: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
+OWN_DEFAULTS: dict[str, Any] = {"max_depth": 4, "n_estimators": 200, "learning_rate": 0.05, "subsample": 0.5}
 
 # The same for trees on noised columns of fewer rows: these learn in small steps, and from many records or hardly. The
-# rounds take as many steps as those of `CALM`.
-PATIENT: dict[str, Any] = {"max_depth": 5, "n_estimators": 1000, "learning_rate": 0.01, "subsample": 0.75}
+# rounds take as many steps as those of `OWN_DEFAULTS`.
+NOISE_DEFAULTS: dict[str, Any] = {"max_depth": 5, "n_estimators": 1000, "learning_rate": 0.01, "subsample": 0.75}
 
-# Records that pull every leaf of such trees to nothing, and the most that the curvature of one of classes comes to.
-_PULLING_RECORDS, _CURVATURE_OF_CLASSES = 50.0, 0.25
+# Records whose curvature regularises every leaf of such trees, and the largest curvature of a record with a class.
+_REGULARISING_RECORDS, _CURVATURE_OF_CLASSES = 50.0, 0.25
 
-# All that is set where it is left open.
-LEFT_OPEN = frozenset({*CALM, *PATIENT, "reg_lambda"})
+# Names of the parameters that have such defaults.
+LEFT_OPEN = frozenset({*OWN_DEFAULTS, *NOISE_DEFAULTS, "reg_lambda"})
 
 # Depths of trees on the own columns, which carry no noise, where the depth is left open: held-out rows say which.
 OWN_DEPTHS = (4, 6, 8)
 
 
-def calmed(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
-    """The parameters, those that are left open as suits trees on the own columns, or many rows."""
-    return _set(parameters, left_open, CALM)
+def with_own_defaults(parameters: BoostingParameters, left_open: Collection[str]) -> BoostingParameters:
+    """The parameters, those that are left open set for trees on the own columns, or for many rows."""
+    return _set(parameters, left_open, OWN_DEFAULTS)
 
 
-def patient(parameters: BoostingParameters, left_open: Collection[str], loss: Loss, n_rows: int) -> BoostingParameters:
-    """The parameters, those that are left open as suits trees on noised columns of so many rows."""
+def with_noise_defaults(
+    parameters: BoostingParameters, left_open: Collection[str], loss: Loss, n_rows: int
+) -> BoostingParameters:
+    """The parameters, those that are left open set for trees on noised columns of `n_rows` rows."""
     if n_rows > MANY_ROWS:
-        return calmed(parameters, left_open)
+        return with_own_defaults(parameters, left_open)
     curvature = _CURVATURE_OF_CLASSES if isinstance(loss, Logistic | Softmax | Ordinal) else 1.0
-    return _set(parameters, left_open, PATIENT | {"reg_lambda": _PULLING_RECORDS * curvature})
+    return _set(parameters, left_open, NOISE_DEFAULTS | {"reg_lambda": _REGULARISING_RECORDS * curvature})
 
 
 def _set(parameters: BoostingParameters, left_open: Collection[str], values: dict[str, Any]) -> BoostingParameters:
     changed = {name: value for name, value in values.items() if name in left_open}
-    # The rate of learning and the rounds go together: where one is given, the other one leaves their product.
+    # Learning rate and rounds go together: where one of them is given, the other one keeps their product.
     steps = values["n_estimators"] * values["learning_rate"]
     match "n_estimators" in changed, "learning_rate" in changed:
         case False, True:
@@ -75,7 +77,7 @@ def _set(parameters: BoostingParameters, left_open: Collection[str], values: dic
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Recipe:
-    """How trees are grown.
+    """Everything but the rows that growing trees needs.
 
     Attributes
     ----------
@@ -84,11 +86,11 @@ class Recipe:
     constraints : Constraints
     seed : int or None
     watch : callable
-        Called after every tree that is grown here; may end all by raising.
+        Called after every tree that `grow` adds; may end training by raising.
     own : BoostingParameters, optional
-        Of trees on the own columns alone, if they are others.
+        For trees on the own columns alone; None for the same parameters.
     own_depths : tuple of int
-        Depths that trees on the own columns may have in place of their parameters', which they have if there is none.
+        Candidate depths of trees on the own columns; empty to keep that of their parameters.
     """
 
     parameters: BoostingParameters
@@ -101,7 +103,7 @@ class Recipe:
 
     @property
     def n_classes(self) -> int:
-        """Of the label; 0 for a number."""
+        """Number of classes of the label; 0 for a number."""
         match self.loss:
             case Logistic():
                 return 2
@@ -110,21 +112,21 @@ class Recipe:
         return 0
 
     def targets(self, labels: Values) -> Values:
-        """What predictions of labels are compared with, shape ``(n_rows, n_outputs)``."""
+        """Labels as predictions estimate them, shape ``(n_rows, n_outputs)``; of several classes, indicators."""
         return (labels[:, None] == np.arange(self.n_classes)).astype(float) if self.n_classes > 2 else labels[:, None]
 
     def brief(self, most_rounds: int) -> Recipe:
-        """At most so many rounds, of flatter trees that learn as much faster."""
+        """The same with at most `most_rounds` rounds of shallower trees, at a learning rate as much higher."""
         own = None if self.own is None else _brief(self.own, most_rounds)
         return replace(self, parameters=_brief(self.parameters, most_rounds), own=own)
 
     def on_own(self, depth: int | None = None) -> Recipe:
-        """Of trees on the own columns alone; None leaves their depth as it is."""
+        """The recipe of trees on the own columns alone; `depth` None leaves theirs as it is."""
         parameters = self.own or self.parameters
         return replace(self, parameters=parameters if depth is None else replace(parameters, max_depth=depth))
 
     def base_scores(self, labels: Values, weights: Values) -> Values:
-        """Where scores start, shape ``(n_outputs,)``."""
+        """Base scores, shape ``(n_outputs,)``."""
         return self.parameters.base_scores(self.loss, labels, weights)
 
     def grow(
@@ -136,7 +138,7 @@ class Recipe:
         *,
         margins: Values | float = 0.0,
     ) -> tuple[list[Tree], Values]:
-        """Trees and base scores on these rows, whose scores start further on by `margins`; no row is held out."""
+        """Grow trees on these rows, from base scores plus `margins`, and return both; no row is held out."""
         parameters = replace(self.parameters, early_stopping_rounds=None)
         base_scores = self.base_scores(labels, weights)
         trees, _ = boost_table(
@@ -155,15 +157,15 @@ class Recipe:
         return trees, base_scores
 
     def margins(self, table: BinnedTable, labels: Values, weights: Values) -> Values:
-        """How far trees that have not seen a row move its score, shape ``(n_outputs, n_rows)``."""
+        """Out-of-fold scores without base scores: by trees that have not seen a row, shape ``(n_outputs, n_rows)``."""
         n_folds = FOLDS if len(labels) <= MANY_ROWS else FEW_FOLDS
         fold = np.random.default_rng(self.seed).permutation(len(labels)) % n_folds
-        found, nothing = np.empty((self.loss.n_outputs, len(labels))), np.zeros(self.loss.n_outputs)
+        margins, zeros = np.empty((self.loss.n_outputs, len(labels))), np.zeros(self.loss.n_outputs)
         for k in range(n_folds):
             others, here = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
             trees, _ = self.grow(table.of_rows(others), labels[others], weights[others])
-            found[:, here] = moved(table.of_rows(here), trees, nothing)
-        return found
+            margins[:, here] = table_scores(table.of_rows(here), trees, zeros)
+        return margins
 
 
 def _brief(parameters: BoostingParameters, most_rounds: int) -> BoostingParameters:
@@ -174,8 +176,8 @@ def _brief(parameters: BoostingParameters, most_rounds: int) -> BoostingParamete
     return replace(parameters, n_estimators=n_brief, learning_rate=rate, max_depth=depth, max_leaves=0)
 
 
-def moved(table: BinnedTable, trees: Sequence[Tree], base_scores: Values) -> Values:
-    """Where trees of a table without versions move its rows' scores from these, shape ``(n_outputs, n_rows)``."""
+def table_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values) -> Values:
+    """Scores ``(n_outputs, n_rows)`` of trees on a table whose columns have one version each."""
     return raw_scores(table, trees, base_scores, no_versions(table.n_rows))[0]
 
 
@@ -189,5 +191,5 @@ def raw_scores(table: BinnedTable, trees: Sequence[Tree], base_scores: Values, a
 
 
 def no_versions(n_rows: int) -> Alternates:
-    """Of a table without columns that alternate."""
+    """Alternates of a table none of whose columns has several versions."""
     return Alternates(np.empty(0, np.int64), np.empty((1, 0, n_rows), np.uint8), (0,))

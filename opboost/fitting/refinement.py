@@ -1,4 +1,4 @@
-"""Draws of the exact codes made anew by what trees grown on the first draws make of the label.
+"""Refinement of the draws of the exact codes: resampling by the label densities of trees grown on first draws.
 
 The mixture is a coarse model of the label: what a column does only beside others escapes it. Trees grown on its draws
 know better. Proposals from the mixture are drawn again by weights: the density of the label that the trees give, over
@@ -16,7 +16,7 @@ from opboost.arrays import Values
 from opboost.denoise.imputation import FITTED_ROWS, N_CLASSES, Imputation
 from opboost.denoise.mixture import States
 from opboost.fitting.choice import by_turns
-from opboost.fitting.noised_table import Noised, in_bins, versions_of
+from opboost.fitting.noised_table import NoisedRows, in_bins, versions_of
 from opboost.fitting.recipe import MANY_ROWS, Recipe, raw_scores
 from opboost.fitting.trials import open_share
 from opboost.trees.alternating import Alternates
@@ -42,16 +42,16 @@ def can_refine(recipe: Recipe, n_rows: int) -> bool:
     return n_rows <= MANY_ROWS and (recipe.n_classes > 0 or isinstance(recipe.loss, SquaredError))
 
 
-def refined(
-    noised: Noised, fit: Imputation, states: States, recipe: Recipe, *, max_bin: int, rng: np.random.Generator
+def refine_draws(
+    noised: NoisedRows, fit: Imputation, states: States, recipe: Recipe, *, max_bin: int, rng: np.random.Generator
 ) -> States:
-    """Draws in place of `states`; all rows are trained on, and `fit` is about them."""
-    found, fold, seed = np.empty_like(states), rng.integers(2, size=len(noised.labels)), int(rng.integers(2**63))
+    """Resample draws of the exact codes; all rows are trained on, and `fit` is an imputation of them."""
+    resampled, fold, seed = np.empty_like(states), rng.integers(2, size=len(noised.labels)), int(rng.integers(2**63))
     # Where draws leave little open, released codes keep what the mixture loses.
     sources, turns = fit.sources, by_turns(open_share(states))
     binned, alternates = versions_of(noised, sources, states, turns, max_bin=max_bin)
     table = noised.filled(binned)
-    # The same for a model and one that goes on from it, whatever their numbers of rounds.
+    # The same parameters for a model and one that continues it, whatever their numbers of rounds.
     weighing = replace(recipe, parameters=_TREES)
     for k in range(2):
         others = np.sort(rng.permutation(np.flatnonzero(fold != k))[:FITTED_ROWS])
@@ -70,8 +70,8 @@ def refined(
             predictions = np.stack([recipe.loss.predictions(version.T).reshape(len(rows), -1) for version in scores])
             tree_densities = _label_densities(noised.labels[rows], predictions, recipe, n_known=len(states))
             ratios = tree_densities[len(states) :] / np.maximum(mixture_densities, _LEAST)
-            found[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
-    return found
+            resampled[:, :, rows] = _resampled(proposals, ratios, len(states), rng=rng)
+    return resampled
 
 
 def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_known: int) -> Values:
@@ -99,8 +99,8 @@ def _label_densities(labels: Values, predictions: Values, recipe: Recipe, *, n_k
 
 def _resampled(proposals: States, weights: Values, n_draws: int, *, rng: np.random.Generator) -> States:
     """Draws among each row's proposals by their weights, of shape ``(n_proposals, n_rows)``: systematic resampling."""
-    reached = np.cumsum(weights, axis=0)
-    wanted = (np.arange(n_draws)[:, None] + rng.random(reached.shape[1])) / n_draws * reached[-1]
-    chosen = np.minimum((reached[None] < wanted[:, None]).sum(axis=1), len(proposals) - 1)
+    cumulative = np.cumsum(weights, axis=0)
+    positions = (np.arange(n_draws)[:, None] + rng.random(cumulative.shape[1])) / n_draws * cumulative[-1]
+    chosen = np.minimum((cumulative[None] < positions[:, None]).sum(axis=1), len(proposals) - 1)
     chosen = rng.permuted(chosen, axis=0)
     return np.take_along_axis(proposals, chosen[:, None], axis=0)

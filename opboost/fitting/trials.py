@@ -1,4 +1,4 @@
-"""Trials of what trees may see of noised columns: grown on some rows, scored on others."""
+"""Trials of candidate versions of noised columns: trees are grown on some rows and scored on others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opboost.arrays import Values
 from opboost.denoise.comparison import squared_errors
 from opboost.denoise.mixture import States
 from opboost.denoise.sources import Source
-from opboost.fitting.noised_table import NoiseChoice, Noised, in_bins, versions_of
+from opboost.fitting.noised_table import NoiseChoice, NoisedRows, in_bins, versions_of
 from opboost.fitting.recipe import Recipe, raw_scores
 from opboost.trees.alternating import Alternates
 from opboost.trees.binning import BinnedColumn, BinnedTable
@@ -31,21 +31,21 @@ N_PARTS, _SCORED_ROWS = 3, 5_000
 
 
 def n_draws(n_rows: int) -> int:
-    """Draws of a table of so many rows that trees are grown on by turns."""
+    """Number of draws that trees are grown on by turns, for a table of `n_rows` rows."""
     return min(MOST_DRAWS, max(FEWEST_DRAWS, _DRAWN_ROWS // n_rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """Draws of the exact codes of some rows and of others.
+class CodeDraws:
+    """Draws of the exact codes of rows to grow candidates on and of rows to score them on.
 
     Attributes
     ----------
     sources : tuple of Source
     states : ndarray of uint8, shape (n_draws, n_sources, n_rows)
-        Of rows that candidates are grown on, given their labels.
+        Draws for rows that candidates are grown on, given their labels.
     blind : ndarray of uint8, shape (n_draws, n_sources, n_others)
-        Of rows that they are scored on, without their labels.
+        Draws for rows that they are scored on, without their labels.
     """
 
     sources: tuple[Source, ...]
@@ -53,7 +53,7 @@ class Drawn:
     blind: States
 
 
-DrawnFor = Callable[[NDArray[np.int64], NDArray[np.int64]], Drawn]
+DrawCodes = Callable[[NDArray[np.int64], NDArray[np.int64]], CodeDraws]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,15 +89,15 @@ class Trial:
     Attributes
     ----------
     own : BinnedTable
-        Whose noised columns hold nothing that a tree could split.
+        Table whose noised columns hold nothing that a tree could split.
     table : BinnedTable
     alternates : Alternates
-        Draws, the released codes and nothing.
+        Versions of the noised columns: draws, the released codes, and constants.
     labels, weights : ndarray of float64, shape (n_rows,)
     scored : ScoredRows
     recipe : Recipe
     own_depth : int, optional
-        Of trees on the own columns, if it is not the recipe's.
+        Depth of trees on the own columns, if it is not the recipe's.
     """
 
     own: BinnedTable
@@ -112,7 +112,7 @@ class Trial:
     def scores(self, choice: NoiseChoice, margins: Values | float = 0.0) -> Values:
         """Scores of the scored rows by trees grown on a choice, shape ``(n_versions, n_outputs, n_rows)``.
 
-        The trees go on from `margins`, which these scores do not include.
+        The trees continue from `margins`, which these scores do not include.
         """
         alternates = replace(self.alternates, turns=choice.turns(len(self.alternates) - 2))
         recipe = self.recipe.on_own(self.own_depth) if choice is NoiseChoice.ALONE else self.recipe
@@ -122,7 +122,7 @@ class Trial:
 
     @property
     def base_scores(self) -> Values:
-        """Where scores start, shape ``(n_outputs, 1)``."""
+        """Base scores, shape ``(n_outputs, 1)``."""
         return self.recipe.base_scores(self.labels, self.weights)[:, None]
 
     def margins(self) -> Values:
@@ -137,19 +137,19 @@ class Trial:
 
 
 def trials_of(
-    noised: Noised, recipe: Recipe, known: KnownRows | None, drawn_for: DrawnFor, *, rng: np.random.Generator
+    noised: NoisedRows, recipe: Recipe, known: KnownRows | None, draw_codes: DrawCodes, *, rng: np.random.Generator
 ) -> tuple[list[Trial], float]:
     """Trials, one for each part of the rows or one on known rows; and the share of variance that draws leave open."""
     most, n_rows = min(recipe.parameters.max_bin, MOST_BINS), len(noised.labels)
     if known is not None:
-        drawn = drawn_for(np.arange(n_rows), np.arange(0))
+        drawn = draw_codes(np.arange(n_rows), np.arange(0))
         binned, alternates = versions_of(noised, drawn.sources, drawn.states, None, max_bin=most)
         scored = _known_rows(known, noised, binned, recipe)
         return [_trial(noised, binned, alternates, scored, recipe)], open_share(drawn.states)
     part, trials, opens = rng.permutation(n_rows) % N_PARTS, [], []
     for k in range(min(N_PARTS, 1 + N_PARTS * _SCORED_ROWS // (n_rows + 1))):
         kept, held = np.flatnonzero(part != k), np.flatnonzero(part == k)
-        inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), drawn_for(kept, held)
+        inside, outside, drawn = noised.of_rows(kept), noised.of_rows(held), draw_codes(kept, held)
         binned, alternates = versions_of(inside, drawn.sources, drawn.states, None, max_bin=most)
         blind = in_bins(outside, drawn.sources, binned, drawn.blind)
         versions = Alternates(alternates.columns, blind, tuple(range(len(blind))))
@@ -160,7 +160,7 @@ def trials_of(
 
 
 def _trial(
-    noised: Noised, binned: Sequence[BinnedColumn], alternates: Alternates, scored: ScoredRows, recipe: Recipe
+    noised: NoisedRows, binned: Sequence[BinnedColumn], alternates: Alternates, scored: ScoredRows, recipe: Recipe
 ) -> Trial:
     return Trial(
         own=noised.table,
@@ -173,7 +173,7 @@ def _trial(
     )
 
 
-def _known_rows(known: KnownRows, noised: Noised, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:
+def _known_rows(known: KnownRows, noised: NoisedRows, binned: Sequence[BinnedColumn], recipe: Recipe) -> ScoredRows:
     """Rows whose codes are known, in the bins of the training rows."""
     bins = [bins_between(known.columns[c], column.cuts) for c, column in zip(noised.numbers, binned, strict=True)]
     versions = Alternates(np.array(noised.numbers, np.int64), np.array(bins, np.uint8)[None], (0,))

@@ -119,14 +119,14 @@ def distinct(parameter: str, listed: ArrayLike, *, least: int) -> NDArray[Any]:
     """
     labels = np.asarray(listed)
     try:
-        found = np.unique(labels)
+        ascending = np.unique(labels)
     except TypeError:
-        found = labels[:0]
-    if labels.ndim != 1 or not least <= len(found) == len(labels) or (found != found).any():
+        ascending = labels[:0]
+    if labels.ndim != 1 or not least <= len(ascending) == len(labels) or (ascending != ascending).any():
         raise ParameterError(
             f"{parameter} must list at least {least} labels of one type, each of them once; got {listed!r}"
         )
-    return found
+    return ascending
 
 
 def matched(values: NDArray[Any], listed: Iterable[Any], *, otherwise: str) -> list[Mask]:

@@ -45,7 +45,7 @@ class PublicCategories:
 
 @dataclass(frozen=True, slots=True)
 class FrameEncoder:
-    """How the columns of a data frame become numbers, learnt from a training table.
+    """Encoder of a data frame's columns as numbers, fitted to a training table.
 
     Numbers stay, truth values become 0 and 1 (with bounds, two public categories), dates and durations days (dates
     since 1970), categories and texts their position in a list; an empty cell is NaN.
@@ -87,14 +87,14 @@ class FrameEncoder:
         ParameterError
             If the bounds list categories and the table is not a data frame.
         """
-        given = dict(bounds) if isinstance(bounds, Mapping) else {}
-        if frame is None and any(map(PublicCategories.of, given.values())):
+        column_bounds = dict(bounds) if isinstance(bounds, Mapping) else {}
+        if frame is None and any(map(PublicCategories.of, column_bounds.values())):
             raise ParameterError("`bounds` list categories, which need a data frame. Nothing was released")
         columns = {} if frame is None else dict(_columns_of(frame))
         labels = labels_of(frame)
         names = ColumnPositions(tuple(columns), are_positions(labels))
-        named = {} if frame is None else {names.name_of(column): pair for column, pair in given.items()}
-        lists = {name: _public_list(columns[name], pair) for name, pair in named.items()}
+        by_name = {} if frame is None else {names.name_of(column): pair for column, pair in column_bounds.items()}
+        lists = {name: _public_list(columns[name], pair) for name, pair in by_name.items()}
         public = {name: listed for name, listed in lists.items() if listed is not None}
         categories = {name: listed.names for name, listed in public.items()}
         for name, column in columns.items():

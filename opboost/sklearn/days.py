@@ -25,14 +25,14 @@ _KINDS = (
 
 
 def has_times(cells: pd.Series | NDArray[Any]) -> bool:
-    """Whether any cell is a date, a duration or a period, which NumPy makes a number of whatever unit it is in."""
+    """True if any cell is a date, duration or period, which NumPy would convert to a number of an arbitrary unit."""
     if cells.dtype.kind != "O":
         return cells.dtype.kind in "mM"
     return any(issubclass(kind, _TIMES) for kind in set(map(type, np.asarray(cells).flat)))
 
 
 def kind_of(column: pd.Series) -> str:
-    """What a column is read as, if not as categories: all of its cells as dates, durations, periods or numbers."""
+    """Kind that all cells of a column have if they are no categories: dates, durations, periods or numbers."""
     return _KINDS.get(pd.api.types.infer_dtype(column, skipna=True), "numbers")
 
 

@@ -80,7 +80,7 @@ class SGBDTFitting(DividedRows):
     @whole
     def _train(self, X: Values, targets: Sequence[Values]) -> None:
         task = self._public(X, targets[0])
-        shape, bits = self._shape(task), self._bits()
+        settings, bits = self._settings(task), self._bits()
         is_printed = self.mode == "paper" and math.isfinite(task.epsilon)
         noise = self._noise(task, len(targets), is_printed=is_printed)
         initial = self._initial(noise, is_classification=task.is_classification, is_printed=is_printed)
@@ -91,7 +91,7 @@ class SGBDTFitting(DividedRows):
             SGBDT(
                 task.grid,
                 gradients=self._gradients(task.is_classification),
-                shape=shape,
+                settings=settings,
                 noise=noise,
                 initial=initial,
                 rng=source,
@@ -112,7 +112,7 @@ class SGBDTFitting(DividedRows):
             neighbours=noise.neighbours,
         )
 
-    def _shape(self, task: PublicTask) -> SGBDTSettings:
+    def _settings(self, task: PublicTask) -> SGBDTSettings:
         for name in ("n_estimators", "n_extra_estimators", "columns_per_tree"):
             check_integer(name, getattr(self, name), least=0)
         check_depth(self.max_depth)
@@ -175,7 +175,7 @@ class SGBDTFitting(DividedRows):
         )
 
     def _initial(self, noise: LeafNoise, *, is_classification: bool, is_printed: bool) -> InitialScore:
-        """How the initial score is found."""
+        """The release of the initial score."""
         if is_printed and noise.initial_epsilon:
             return functools.partial(printed_mean, epsilon=noise.initial_epsilon)
         if is_printed or self.initial_share == 0:

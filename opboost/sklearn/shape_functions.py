@@ -39,7 +39,7 @@ class ShapeFunction:
     missing: float
 
     def __call__(self, cells: Values) -> Values:
-        """What cells of any shape add."""
+        """Contribution of cells to the score, in an array of their shape."""
         steps = self.values[np.searchsorted(self.edges, cells, side="left")]
         return np.where(np.isnan(cells), self.missing, steps)
 

@@ -98,8 +98,8 @@ class SimulatedParties(VerticalParameters):
                 "alone, as [(X_valid, y_valid)]; rows that are trained on are not scored. Nothing was trained"
             )
         nothing = (None,) * len(eval_set)
-        given = zip(eval_set, eval_qid or nothing, base_margin_eval_set or nothing, strict=True)
-        scored = [self._scored_rows(*pair, groups, margin, loss) for pair, groups, margin in given]
+        validation_sets = zip(eval_set, eval_qid or nothing, base_margin_eval_set or nothing, strict=True)
+        scored = [self._scored_rows(*pair, groups, margin, loss) for pair, groups, margin in validation_sets]
         self._fit(trained, scored, loss, after_round)
         return self
 

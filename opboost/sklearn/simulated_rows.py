@@ -85,7 +85,7 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def _targets(self, labels: NDArray[Any]) -> list[Values]:
-        """What each model is trained to predict."""
+        """Targets of each model."""
 
     def _public(self, X: Values, labels: Values) -> PublicTask:
         """Public description of the training; bounds come from the data only where there is no certified guarantee."""
@@ -98,10 +98,10 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
         is_private = math.isfinite(epsilon)
         positions = self._positions
         names = positions.names
-        given = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
+        public_bounds = {} if from_data else positions.bounds(self.bounds)  # type: ignore[arg-type]
         listed = positions.named("categorical_features", getattr(self, "categorical_features", None))
         categorical = sorted(map(positions.of, listed))
-        unbounded = [name for i, name in enumerate(names) if i not in given]
+        unbounded = [name for i, name in enumerate(names) if i not in public_bounds]
         if not is_classification and label_bounds is None:
             unbounded.append("the label (label_bounds)")
         if unbounded and is_private and not from_data:
@@ -110,7 +110,9 @@ class DividedRows(BaseEstimator):  # type: ignore[misc]
                 f"{FROM_DATA!r} to take them from the data, which reveals its extremes and is not certified. "
                 "Nothing was released"
             )
-        bounds = [given.get(i) or _extremes(X[:, i], are_categories=i in categorical) for i in range(len(names))]
+        bounds = [
+            public_bounds.get(i) or _extremes(X[:, i], are_categories=i in categorical) for i in range(len(names))
+        ]
         centre, spread = 0.0, 1.0
         if not is_classification:
             lower, upper = _label_bounds(label_bounds) if label_bounds is not None else _extremes(labels)
@@ -246,12 +248,12 @@ class BoundedNumbers:
     _known_targets = _targets
 
     def _scores_poorly(self) -> bool:
-        """Whether a few hundred rows are too few for the defaults: with noise they are."""
+        """True if a few hundred rows are too few for the defaults, as they are with noise."""
         return self.epsilon is not None  # type: ignore[attr-defined]
 
 
 def account_of_models(account: str, n_models: int) -> str:
-    """How epsilon was obtained, in words, for one model or for one model per class."""
+    """Description of the privacy accounting, for one model or for one model per class."""
     return account if n_models == 1 else f"{account}, shared by one model for each of {n_models} classes"
 
 

@@ -1,4 +1,4 @@
-"""What is given with rows: no dates for numbers, base margins, where their scores start, and groups to be ranked in."""
+"""Checks of base margins and of ranking groups, and refusal of dates where numbers are needed."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def refuse_times(what: str, numbers: ArrayLike | None) -> None:
         )
 
 
-def margins_of(given: ArrayLike | None, n_rows: int, loss: Loss) -> Values:
+def margins_of(base_margin: ArrayLike | None, n_rows: int, loss: Loss) -> Values:
     """Base margins of rows, shape ``(n_rows, n_outputs)``, or ``(n_rows, 0)`` without any."""
-    if given is None:
+    if base_margin is None:
         return np.empty((n_rows, 0))
-    refuse_times("the base margins", given)
-    margins = np.asarray(given, np.float64)
+    refuse_times("the base margins", base_margin)
+    margins = np.asarray(base_margin, np.float64)
     margins = margins[:, None] if margins.ndim == 1 else margins
     if margins.shape != (n_rows, loss.n_outputs) or not np.isfinite(margins).all():
-        raise DataError(f"base_margin must be finite, of shape {(n_rows, loss.n_outputs)}; got {np.shape(given)}")
+        raise DataError(f"base_margin must be finite, of shape {(n_rows, loss.n_outputs)}; got {np.shape(base_margin)}")
     return margins
 
 

@@ -160,12 +160,12 @@ class _Explained(SimulatedParties):
         contribute together, with one more axis as long as the last; both are XGBoost's `pred_contribs` and
         `pred_interactions`. A passive column counts as one column, however many of its tests the model asks.
         """
-        found = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs), base_margin=base_margin)
+        by_input = self._predictions(X, partial(Ensemble.contributions, in_pairs=in_pairs), base_margin=base_margin)
         places_of = {column: self._names.index(name) for column, name in self._inputs.items()}
         last = self.n_features_in_
         places = [*(places_of.get(column.name, last) for column in self.model_.ensemble.columns), last]
         by_column = np.eye(self.n_features_in_ + 1)[places]
-        out = by_column.T @ found @ by_column if in_pairs else found @ by_column
+        out = by_column.T @ by_input @ by_column if in_pairs else by_input @ by_column
         return out[:, 0] if out.shape[1] == 1 else out
 
 

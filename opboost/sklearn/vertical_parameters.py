@@ -84,17 +84,17 @@ class VerticalParameters(BaseEstimator):  # type: ignore[misc]
         ParameterError
             If one is unknown, or a function.
         """
-        given = self.eval_metric
-        each = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-        if given is not None and (wrong := [one for one in each if not isinstance(one, str | Metric)]):
+        chosen = self.eval_metric
+        metrics = chosen if isinstance(chosen, Sequence) and not isinstance(chosen, str) else [chosen]
+        if chosen is not None and (wrong := [metric for metric in metrics if not isinstance(metric, str | Metric)]):
             raise ParameterError(
                 "eval_metric must be a name, an opboost.trees.validation.Metric, such as Metric('own', function), or a "
                 f"list of these; got {shown(wrong[0])}. Nothing was trained"
             )
-        return metrics_of(given, loss)
+        return metrics_of(chosen, loss)
 
     def _watch(self, verbose: object) -> OnRound:
-        """What is called after every round: prints scores, now and then, and calls the callbacks, all of them."""
+        """Make the function called after every round: it prints scores as `verbose` says and calls all callbacks."""
         if not isinstance(verbose, int) or verbose < 0:
             raise ParameterError(f"verbose is true, false or a number of rounds; got {shown(verbose)}")
 

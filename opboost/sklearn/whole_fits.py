@@ -26,7 +26,7 @@ _NAMES_ELSEWHERE = {"eta": "learning_rate", "iterations": "n_estimators", "num_b
 def with_parameters(kind: K) -> K:
     """Make a class of estimators, or a base of such, whose dataclass fields are its parameters.
 
-    Calls with parameters that there are not raise `TypeError` in the name of the estimator that was called.
+    Calls with unknown parameters raise `TypeError` in the name of the estimator that was called.
     """
     dataclass(kw_only=True, eq=False, repr=False)(kind)
     initialise = kind.__init__
@@ -91,8 +91,9 @@ def _check_numbers(kind: type, given: Mapping[str, object]) -> None:
 @cache
 def _numbers_of(kind: type) -> dict[str, bool]:
     """The parameters of an estimator that are annotated as nothing but numbers, and whether each may be None."""
-    found = {name: set(str(one.annotation).split(" | ")) for name, one in signature(kind).parameters.items()}
-    return {name: "None" in kinds for name, kinds in found.items() if kinds <= {"int", "float", "None"}}
+    parameters = signature(kind).parameters
+    types = {name: set(str(parameter.annotation).split(" | ")) for name, parameter in parameters.items()}
+    return {name: "None" in kinds for name, kinds in types.items() if kinds <= {"int", "float", "None"}}
 
 
 def _fits_a_float(value: Real) -> bool:

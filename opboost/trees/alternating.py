@@ -3,7 +3,7 @@
 Every version has scores of its own, which all trees are added to. The ensemble is close to the mean of as many models
 as there are versions, and costs one of them. Columns without versions are kept and binned once.
 
-Where the trees are dealt to several ensembles, each learns from its own trees alone, and the model is their mean.
+Where the trees are assigned to several ensembles, each learns from its own trees alone; the model is their mean.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Alternates:
     versions : ndarray of uint8, shape (n_versions, n_alternating, n_rows)
         In the bins of the table.
     turns : tuple of int
-        Which version each round looks at, over and over.
+        Version of each round, repeated cyclically.
     n_ensembles : int
-        How many ensembles the rounds are dealt to by turns. The model is their mean, so a tree has `n_ensembles` times
-        as much weight in its ensemble as in the model.
+        Number of ensembles that rounds are assigned to by turns. The model is their mean, so a tree has `n_ensembles`
+        times as much weight in its ensemble as in the model.
     """
 
     columns: NDArray[np.int64]
@@ -58,7 +58,7 @@ class Alternates:
         return len(self.versions)
 
     def turn(self, number: int) -> EnsembleVersion:
-        """Which ensemble grows in a round, and the version that it looks at."""
+        """Ensemble of a round, and the version that its trees are grown on."""
         return EnsembleVersion(number % self.n_ensembles, self.turns[number % len(self.turns)])
 
     def of_rows(self, rows: NDArray[np.int64] | Mask) -> Alternates:
@@ -67,7 +67,7 @@ class Alternates:
 
 
 class AlternatingHolder(LocalHolder):
-    """Rows in this process; each round looks at the next version of the columns that alternate.
+    """Rows in this process; each round trains on the next version of the columns that alternate.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class AlternatingHolder(LocalHolder):
 
 
 class FollowedVersions:
-    """Scores of every version that an ensemble looks at, brought up to date when they are asked for.
+    """Scores of every version that an ensemble is grown on, updated lazily: trees wait until scores are asked for.
 
     Parameters
     ----------
@@ -151,11 +151,11 @@ class FollowedVersions:
         self._places[alternates.columns] = np.arange(len(alternates.columns))
 
     def add(self, tree: Tree, output: int) -> None:
-        """Note a tree for every version of every ensemble."""
+        """Queue a tree for every version of every ensemble."""
         self._note(tree, output, list(self._waiting))
 
     def add_to_ensemble(self, tree: Tree, output: int, turn: EnsembleVersion) -> None:
-        """Note a tree for every other version that its ensemble looks at."""
+        """Queue a tree for every version that its ensemble is grown on, but the one of this turn."""
         self._note(
             tree, output, [other for other in self._waiting if other != turn and other.ensemble == turn.ensemble]
         )

@@ -45,7 +45,7 @@ class Cuts:
     columns, cuts : ndarray of int32
         A row goes left when its bin is at most the cut; of a column of categories, when it is the cut.
     missing_left : ndarray of bool
-        False for categories: who has none of them goes with the others.
+        False for categories: rows with an empty cell go right, with the other categories.
     """
 
     columns: Nodes

@@ -67,12 +67,12 @@ class Constraints:
 
     @cached_property
     def is_bounded(self) -> bool:
-        """Whether leaf values have bounds at all."""
+        """True if leaf values have bounds."""
         return bool(self.monotone.any()) or self.max_delta_step > 0
 
     @cached_property
     def change_below(self) -> bool:
-        """Whether children have other limits than their parents."""
+        """True if limits of children can differ from those of their parents."""
         return bool(self.monotone.any()) or len(self.groups) > 0
 
     def at_root(self, columns: NDArray[np.int64]) -> NodeLimits:

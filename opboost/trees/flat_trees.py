@@ -62,14 +62,14 @@ class FlatTrees(NamedTuple):
         return out
 
     def goes_left(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
-        """Whether cells go left at nodes, one of each."""
-        found = np.where(np.isnan(cells), self.missing_left[nodes], cells <= self.thresholds[nodes])
+        """True for each cell that goes left at its node; `nodes` and `cells` have one entry per row."""
+        goes_left = np.where(np.isnan(cells), self.missing_left[nodes], cells <= self.thresholds[nodes])
         of_set = np.flatnonzero((self.sets[nodes] >= 0) & ~np.isnan(cells))
-        found[of_set] = self._are_members(nodes[of_set], cells[of_set])
-        return found
+        goes_left[of_set] = self._are_members(nodes[of_set], cells[of_set])
+        return goes_left
 
     def _are_members(self, nodes: NDArray[np.int64], cells: Values) -> Mask:
-        """Whether categories are in the sets of nodes; what is no category of theirs is not."""
+        """True for each category in the set of its node; false for cells that are no known category."""
         is_known = (cells >= 0) & (cells < self.members.shape[1])
         places = np.where(is_known, cells, 0).astype(np.int64)
         return is_known & (places == cells) & self.members[self.sets[nodes], places]

@@ -86,7 +86,7 @@ class HistogramRoom:
         self.levels = [np.empty((n_nodes, 2, n_bins), dtype=np.int64) for _ in range(2)]
 
     def holds_trees_of(self, max_depth: int) -> bool:
-        """Whether there is room for whole trees of this depth."""
+        """True if there is room for whole trees of this depth."""
         return (
             max_depth > 0 and 2 ** (max_depth - 2) <= min(map(len, self.levels)) and 2 ** (max_depth + 1) <= _ROOM + 1
         )

@@ -50,6 +50,6 @@ class NewtonLeaves:
 
     @property
     def _rule(self) -> tuple[Any, ...]:
-        """What the compiled loops are told."""
+        """Parameters of the leaf rule, as compiled loops take them."""
         penalty = float(self.reg_lambda), float(self.reg_alpha)
         return self.grid.grad_scale, self.grid.hess_scale, penalty, float(self.min_child_weight)

@@ -186,17 +186,17 @@ class BoostingParameters:
         DataError
             If gradients would be too large or too small to compare splits by.
         """
-        found = weights if labels.ndim > 1 else self._times_classes(labels, weights, loss)
-        if np.nan_to_num(np.abs(labels), posinf=0).max(initial=1) * found.max(initial=0) > MOST_WEIGHTED:
+        balanced = weights if labels.ndim > 1 else self._times_classes(labels, weights, loss)
+        if np.nan_to_num(np.abs(labels), posinf=0).max(initial=1) * balanced.max(initial=0) > MOST_WEIGHTED:
             raise DataError(
                 f"training needs labels times weights of magnitude {MOST_WEIGHTED:g} at most, those of classes "
                 "included; found others"
             )
-        if found.min(initial=1, where=found > 0) < LEAST_WEIGHTED:
+        if balanced.min(initial=1, where=balanced > 0) < LEAST_WEIGHTED:
             raise DataError(
                 f"training needs weights of 0 or at least {LEAST_WEIGHTED:g}, those of classes included; found others"
             )
-        return found
+        return balanced
 
     def _times_classes(self, labels: Values, weights: Values, loss: Loss) -> Values:
         if self.scale_pos_weight != 1:
@@ -230,7 +230,7 @@ class BoostingParameters:
 
 
 def _n_classes(loss: Loss) -> int:
-    """How many classes a loss has; 0 if its labels are no classes."""
+    """Number of classes of a loss; 0 if its labels are no classes."""
     return loss.n_classes if isinstance(loss, Softmax | Ordinal) else 2 * isinstance(loss, Logistic)
 
 

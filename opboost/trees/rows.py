@@ -190,7 +190,7 @@ class SortedRows:
 
 
 def _areas(n_rows: int, bin_bytes: int, n_threads: int) -> NDArray[np.int64]:
-    """Where areas of the table begin, and the last one ends: as many for each thread, but where rows are few."""
+    """Boundaries of areas of the table, equally many for each thread unless rows are few."""
     n_areas = n_threads * math.ceil(n_rows * bin_bytes / (n_threads * _AREA_BYTES))
     n_areas = max(1, min(n_areas, n_rows // _FEWEST_ROWS))
     return n_rows * np.arange(n_areas + 1) // n_areas

@@ -1,4 +1,4 @@
-"""Random columns for every tree, level and node, and random trees that a round leaves out, as XGBoost draws them."""
+"""Column sampling by tree, level and node, and tree dropout (DART), as in XGBoost."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from opboost.trees.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class ColumnSampler:
-    """Draws the columns of one tree's levels and nodes.
+    """Sampler of the columns of one tree's levels and nodes.
 
     Parameters
     ----------
     columns : ndarray of int64
         Columns of the tree.
     by_level, by_node : float
-        Shares.
+        Shares of the columns.
     rng : numpy Generator
         Never for privacy.
     """
@@ -38,7 +38,7 @@ class ColumnSampler:
 
     @property
     def draws_once(self) -> bool:
-        """Whether all nodes of a tree have the same columns."""
+        """True if all nodes of a tree have the same columns."""
         return self.by_level == self.by_node == 1
 
     def sampled(self, limits: NodeLimits, depth: int, n_nodes: int) -> NodeLimits:
@@ -67,7 +67,7 @@ class BoostedRows(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class TreeDropout:
-    """Leaves random trees out of each round's scores: DART (Rashmi and Gilad-Bachrach 2015), weighted as in XGBoost.
+    """Dropout of random trees from each round's scores: DART (Rashmi and Gilad-Bachrach 2015), as in XGBoost.
 
     Parameters
     ----------

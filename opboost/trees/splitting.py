@@ -61,7 +61,7 @@ class BestCuts:
 
 @dataclass(frozen=True, slots=True)
 class Children:
-    """What is known of nodes whose splits are to be chosen: one of every two siblings, then the other ones.
+    """Sums and limits of nodes whose splits are to be chosen: one of every two siblings, then the other ones.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class GreedySplitter:
         return BestCuts((best[0] >= self.least_gain).nonzero()[0], *best)
 
     def rules(self, limits: NodeLimits) -> tuple[Any, ...]:
-        """What the compiled search is told beside sums."""
+        """Parameters of the compiled search other than sums."""
         return (
             self.axes.offsets,
             limits.allowed,
@@ -169,7 +169,7 @@ class GreedySplitter:
         return parted
 
     def _categorical(self, columns: Nodes) -> NDArray[np.intp]:
-        """Which of these columns hold categories."""
+        """Positions of the categorical ones among these columns."""
         return np.flatnonzero(self.axes.is_categorical[columns]) if self.has_categories else _NONE
 
     def _bins_left_of(self, cut: int, column: int, histogram: Sums) -> NDArray[np.int64]:
@@ -181,7 +181,7 @@ class GreedySplitter:
 
     @cached_property
     def has_categories(self) -> bool:
-        """Whether a column holds categories."""
+        """True if any column holds categories."""
         return bool(self.axes.is_categorical.any())
 
     @cached_property

@@ -165,7 +165,7 @@ class Feature:
 
     @property
     def column(self) -> Feature:
-        """What is asked, for an owner's test: its column."""
+        """The column behind an owner's split test."""
         return replace(self, rank=None, missing_left=False)
 
 
@@ -220,7 +220,7 @@ class Ensemble:
 
     @cached_property
     def inputs(self) -> Mapping[str | None, NDArray[np.int64]]:
-        """Which features are each party's, in their order; under None those whose columns A holds."""
+        """Positions of the features of each party, ascending; under None those whose columns A holds."""
         owners = np.array([feature.owner for feature in self.features], dtype=object)
         return {owner: np.flatnonzero(owners == owner) for owner in dict.fromkeys(owners)}
 
@@ -272,7 +272,7 @@ class Ensemble:
         return self.loss.predictions(self.scores(features))
 
     def importance(self, kind: Literal["gain", "total_gain", "cover", "total_cover", "split"] = "gain") -> Values:
-        """How much each feature matters, shape ``(n_features,)``.
+        """Importance of each feature, shape ``(n_features,)``.
 
         `kind` is the mean or total gain of the splits on a feature, the mean or total sum of Hessians that they divide,
         or how many there are. XGBoost calls the last one weight.

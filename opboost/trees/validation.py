@@ -169,7 +169,7 @@ class History:
     scores : dict of str to list of float
         By metric.
     best_round : int
-        How many rounds had the best score of the last metric; 0 before the first.
+        Number of rounds with which the last metric was best; 0 before the first.
     """
 
     scores: dict[str, list[float]] = field(default_factory=dict)
@@ -186,7 +186,7 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class ValidationPlan:
-    """Which rows are held out of training, and how predictions for them are scored.
+    """Rows that are held out of training, and the metrics that score them.
 
     Attributes
     ----------
@@ -225,8 +225,8 @@ class ValidationPlan:
                 f"{n_held_out} to validate; both need one. Nothing was released"
             )
         of_rows, n_groups = np.arange(n_rows), n_rows
-        if groups is not None and len(found := np.unique(groups)) > 1:
-            of_rows, n_groups = np.searchsorted(found, groups), len(found)
+        if groups is not None and len(distinct := np.unique(groups)) > 1:
+            of_rows, n_groups = np.searchsorted(distinct, groups), len(distinct)
             n_held_out = min(max(round(share * n_groups), 1), n_groups - 1)
         is_held_out = np.zeros(n_groups, dtype=np.bool_)
         is_held_out[rng.permutation(n_groups)[:n_held_out]] = True
@@ -238,11 +238,11 @@ def combined(grown: Sequence[tuple[list[Tree], Values, History]]) -> tuple[list[
     if len(grown) == 1:
         return grown[0]
     n_rounds = max(len(trees) for trees, _, _ in grown)
-    hands = [[*trees, *[LEAF] * (n_rounds - len(trees))] for trees, _, _ in grown]
-    scores = {f"{name}-{k}": each for k, (_, _, one) in enumerate(grown) for name, each in one.scores.items()}
-    history = History(scores, max(one.best_round for _, _, one in grown))
+    trees_of_outputs = [[*trees, *[LEAF] * (n_rounds - len(trees))] for trees, _, _ in grown]
+    histories = [history for _, _, history in grown]
+    scores = {f"{name}-{k}": values for k, history in enumerate(histories) for name, values in history.scores.items()}
     return (
-        [tree for dealt in zip(*hands, strict=True) for tree in dealt],
-        np.concatenate([b for _, b, _ in grown]),
-        history,
+        [tree for trees_of_round in zip(*trees_of_outputs, strict=True) for tree in trees_of_round],
+        np.concatenate([base_scores for _, base_scores, _ in grown]),
+        History(scores, max(history.best_round for history in histories)),
     )

@@ -23,7 +23,7 @@ _NO_NODES = np.zeros(0, np.int32)
 
 @dataclass(slots=True)
 class LastWalk:
-    """Where the rows of a table ended the last time that they walked; those of several outputs often walk together.
+    """Leaves in which the rows ended on their last walk, kept because trees of several outputs often share a shape.
 
     Attributes
     ----------

@@ -155,7 +155,7 @@ def load_xgboost(device: str) -> Any:
 
 
 def has_cuda_device() -> bool:
-    """Whether the NVIDIA driver is there and knows a GPU."""
+    """True if the NVIDIA driver is installed and finds a GPU."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -276,7 +276,7 @@ def _watch(library: Any, on_round: OnRound, parameters: BoostingParameters, metr
             self.best: bytearray | None = None
 
         def after_iteration(self, model: Any, epoch: int, evals_log: dict[str, dict[str, list[float]]]) -> bool:
-            scores = {name: found[-1] for name, found in evals_log.get(_VALIDATION, {}).items()}
+            scores = {name: by_round[-1] for name, by_round in evals_log.get(_VALIDATION, {}).items()}
             if scores:
                 self.history.add(scores, metrics[-1])
                 # Later rounds change the weights of the trees that they leave out.

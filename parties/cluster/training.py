@@ -19,7 +19,7 @@ import numpy as np
 from opboost.errors import DataError, OpBoostError, ParameterError
 from opboost.export.xgboost_model import from_xgboost
 from opboost.fitting.partitioned import SampleFit
-from opboost.fitting.recipe import Recipe, calmed
+from opboost.fitting.recipe import Recipe, with_own_defaults
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import ColumnConstraints, Constraints
 from opboost.trees.losses import Loss
@@ -118,11 +118,13 @@ def train_on_partitions(
     fit: SampleFit | None = None
     parts: list[tuple[Sequence[RankPartitions], float]] = [(released, 1.0)]
     if correct_noise and loss.predicts_labels:
-        calm = calmed(parameters, left_open)
-        limits = limits_of(own, released, loss, calm, constraints)
-        fit = _survive(client, partial(fit_to_sample, own, released, Recipe(calm, loss, limits, seed), client=client))
+        own_parameters = with_own_defaults(parameters, left_open)
+        limits = limits_of(own, released, loss, own_parameters, constraints)
+        fit = _survive(
+            client, partial(fit_to_sample, own, released, Recipe(own_parameters, loss, limits, seed), client=client)
+        )
         if fit is not None:
-            parameters = calm
+            parameters = own_parameters
             parts = _survive(client, partial(corrected, fit, own, released, loss, client=client))
     trees: list[Tree] = []
     # Without own columns nothing has the rest of the scores, which start where those of every part do.

@@ -12,7 +12,7 @@ import yaml
 
 from opboost import rng
 from opboost.fit_quality import fit_quality
-from opboost.fitting.recipe import calmed
+from opboost.fitting.recipe import with_own_defaults
 from opboost.mechanism_settings import DEFAULT_WHOLE_RANGE
 from opboost.privacy.guarantee import rounded_up
 from opboost.split_tests import bind, feature_matrix
@@ -204,7 +204,7 @@ def _baselines(folders: dict[str, Path]) -> tuple[float, float]:
         labels=bank.labels,
         weights=np.ones(bank.n_rows),
         loss=run.model.loss(),
-        parameters=calmed(run.model.parameters(), run.model.left_open),
+        parameters=with_own_defaults(run.model.parameters(), run.model.left_open),
     )
     alone = bind(train(own, bank.labels, job.weights, loss=job.loss, parameters=job.parameters), {})
     test_own = {column.name: column.values for column in own_columns(test, schemas[BANK])}

@@ -103,7 +103,7 @@ def _sgbdt(training: TrainingSection, task: PublicTask) -> SGBDTAmongOwners:
         )
     return SGBDTAmongOwners(
         task=task,
-        shape=section.shape(len(task.names), is_printed=is_printed),
+        settings=section.settings(len(task.names), is_printed=is_printed),
         noise=noise,
         n_trees=section.n_estimators + section.n_extra_estimators,
         delta=training.delta,

@@ -75,8 +75,8 @@ class SGBDTSection(Section):
         """Whether records have individual privacy filters."""
         return self.n_extra_estimators > 0 if self.use_filter is None else self.use_filter
 
-    def shape(self, n_columns: int, *, is_printed: bool) -> SGBDTSettings:
-        """The shape of the trees."""
+    def settings(self, n_columns: int, *, is_printed: bool) -> SGBDTSettings:
+        """Settings of the trees."""
         return SGBDTSettings(
             max_depth=self.max_depth,
             learning_rate=self.learning_rate,

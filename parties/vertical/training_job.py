@@ -17,7 +17,7 @@ from opboost.columns import OwnColumn, RankColumn
 from opboost.errors import ParameterError
 from opboost.fitting.noised_table import NoiseChoice
 from opboost.fitting.outputs import Engine
-from opboost.fitting.recipe import calmed, patient
+from opboost.fitting.recipe import with_noise_defaults, with_own_defaults
 from opboost.schema import TableSchema
 from opboost.trees.boosting import BoostingParameters, OnRound
 from opboost.trees.constraints import ColumnConstraints
@@ -200,8 +200,8 @@ class ActiveJob:
         if choice is None:
             return self.parameters
         if choice is NoiseChoice.ALONE:
-            return calmed(self.parameters, self.left_open)
-        return patient(self.parameters, self.left_open, self.loss, self.n_rows)
+            return with_own_defaults(self.parameters, self.left_open)
+        return with_noise_defaults(self.parameters, self.left_open, self.loss, self.n_rows)
 
     def most_tests(self, peer: str) -> int:
         """The most split tests that the model can ask of a party.

@@ -22,7 +22,7 @@ import json
 from typing import Any
 
 import numpy as np
-from noise import CALM, Table, read
+from noise import OWN_DEFAULTS, Table, read
 
 from opboost import OpBoostClassifier, OpBoostRegressor
 from opboost.columns import OwnColumn, RankColumn
@@ -53,7 +53,7 @@ def scores(table: Table, epsilon: float, seed: int, domain: int) -> dict[str, An
             categorical_features=table.categories or None,
             answers=answers,
             random_state=seed,
-            **CALM,
+            **OWN_DEFAULTS,
         ).fit(table.features.iloc[trained], table.labels[trained])
         features, labels = table.features.iloc[unseen], table.labels[unseen]
         if table.is_number:

@@ -190,8 +190,10 @@ class AmongOwners:
         clipping = leaf_clipping(section.max_grad, section.denominator_noise, is_classification=False)
         n_trees = section.n_estimators
         noise = leaf_noise(clipping, n_trees=n_trees, initial_share=0.0, has_filter=section.has_filter, **budget)
-        shape = section.shape(len(bounds), is_printed=False)
-        self._recipe = SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=budget["delta"])
+        settings = section.settings(len(bounds), is_printed=False)
+        self._recipe = SGBDTAmongOwners(
+            task=task, settings=settings, noise=noise, n_trees=n_trees, delta=budget["delta"]
+        )
         self._bits = seeded(random_state)
         self._parts = [(np.empty((0, len(bounds))), np.empty(0))] * 3
         self._quotas: list[tuple[Arrival, ...]] = [()] * 3

@@ -23,7 +23,7 @@ from opboost import rng
 from opboost.columns import OwnColumn, RankColumn
 from opboost.denoise.channel import ColumnRelease
 from opboost.desensitize import ColumnMechanism, desensitize
-from opboost.fitting.recipe import CALM
+from opboost.fitting.recipe import OWN_DEFAULTS
 from opboost.label_noise import decode_labels, encode_labels, label_mechanism
 from opboost.mechanism_settings import MechanismSettings
 from opboost.metrics import main_metric
@@ -80,7 +80,7 @@ class Sides:
             labels,
             np.ones(len(labels)),
             loss=self.loss,
-            parameters=BoostingParameters(**CALM),
+            parameters=BoostingParameters(**OWN_DEFAULTS),
             seed=self.seed,
             leaf_labels=leaf_labels,
         )

@@ -28,7 +28,7 @@ import pandas as pd
 import yaml
 
 from opboost import OpBoostClassifier, OpBoostRegressor
-from opboost.fitting.recipe import CALM
+from opboost.fitting.recipe import OWN_DEFAULTS
 from opboost.metrics import auc, r2
 from parties.reports.figures import Axis, Series, lines, standalone
 
@@ -134,7 +134,7 @@ def cell(
     trained = trained[:rows]
     shared = {"random_state": seed, "categorical_features": table.categories or None, **settings}
     # What is left open here suits noise by itself.
-    calm = {name: value for name, value in CALM.items() if name not in settings}
+    calm = {name: value for name, value in OWN_DEFAULTS.items() if name not in settings}
     noise = {"bounds": table.bounds, "domain_size": domain, "mechanism": mechanism, **MECHANISMS[mechanism]}
     own = table.features.drop(columns=list(table.bounds))
     runs: dict[str, tuple[pd.DataFrame, dict[str, Any]]] = {

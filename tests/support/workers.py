@@ -43,8 +43,8 @@ def recipe(*, n_honest: int = 0, n_trees: int = N_TREES, epsilon: float = 2.0, *
         else leaf_noise(CLIPPING, initial_share=0, has_filter=True, **budget)
     )
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, epsilon, True, True)
-    shape = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
-    return SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=n_trees, delta=1e-6, **changes)
+    settings = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
+    return SGBDTAmongOwners(task=task, settings=settings, noise=noise, n_trees=n_trees, delta=1e-6, **changes)
 
 
 def rows(place: int, n_workers: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What is released before the trees: the range that numbers really have, the first scores, and how many records."""
+"""Releases before the trees: the range of the numbers, the first scores, and a noisy count of the records."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ _STEPS = 2.0**16
 
 @dataclass(frozen=True, slots=True)
 class NumberRange:
-    """Where most numbers lie.
+    """Range that holds most numbers.
 
     Attributes
     ----------
     lower, upper : float
         Labels beyond them are clipped.
     deviation : float
-        About that of the labels in between, in halves of the range.
+        Approximate standard deviation of the labels in between, in halves of the range.
     """
 
     lower: float

@@ -46,7 +46,7 @@ _BEYOND = np.finfo(np.float64).max
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What the first rounds have settled.
+    """Scale and initial scores of the training, as the first rounds release them.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Start:
     unit : float
         Bound of gradients in halves of that range, in which the scores of training are.
     scores : ndarray of float64, shape (n_outputs,)
-        The first ones, on the scale of training.
+        Initial scores, on the scale of training.
     """
 
     lower: float
@@ -69,7 +69,7 @@ class Start:
 
     @property
     def spread(self) -> float:
-        """Of a score of 1."""
+        """Size of a score of 1, in the unit of the labels."""
         return (self.upper - self.lower) / 2 * self.unit
 
 

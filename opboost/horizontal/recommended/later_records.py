@@ -1,7 +1,7 @@
-"""A model of the recommended recipe, and records that arrive later: they train alone, and what they say is added.
+"""Continued training of the recommended recipe: later records train trees alone, which are added to the model.
 
-Two classes go on from the scores of the model, and numbers learn what it leaves. Of several classes, and of counted
-forests, the new records make a model of their own, and the mean of both serves.
+Trees of two classes continue from the scores of the model, and those of numbers fit its residuals. Of several classes,
+and of counted forests, the new records train a model of their own, and the result is the mean of both.
 
 Inside the first training fold of nine tables at epsilon .5 and 2, the last half, fifth and tenth of the records change
 AUC or R^2 of the earlier model by .020, .0015 and .0007 on average, and nowhere by less than -.003. Whole steps change
@@ -18,19 +18,19 @@ from opboost.trees.tree import Ensemble
 
 
 def takes_steps(earlier: Ensemble) -> bool:
-    """Whether trees on new records go on from the model, as of numbers and two classes."""
+    """True if trees on new records continue from the model's scores: for numbers and two classes."""
     return earlier.loss.n_outputs == 1
 
 
 def margins_of(earlier: Ensemble, rows: Values) -> Values | None:
-    """Scores that trees on new records go on from, shape ``(1, n_rows)``; None of several classes."""
+    """Scores that trees on new records continue from, shape ``(1, n_rows)``; None of several classes."""
     return earlier.scores(rows).T if takes_steps(earlier) else None
 
 
 def with_later_records(
     earlier: Ensemble, later: Ensemble, n_before: float, n_records: float, *, are_steps: bool
 ) -> Ensemble:
-    """The model of all records, from that of the earlier ones and what the new ones were trained to.
+    """The model of all records: that of the earlier ones, combined with the one of the new records.
 
     Steps of few new records count less: by twice their share of all records, at most fully.
 
@@ -40,7 +40,7 @@ def with_later_records(
     n_before, n_records : float
         About how many records each has seen; public.
     are_steps : bool
-        Whether the later one goes on from the earlier one; else it is a model by itself.
+        True if `later` continues from the scores of `earlier`; otherwise it is a model by itself.
     """
     share = min(1.0, max(n_records, 1.0) / max(n_before + n_records, 1.0))
     kept = 1.0 if are_steps else 1.0 - share

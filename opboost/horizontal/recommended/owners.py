@@ -24,7 +24,13 @@ from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.later_records import margins_of, takes_steps, with_later_records
 from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
-from opboost.horizontal.recommended.round_rows import FirstAnswers, InTurn, RoundRows, TableRows, ToldBound
+from opboost.horizontal.recommended.round_rows import (
+    BoundAnnouncement,
+    FirstAnswers,
+    RoundRows,
+    StagedHolder,
+    TableRows,
+)
 from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
 from opboost.horizontal.recommended.wire_stages import STEP_KINDS, bound_trees, model_steps, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
@@ -123,10 +129,10 @@ class RecommendedAmongOwners:
 
     @property
     def needs_coins(self) -> bool:
-        """Whether records are sampled."""
+        """Always false: the recipe samples no records."""
         return False
 
-    def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> InTurn:
+    def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> StagedHolder:
         """A worker's holder of its records.
 
         Parameters
@@ -151,7 +157,7 @@ class RecommendedAmongOwners:
         table = self.task.grid.place(rows)
         return RoundRows(table, labels, self.rounds, self.tree_task, bound_trees(self.stages), margins=margins)
 
-    def answering(self, exact: PlacedHolder, *, rng: BitSource) -> InTurn:
+    def answering(self, exact: PlacedHolder, *, rng: BitSource) -> StagedHolder:
         """Verifying holder of all of a worker's rows, with the worker's share of the noise where it adds one.
 
         Parameters and privacy are those of `rows`.
@@ -161,11 +167,11 @@ class RecommendedAmongOwners:
         stages: list[tuple[int, RowHolder]] = [(self.rounds.n_trees, first)]
         for number, stage in enumerate(self.stages):
             n, noise = stage.n_trees * self.tree_task.n_outputs, rng.fork(f"noise {number}")
-            holder: RowHolder = ToldBound(exact)
+            holder: RowHolder = BoundAnnouncement(exact)
             if stage.kind != "bound":
                 holder = NoisyHolder(exact, noises=self._tree_shares(stage), n_trees=n, rng=noise, is_by_tree=True)
             stages.append((n, holder))
-        return InTurn(exact, stages)
+        return StagedHolder(exact, stages)
 
     def _first_share(self, kind: Round) -> Noise | None:
         """An owner's share of the noise of a first round."""

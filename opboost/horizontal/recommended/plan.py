@@ -1,4 +1,4 @@
-"""How the recipe divides its budget among its releases, and how large the trees are.
+"""Division of the budget among the releases of the recipe, and sizes of the trees.
 
 The budget is one Gaussian release of `mu`, divided by shares of ``mu^2``. The number of trees and their depth follow a
 noisy count of the records, which is released before any tree; whatever that count says, all trees together have the

@@ -1,4 +1,4 @@
-"""How large the residuals of numbers still are, followed through the released sums of each tree (post-processing).
+"""Size of the residuals of numbers, estimated from the released sums of each tree (post-processing).
 
 Where columns tell much about the labels, residuals become far smaller than the bound of gradients that the labels'
 deviation gave, and with a smaller bound the same privacy costs less noise (adaptive clipping: Andrew, Thakkar, McMahan
@@ -21,7 +21,7 @@ _SHARES = 0.1, 0.3, 0.6
 
 
 class ResidualSize:
-    """Sum of the losses of all records: half the square up to the bound of gradients, and linear beyond (Huber).
+    """Estimate of the summed Huber loss of all records: half the square up to the gradients' bound, linear beyond.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class ResidualSize:
         self._loss, self._variance = self._n_records * mean_huber(deviation), 0.0
 
     def learn(self, moves: Values, grad: Values, hess: Values, *, std: float, bias: float) -> None:
-        """Take off what a tree's moves take off by its noisy sums; all arrays have shape ``(n_outputs, n_leaves)``.
+        """Lower the loss by what a tree reduces it, given its noisy sums; arrays are ``(n_outputs, n_leaves)``.
 
         Parameters
         ----------
@@ -53,12 +53,12 @@ class ResidualSize:
         self._variance += float((moves**2).sum()) * std**2
 
     def factor(self) -> float:
-        """What the bound is to be multiplied by, between .5 and 1."""
+        """Factor for the bound of gradients, between .5 and 1."""
         loss = max(self._loss + _DEVIATIONS * math.sqrt(self._variance), 0.0)
         return min(max(_BOUND_OF_SIZE * math.sqrt(2 * loss / self._n_records), LEAST_FACTOR), 1.0)
 
     def rescale(self, factor: float) -> None:
-        """Go on in units of a bound so many times as large."""
+        """Change the unit to a bound `factor` times as large."""
         self._loss, self._variance = self._loss / factor**2, self._variance / factor**4
 
 

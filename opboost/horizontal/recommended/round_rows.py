@@ -153,12 +153,12 @@ class TableRows(ForwardingHolder):
 
 
 class FirstAnswers(ForwardingHolder):
-    """Answers one question per first round, and per output for the first scores, with noise on what is released.
+    """Holder of the first rounds: one noisy answer per round, and per output for the first scores.
 
     Parameters
     ----------
     holder : RowHolder
-        Whose answers are exact.
+        Holder with exact answers.
     rounds : FirstRounds
     noises : sequence of Noise or None
         On the numbers of each round, in steps.
@@ -214,8 +214,8 @@ class FirstAnswers(ForwardingHolder):
         return out
 
 
-class ToldBound(ForwardingHolder):
-    """Answers nothing: the tree only announces a factor of the bound of gradients, between 1/2 and 1."""
+class BoundAnnouncement(ForwardingHolder):
+    """Holder for trees that announce a factor of the gradients' bound, from 1/2 to 1, and ask for no sums."""
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._refuse()
@@ -238,15 +238,15 @@ class ToldBound(ForwardingHolder):
         super().finish_tree(tree)
 
 
-class InTurn:
-    """Row holders over the same rows, one after the other, each for a number of trees.
+class StagedHolder:
+    """Sequence of row holders over the same rows, each of which answers for a fixed number of trees.
 
     Parameters
     ----------
     rows : PlacedHolder
-        Under all of them.
+        Rows that all of the holders answer from.
     stages : sequence of (int, RowHolder)
-        How many trees each answers for. More are refused.
+        Number of trees, and the holder that answers for them; further trees are refused.
     """
 
     def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]]) -> None:

@@ -20,7 +20,7 @@ from opboost.trees.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class TrainedBatches:
-    """A trained model on the scale of training.
+    """Trees, scores and releases of a training in this process.
 
     Attributes
     ----------
@@ -71,10 +71,10 @@ def train_classes(
         1 for a record's class and 0 for the others.
     epsilon, delta : float
     sizes : tuple of (int or None, int or None)
-        Number and depth of the trees where they are given.
+        Number and depth of the trees; None for those of `tree_sizes`.
     rng : BitSource
     margins : ndarray of float64, shape (1, n_rows), optional
-        Scores of an earlier model of two classes, which the trees go on from; the base score is then 0.
+        Scores of an earlier model of two classes, which the trees continue from; the base score is then 0.
 
     Notes
     -----
@@ -100,7 +100,7 @@ def train_numbers(
     sizes: tuple[int | None, int | None],
     rng: BitSource,
 ) -> TrainedBatches:
-    """The same for numbers, shape ``(n_rows,)``, between public bounds."""
+    """Train on numbers, shape ``(n_rows,)``, between public bounds; parameters as for `train_classes`."""
     plan = _plan(columns, epsilon, delta, n_classes=0)
     label_range = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
     scaled = scaled_labels(labels, label_range.lower, label_range.upper)

@@ -74,14 +74,14 @@ _STREAMS: dict[StageKind, str] = {"counts": "noise on counts", "screen": "noise 
 
 @dataclass(frozen=True, slots=True)
 class TreeTask:
-    """What trees are trained on: public bounds, and the steps.
+    """Public settings of tree training: outputs, bounds of gradients, and steps.
 
     Attributes
     ----------
     n_outputs : int
     is_numbers : bool
     clipping : Clipping
-        Of each output's pair.
+        Bounds of g and h of each output.
     sensitivity : float
         L2 norm of a record's gradients of all outputs.
     shrinkage : float
@@ -90,7 +90,7 @@ class TreeTask:
     max_leaf : float
         Bound of a leaf's value before the learning rate.
     deviation : float
-        Of numbers' labels, about, in units of their gradients' bound; 0 for classes.
+        Approximate standard deviation of numbers' labels, in units of their gradients' bound; 0 for classes.
     """
 
     n_outputs: int
@@ -156,7 +156,7 @@ def logistic_of_one(scores: Values, labels: Values) -> tuple[Values, Values]:
 
 
 class TreeTraining:
-    """Trees so far, on the scale of training, and what is known of the columns.
+    """Training of all trees of a plan, on the scale of training, with column weights learnt from released sums.
 
     Parameters
     ----------
@@ -166,7 +166,7 @@ class TreeTraining:
     uniforms : callable
         For columns and cuts; they may be known to everybody.
     noise_rng : BitSource or None
-        None if the holder's answers have their noise.
+        None if the holder's answers contain noise already.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class TreeTraining:
                     self._boost(stage, shapes, task.shrinkage * math.sqrt(n_trees / usual), n_records)
 
     def _noisy(self, stage: Stage) -> RowHolder:
-        """The holder with the noise of a stage, unless its answers have it."""
+        """The holder with the noise of a stage, unless its answers contain noise already."""
         if self._noise_rng is None:
             return self._holder
         grad, hess = leaf_noises(self._task.clipping, stage.std)

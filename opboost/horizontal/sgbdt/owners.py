@@ -41,7 +41,7 @@ class SGBDTAmongOwners:
     Attributes
     ----------
     task : PublicTask
-    shape : SGBDTSettings
+    settings : SGBDTSettings
     noise : LeafNoise
         Added to all owners' sum, or with `LeafNoise.n_honest` in shares by the owners.
     n_trees : int
@@ -63,7 +63,7 @@ class SGBDTAmongOwners:
     """
 
     task: PublicTask
-    shape: SGBDTSettings
+    settings: SGBDTSettings
     noise: LeafNoise
     n_trees: int
     delta: float
@@ -88,7 +88,7 @@ class SGBDTAmongOwners:
         as no new record is a copy of an earlier one. With the filter no record spends more than its budget in all of
         them; without it, each takes part in one.
         """
-        noise, shape = self.noise, self.shape
+        noise, settings = self.noise, self.settings
         if noise.has_filter:
             n_rounds = len(earlier.model.trees) + noise.n_trees
             releases = tuple(
@@ -98,8 +98,8 @@ class SGBDTAmongOwners:
             noise = replace(noise, releases=releases)
         else:
             # The new trees see nothing of the records before.
-            shape = replace(shape, learning_rate=shape.learning_rate * shape.later_rate)
-        return replace(self, noise=noise, shape=shape, n_trees=noise.n_trees, earlier=earlier)
+            settings = replace(settings, learning_rate=settings.learning_rate * settings.later_rate)
+        return replace(self, noise=noise, settings=settings, n_trees=noise.n_trees, earlier=earlier)
 
     @property
     def tree_rules(self) -> TreeRules:
@@ -107,13 +107,13 @@ class SGBDTAmongOwners:
         rounding = 1 / VALUE_STEPS if self.is_mean_of_values else 0.0
         return TreeRules(
             n_trees=self.n_trees,
-            max_depth=self.shape.max_depth,
-            max_value=self.shape.learning_rate * self.shape.max_leaf + rounding,
+            max_depth=self.settings.max_depth,
+            max_value=self.settings.learning_rate * self.settings.max_leaf + rounding,
         )
 
     def public_rule(self, bits: BitSource) -> RandomRule:
         """Random rule of all trees' shapes from public bits (algorithm 9); nobody can choose splits."""
-        return random_rule(self.task.grid, self.shape, bits)
+        return random_rule(self.task.grid, self.settings, bits)
 
     def rows(self, rows: Values, labels: Values, *, rng: BitSource) -> RowHolder:
         """A worker's holder of its records.
@@ -171,7 +171,7 @@ class SGBDTAmongOwners:
         """
         noises = self.noise.sum_laws if self.is_mean_of_values else owner_laws(self.noise)
         answers = NoisyHolder(records, noises=noises, n_trees=self.n_trees, rng=rng.fork("noise"), is_by_tree=True)
-        return OwnLeafValues(answers, shape=self.shape, noise=self.noise) if self.is_mean_of_values else answers
+        return OwnLeafValues(answers, settings=self.settings, noise=self.noise) if self.is_mean_of_values else answers
 
     def train(self, holder: RowHolder, *, shape_bits: BitSource, rng: BitSource) -> Ensemble:
         """Train as the coordinator, on the sum of all workers' `rows`.
@@ -184,7 +184,7 @@ class SGBDTAmongOwners:
         training = SGBDT(
             self.task.grid,
             gradients=self._gradients,
-            shape=self.shape,
+            settings=self.settings,
             noise=no_noise if self.is_mean_of_values else self.noise,
             initial=score_of_nothing,
             rng=rng,
@@ -235,16 +235,16 @@ class OwnLeafValues(ForwardingHolder):
     ----------
     holder : RowHolder
         Whose answers may be released.
-    shape : SGBDTSettings
+    settings : SGBDTSettings
     noise : LeafNoise
     """
 
-    def __init__(self, holder: RowHolder, *, shape: SGBDTSettings, noise: LeafNoise) -> None:
+    def __init__(self, holder: RowHolder, *, settings: SGBDTSettings, noise: LeafNoise) -> None:
         super().__init__(holder)
-        self._shape = shape
+        self._settings = settings
         self._noise = noise
 
     def totals(self, nodes: Nodes) -> Sums:
-        values = self._shape.leaf_values(super().totals(nodes), self._noise)
+        values = self._settings.leaf_values(super().totals(nodes), self._noise)
         codes = np.rint(values * VALUE_STEPS).astype(np.int64)
         return np.column_stack([codes, np.ones_like(codes)])

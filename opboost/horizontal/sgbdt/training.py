@@ -89,14 +89,14 @@ class SGBDT:
     ----------
     columns : PublicGrid
     gradients : callable
-    shape : SGBDTSettings
+    settings : SGBDTSettings
     noise : LeafNoise
     initial : callable
     rng : BitSource
     shape_bits : BitSource, optional
-        Where the trees' shapes come from; by default a part of `rng`. They may be known to everybody.
+        Source of the trees' shapes; by default a part of `rng`. They may be known to everybody.
     leaf_values : callable, optional
-        From the sums that the holders give to values, where that is not `shape`'s.
+        Leaf values from the holders' sums; by default those of `settings`.
 
     Notes
     -----
@@ -110,7 +110,7 @@ class SGBDT:
         columns: PublicGrid,
         *,
         gradients: Gradients,
-        shape: SGBDTSettings,
+        settings: SGBDTSettings,
         noise: LeafNoise,
         initial: InitialScore,
         rng: BitSource,
@@ -119,16 +119,16 @@ class SGBDT:
     ) -> None:
         self._columns = columns
         self._gradients = gradients
-        self._shape = shape
+        self._settings = settings
         self._noise = noise
         self._initial = initial
         self._draws = {name: rng.fork(name) for name in ("initial", "shape", "noise", "coins")}
         bits = shape_bits or self._draws["shape"]
-        n_columns, n_drawn = columns.axes.n_columns, shape.columns_per_tree
+        n_columns, n_drawn = columns.axes.n_columns, settings.columns_per_tree
         self._learnt: LearntColumns | None = None
-        if shape.learns_columns and 0 < n_drawn < n_columns:
+        if settings.learns_columns and 0 < n_drawn < n_columns:
             self._learnt = LearntColumns(n_columns, n_drawn, bits.uniforms)
-        self._rule = random_rule(columns, shape, bits, turns=self._learnt)
+        self._rule = random_rule(columns, settings, bits, turns=self._learnt)
         self._given_values = leaf_values
         self._holders: list[RowHolder] = []
         self._share = 1.0
@@ -139,8 +139,8 @@ class SGBDT:
     def max_value(self) -> float:
         """Largest absolute value of a leaf, with the largest noise on it that there is."""
         noise = 2.0**62 / VALUE_STEPS if self._noise.value_std else 0.0
-        shape = self._shape
-        return max(1.0, shape.later_rate) * shape.learning_rate * (shape.max_leaf + noise)
+        settings = self._settings
+        return max(1.0, settings.later_rate) * settings.learning_rate * (settings.max_leaf + noise)
 
     def enrol(self, rows: Values, labels: Values) -> None:
         """Add records: the first ones, or newly arrived ones.
@@ -202,13 +202,13 @@ class SGBDT:
                 rule=self._rule,
                 leaf_values=self._leaf_values,
                 axes=self._columns.axes,
-                depth=self._shape.max_depth,
+                depth=self._settings.max_depth,
             )
             noisy.finish_tree(tree)
             self.trees.append(tree)
         if not noise.has_filter:
             self._holders = []
-            self._share = self._shape.later_rate
+            self._share = self._settings.later_rate
 
     def _leaf_values(self, totals: Sums) -> Values:
         return self._share * self._whole_values(totals)
@@ -221,18 +221,18 @@ class SGBDT:
             return self._static_values(totals, self._noise.value_std)
         if self._learnt is not None:
             self._learnt.learn(totals[:, 0] / self._noise.clipping.grid.grad_scale, self._noise.grad_std)
-        return self._shape.leaf_values(totals, self._noise)
+        return self._settings.leaf_values(totals, self._noise)
 
     def _static_values(self, totals: Sums, std: float) -> Values:
         """Leaf values with static noise: exact values, and noise for the worst case."""
-        grid, shape = self._noise.clipping.grid, self._shape
-        weight = totals[:, 1] / grid.hess_scale + shape.reg_lambda
+        grid, settings = self._noise.clipping.grid, self._settings
+        weight = totals[:, 1] / grid.hess_scale + settings.reg_lambda
         values = -totals[:, 0] / grid.grad_scale / np.where(weight > 0, weight, 1.0)
-        codes = np.rint(np.clip(values, -shape.max_leaf, shape.max_leaf) * VALUE_STEPS).astype(np.int64)
+        codes = np.rint(np.clip(values, -settings.max_leaf, settings.max_leaf) * VALUE_STEPS).astype(np.int64)
         noise = gaussian_noise(std, VALUE_STEPS)
         if noise is not None:
             codes += noise.draw(len(codes), rng=self._draws["noise"])
-        return np.asarray(codes, dtype=np.float64) * (shape.learning_rate / VALUE_STEPS)
+        return np.asarray(codes, dtype=np.float64) * (settings.learning_rate / VALUE_STEPS)
 
 
 def record_rows(
@@ -257,10 +257,10 @@ def record_rows(
 
 
 def random_rule(
-    columns: PublicGrid, shape: SGBDTSettings, bits: BitSource, *, turns: ColumnTurns | None = None
+    columns: PublicGrid, settings: SGBDTSettings, bits: BitSource, *, turns: ColumnTurns | None = None
 ) -> RandomRule:
     """Random rule of the trees' shapes, from these bits and the columns of each tree."""
-    drawn = turns or drawn_columns(columns.axes.n_columns, shape.columns_per_tree, bits.uniforms)
+    drawn = turns or drawn_columns(columns.axes.n_columns, settings.columns_per_tree, bits.uniforms)
     return RandomRule(columns.axes, columns=drawn, uniforms=bits.uniforms)
 
 

@@ -43,8 +43,8 @@ def best_cuts(asked, parents, parent_of, rest, totals, rules, n_threads, best):
     n_tasks = len(asked) * n_columns
     n_parts, of_columns = min(n_tasks, n_threads), no_cuts_of_columns(len(totals), n_columns)
     for part in prange(n_parts):
-        some = slice(n_tasks * part // n_parts, n_tasks * (part + 1) // n_parts)
-        search_columns(slice(0, n_columns), some, asked, parents, parent_of, rest, totals, rules, of_columns)
+        tasks = slice(n_tasks * part // n_parts, n_tasks * (part + 1) // n_parts)
+        search_columns(slice(0, n_columns), tasks, asked, parents, parent_of, rest, totals, rules, of_columns)
     choose_columns(of_columns, totals, rules, best)
 
 
@@ -64,8 +64,8 @@ def no_cuts_of_columns(n_nodes, n_columns):
 
 
 @njit(**OPTIONS)
-def search_columns(own, some, asked, parents, parent_of, rest, totals, rules, of_columns):
-    """Find the best cuts of columns `own` of all nodes, or of some of them, which are numbered node by node.
+def search_columns(own, tasks, asked, parents, parent_of, rest, totals, rules, of_columns):
+    """Find the best cuts of columns `own`; `tasks` is a slice of the pairs of node and column, node by node.
 
     A column without a better cut than the node's columns before it is left out.
     """
@@ -74,7 +74,7 @@ def search_columns(own, some, asked, parents, parent_of, rest, totals, rules, of
     scores, cuts, missing_left, left_sums = of_columns
     n_asked, width, highest = len(asked), widest(offsets), np.full(len(totals), -np.inf)
     room, scores_room = np.empty((2, width), dtype=np.int64), np.empty(width)
-    for number in range(some.start, some.stop):
+    for number in range(tasks.start, tasks.stop):
         k, c = number // (own.stop - own.start), own.start + number % (own.stop - own.start)
         begin, end = offsets[c], offsets[c + 1]
         grads, hessians = asked[k, 0, begin:end], asked[k, 1, begin:end]
@@ -180,7 +180,7 @@ def _best_of_column(
 
 @njit(**OPTIONS)
 def _reordered(grads, hessians, is_alone, grad_step, hess_step, penalty):
-    """What is left of each cut of categories in their order, from running sums in the order of the bins."""
+    """Sums left of each cut of categories in their order, from running sums in the order of the bins."""
     grads, hessians = sums_of_bins(grads), sums_of_bins(hessians)
     order = category_order(grads, hessians, grad_step, hess_step, penalty)
     grads, hessians = grads[order], hessians[order]
@@ -231,19 +231,19 @@ def _score_of_children(left, right, h, other_h, reg_lambda, least):
 
 @njit(**OPTIONS)
 def _first(gains, wanted):
-    """Where a gain is met first; all are looked at, which the compiler does several at once."""
-    found = len(gains)
+    """Index of the first cut with a gain; the loop has no early exit, so the compiler vectorises it."""
+    first = len(gains)
     for cut in range(len(gains)):
-        found = min(found, cut if gains[cut] == wanted else len(gains))
-    return found
+        first = min(first, cut if gains[cut] == wanted else len(gains))
+    return first
 
 
 @njit(**OPTIONS)
 def _last(gains, wanted):
-    found = -1
+    last = -1
     for cut in range(len(gains)):
-        found = max(found, cut if gains[cut] == wanted else -1)
-    return found
+        last = max(last, cut if gains[cut] == wanted else -1)
+    return last
 
 
 @njit(**OPTIONS)

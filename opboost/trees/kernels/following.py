@@ -59,11 +59,11 @@ def _follow_all(bins, fixed, places, outputs, ends, inner, sets, leaf_ends, valu
     few, many = np.empty(scores.shape[1], np.uint8), np.empty(scores.shape[1], np.uint32)
     begin = root = n_sets = 0
     for tree in range(len(outputs)):
-        nodes, leaves, of = inner[begin : ends[tree]], values[root : leaf_ends[tree]], scores[outputs[tree]]
+        nodes, leaves, output_scores = inner[begin : ends[tree]], values[root : leaf_ends[tree]], scores[outputs[tree]]
         if len(leaves) <= 256:
-            n_sets = _follow(few, bins, fixed, places, nodes, sets, n_sets, leaves, of)
+            n_sets = _follow(few, bins, fixed, places, nodes, sets, n_sets, leaves, output_scores)
         else:
-            n_sets = _follow(many, bins, fixed, places, nodes, sets, n_sets, leaves, of)
+            n_sets = _follow(many, bins, fixed, places, nodes, sets, n_sets, leaves, output_scores)
         begin, root = ends[tree], leaf_ends[tree]
 
 

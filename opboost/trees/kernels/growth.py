@@ -51,8 +51,8 @@ def grow_levels(bins, rows, gradients, begins, ends, rules, least_gain, max_dept
                 n_threads, best,
             )  # fmt: skip
         else:
-            some = rows if n_divided else rows[:0]
-            build_histograms(bins, some, gradients, begins[asked], ends[asked], offsets, n_threads, histograms)
+            row_order = rows if n_divided else rows[:0]
+            build_histograms(bins, row_order, gradients, begins[asked], ends[asked], offsets, n_threads, histograms)
             if n_divided == 0:
                 # Every row is in one bin of the first column.
                 totals[0] = histograms[0, 0, : sizes[0]].sum(), histograms[0, 1, : sizes[0]].sum()

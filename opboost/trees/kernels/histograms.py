@@ -51,14 +51,16 @@ def build_histograms(bins, rows, gradients, begins, ends, offsets, n_threads, ou
     beside = np.empty((n_threads - 1, n_together, 2, out.shape[2]), dtype=np.int64)
     least, sizes = _SHARED_ROWS * offsets[-1] // len(bins), node_sizes(begins, ends)
     for low in range(0, len(begins), n_together):
-        some, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
+        node_sums, firsts, lasts = out[low : low + n_together], begins[low:], ends[low:]
         for thread in prange(n_threads):
-            sum_part(bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, some)
+            sum_part(
+                bins, rows, gradients, firsts, lasts, offsets, least, np.int64(thread), n_threads, beside, node_sums
+            )
         if n_threads > 1:
-            for node in prange(len(some)):
+            for node in prange(len(node_sums)):
                 if sizes[low + node] >= least:
                     for other in range(n_threads - 1):
-                        some[node] += beside[other, node]
+                        node_sums[node] += beside[other, node]
 
 
 @njit(**OPTIONS)
@@ -69,10 +71,10 @@ def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_thre
     packed, is_own = np.zeros((n_together, 4, width), dtype=np.int64), np.empty(n_together, dtype=np.bool_)
     sizes = node_sizes(begins, ends)
     for low in range(0, n_nodes, n_together):
-        some = out[low : low + n_together]
-        others = beside[max(thread - 1, 0), low : low + n_together] if n_threads > 1 else some
-        firsts, lasts = np.empty((2, len(some)), dtype=np.int64)
-        for node in range(len(some)):
+        own_sums = out[low : low + n_together]
+        other_sums = beside[max(thread - 1, 0), low : low + n_together] if n_threads > 1 else own_sums
+        firsts, lasts = np.empty((2, len(own_sums)), dtype=np.int64)
+        for node in range(len(own_sums)):
             size = sizes[low + node]
             if size >= least:
                 firsts[node], lasts[node] = size * thread // n_threads, size * (thread + 1) // n_threads
@@ -82,7 +84,7 @@ def sum_part(bins, rows, gradients, begins, ends, offsets, least, thread, n_thre
                 firsts[node], lasts[node] = 0, size if is_own[node] else 0
         pieces = pieces_of(rows, gradients, begins[low:], ends[low:], firsts, lasts)
         for column in range(0, len(bins), 4):
-            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, others, some)
+            _sum_columns(bins, column, rows, gradients, pieces, offsets, packed, is_own, other_sums, own_sums)
 
 
 @njit(**OPTIONS)
@@ -156,9 +158,9 @@ def _add_block(columns, rows, gradients, packed, ahead, last_ahead):
             fetch(column2, place)
             fetch(column3, place)
         ahead += step
-        some, theirs = rows[first : first + _ROWS_BETWEEN], gradients[first : first + _ROWS_BETWEEN]
-        for i in range(len(some)):
-            row, gradient = some[i], theirs[i]
+        block_rows, block_gradients = rows[first : first + _ROWS_BETWEEN], gradients[first : first + _ROWS_BETWEEN]
+        for i in range(len(block_rows)):
+            row, gradient = block_rows[i], block_gradients[i]
             sums0[column0[row]] += gradient
             sums1[column1[row]] += gradient
             sums2[column2[row]] += gradient

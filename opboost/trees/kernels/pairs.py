@@ -69,11 +69,11 @@ def _descending(s):
         return np.argsort(-s, kind="mergesort")
     order = np.empty(len(s), np.int64)
     for i in range(len(s)):
-        mine, place = s[i], i
-        while place > 0 and s[place - 1] < mine:
+        score, place = s[i], i
+        while place > 0 and s[place - 1] < score:
             s[place], order[place] = s[place - 1], order[place - 1]
             place -= 1
-        s[place], order[place] = mine, i
+        s[place], order[place] = score, i
     return order
 
 

@@ -14,7 +14,7 @@ STRIDE = 1 << 7
 
 @njit(**OPTIONS)
 def node_sizes(begins, ends):
-    """How many rows every node has."""
+    """Number of rows of every node."""
     sizes = np.zeros(len(begins), dtype=np.int64)
     for node in range(len(begins)):
         for area in range(begins.shape[1]):
@@ -68,7 +68,7 @@ def _plan_ahead(rows, pieces, next_pieces):
 
 @njit(**OPTIONS)
 def _end_of_piece(gradients, begin, last):
-    """Where the rows from `begin` on fit a packed sum no more; with their sums of abs(g) and of h."""
+    """End of the rows from `begin` on that fit into a packed sum, and their sums of abs(g) and of h."""
     end, grad, hess = begin, np.int64(0), np.int64(0)
     while end < last:
         there = min(end + STRIDE, last)

@@ -26,15 +26,15 @@ def place_in_bins(values, cuts, cut_starts, out):
         edges = cuts[cut_starts[c] : cut_starts[c + 1]]
         below = np.empty(_TOGETHER, dtype=np.int32)
         for first in range(block * _ROWS, min((block + 1) * _ROWS, n_rows), _TOGETHER):
-            some = values[first : min(first + _TOGETHER, n_rows), c]
-            _count_below(edges, some, below)
-            for i in range(len(some)):
-                out[c, first + i] = len(edges) + 1 if math.isnan(some[i]) else below[i]
+            block_values = values[first : min(first + _TOGETHER, n_rows), c]
+            _count_below(edges, block_values, below)
+            for i in range(len(block_values)):
+                out[c, first + i] = len(edges) + 1 if math.isnan(block_values[i]) else below[i]
 
 
 @njit(**OPTIONS)
 def _count_below(edges, values, below):
-    """How many edges are less than each value: a binary search whose steps are the same for all values.
+    """Number of edges below each value, by a binary search whose steps are the same for all values.
 
     Several values are searched for together, without a branch, so that none waits for the other.
     """
@@ -49,7 +49,7 @@ def _count_below(edges, values, below):
 
 @njit(**OPTIONS)
 def is_sound(links, numbers):
-    """Whether a tree's numbers are finite, and every node but the first is the child of one node before it.
+    """True if a tree's numbers are finite, and every node but the first is the child of one node before it.
 
     So every walk ends in a leaf.
 
@@ -153,5 +153,5 @@ def _has_missing(rows):
 
 @njit(**OPTIONS)
 def is_in(members, x):
-    """Whether a category is in a set; what is no category is in none."""
+    """True if a category is in a set; a number that is no category is in none."""
     return x >= 0 and x < len(members) and x == np.floor(x) and members[np.int64(x)]

@@ -63,7 +63,7 @@ def draw_cuts(limits, whole, is_alone, drawn, places, cuts):
 
 @njit(**OPTIONS)
 def _n_open(limits):
-    """How many columns have a cut left."""
+    """Number of columns that have a cut left."""
     count = 0
     for column in range(limits.shape[1]):
         count += limits[0, column] < limits[1, column]

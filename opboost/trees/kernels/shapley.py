@@ -83,11 +83,11 @@ def add_shapley_values(features, trees, edges, weights, out, pairs):
 
 @njit(**OPTIONS)
 def _add_block(features, trees, edges, weights, out, pairs):
-    """The same for rows that pass through the trees together."""
+    """Add the contributions of a block of rows that pass through the trees together."""
     roots, _, outputs, columns, thresholds, missing_left, lefts, places, sets, values = trees
     _, depths, nearest, shares, factors = edges
     n_levels, n_points, n = depths.max() + 1, len(weights), len(features)
-    cells, found = np.ascontiguousarray(features.T), np.zeros((out.shape[1], out.shape[2], n))
+    cells, contributions = np.ascontiguousarray(features.T), np.zeros((out.shape[1], out.shape[2], n))
     # Per level: whether rows take its edge, and all edges down to it that ask the same player.
     takes, takes_all = np.ones((n_levels, n)), np.ones((n_levels, n))
     # Products on the way down, and sums over leaves on the way up.
@@ -97,7 +97,7 @@ def _add_block(features, trees, edges, weights, out, pairs):
     path, waiting = np.zeros(n_levels, dtype=np.int32), np.empty(2 * n_levels, dtype=np.int32)
     for t in range(len(roots)):
         level, path[0] = np.int64(0), roots[t]
-        of_output = found[outputs[t]], pairs[:, outputs[t] : outputs[t] + 1]
+        of_output = contributions[outputs[t]], pairs[:, outputs[t] : outputs[t] + 1]
         n_waiting = _open(roots[t], lefts, waiting, np.int64(0))
         while n_waiting:
             n_waiting -= 1
@@ -118,7 +118,7 @@ def _add_block(features, trees, edges, weights, out, pairs):
     for i in range(n):
         for output in range(out.shape[1]):
             for player in range(out.shape[2]):
-                out[i, output, player] += found[output, player, i]
+                out[i, output, player] += contributions[output, player, i]
 
 
 @njit(**OPTIONS)

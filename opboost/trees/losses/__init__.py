@@ -109,5 +109,5 @@ def loss_by_name(name: str, n_classes: int = 0, *, n_labels: int = 1, **settings
         raise ParameterError(f"the objective {name} has no {', '.join(sorted(unknown))}")
     if "n_classes" in taken:
         settings["n_classes"] = int(n_classes)
-    found = makers[name](**{k: tuple(value) if isinstance(value, list) else value for k, value in settings.items()})
-    return of_labels(found, int(n_labels))
+    loss = makers[name](**{k: tuple(value) if isinstance(value, list) else value for k, value in settings.items()})
+    return of_labels(loss, int(n_labels))

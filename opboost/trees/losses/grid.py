@@ -40,7 +40,7 @@ class GradientGrid:
 
     @property
     def rounding(self) -> tuple[float, float, bool]:
-        """How the compiled loops are to round."""
+        """Rounding parameters for the compiled loops."""
         return self.grad_scale, self.hess_scale, self.weights_are_counts
 
     @classmethod

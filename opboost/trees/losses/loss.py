@@ -1,7 +1,7 @@
-"""What the core needs to know of an objective.
+"""Base class of objectives: what the tree core needs to know of one.
 
-SciPy is loaded by what calls it: who has no labels has a run file with the same words, and starts without it, which
-saves a sixth of a second.
+SciPy is imported by the functions that call it: a passive party reads the same run file without labels, and starts a
+sixth of a second faster without SciPy.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ WriteGradients = Callable[[Scores, NDArray[np.int64]], None]
 
 
 class Loss:
-    """An objective. What is said here is that of one raw score per row, which is the prediction."""
+    """Objective. Defaults are those of one raw score per row, which is the prediction."""
 
     __slots__ = ()
 
     name: ClassVar[str]
     score_type: ClassVar[type[np.floating]] = np.float32
-    """What raw scores are kept in while trees grow."""
+    """Type of raw scores while trees grow."""
     most_margin: ClassVar[float] = 1e18
     """Largest magnitude of a raw score that a row may start at: squares fit into single precision."""
     max_delta_step: ClassVar[float] = 0.0
@@ -39,10 +39,10 @@ class Loss:
     longest_step: ClassVar[float] = 0.0
     """Bound of the leaves' magnitude behind which XGBoost's single precision overflows; 0 for none."""
     predicts_labels: ClassVar[bool] = True
-    """Whether predictions lie near labels, or are probabilities of them, so that squared errors compare models."""
+    """True if predictions estimate labels or their probabilities, so that squared errors compare models."""
 
     takes_pairs: ClassVar[bool] = False
-    """Whether a label may be two numbers, shape ``(n_rows, 2)``: bounds, or a label and its group."""
+    """True if a label may be two numbers, shape ``(n_rows, 2)``: bounds, or a label and its group."""
 
     @property
     def n_outputs(self) -> int:

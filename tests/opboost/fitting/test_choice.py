@@ -71,7 +71,7 @@ def test_the_depth_is_taken_with_which_the_whole_is_better(better: int, monkeypa
     results = iter([(0.5 - 0.1 * (k == better), blend) for k, blend in enumerate(blends)])
     monkeypatch.setattr(choice, "trials_of", lambda *_, **__: ([], 0.5))
     monkeypatch.setattr(choice, "_by_depth", lambda *_: [([], []), ([], [])])
-    monkeypatch.setattr(choice, "_compared", lambda *_: next(results))
+    monkeypatch.setattr(choice, "_best_candidate", lambda *_: next(results))
     nothing: Any = SimpleNamespace(has_own=True, own_depths=(4, 8))
     found = choice.choose(nothing, nothing, None, nothing, rng=np.random.default_rng(0))
     assert found == blends[better]
@@ -90,8 +90,8 @@ class Harmed:
     def margins(self) -> None:
         return None
 
-    def scores(self, choice: NoiseChoice, *goes_on: object) -> np.ndarray:
-        return np.eye(3)[1 if goes_on else 2 if choice is NoiseChoice.PLAIN else 0]
+    def scores(self, choice: NoiseChoice, *continues_own: object) -> np.ndarray:
+        return np.eye(3)[1 if continues_own else 2 if choice is NoiseChoice.PLAIN else 0]
 
     def errors(self, scores: np.ndarray) -> np.ndarray:
         return np.array([1 + scores @ [0.0005, 0.02, -0.002]])
@@ -100,7 +100,7 @@ class Harmed:
 def test_a_candidate_that_would_be_left_out_takes_no_place_from_one_with_a_share() -> None:
     """Adult at .02: draws are worth .008 of AUC on exact codes, and held-out rows see .02 percent of harm."""
     trial: Any = Harmed()
-    _, blend = choice._compared([trial], [np.zeros(3)], lambda of: [trial.scores(of)], 0.85, (False, True))
+    _, blend = choice._best_candidate([trial], [np.zeros(3)], lambda of: [trial.scores(of)], 0.85, (False, True))
     assert blend.choice is NoiseChoice.CORRECTED
-    assert not blend.goes_on
+    assert not blend.continues_own
     assert blend.share == pytest.approx(1.0, abs=0.11)

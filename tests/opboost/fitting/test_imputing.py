@@ -8,7 +8,7 @@ import pytest
 from opboost.denoise.channel import ColumnRelease
 from opboost.denoise.sources import RankSource, sources_of
 from opboost.fitting.imputing import FOLDS, OwnScores, impute
-from opboost.fitting.noised_table import Noised
+from opboost.fitting.noised_table import NoisedRows
 from opboost.fitting.recipe import Recipe
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
@@ -23,13 +23,13 @@ N_ROWS, POINTS = 240, 8
 RELEASE = ColumnRelease(GlobalMap(epsilon=1.0, domain=IntegerDomain(1, POINTS)), None, np.arange(POINTS))
 
 
-def noised(n_own: int, labels: np.ndarray) -> Noised:
+def noised(n_own: int, labels: np.ndarray) -> NoisedRows:
     draw = np.random.default_rng(0)
     own = [bin_values(column, max_bin=16) for column in draw.random((n_own, N_ROWS))]
     ranks = draw.integers(0, POINTS, N_ROWS).astype(np.uint32)
     nothing = BinnedColumn(np.zeros(N_ROWS, np.uint8), np.empty(0))
     columns = (RankSource(ranks, POINTS, RELEASE),)
-    return Noised(BinnedTable.of([*own, nothing]), (n_own,), columns, labels, np.ones(N_ROWS))
+    return NoisedRows(BinnedTable.of([*own, nothing]), (n_own,), columns, labels, np.ones(N_ROWS))
 
 
 def own_scores(labels: np.ndarray, loss: Loss, n_own: int = 2) -> np.ndarray:

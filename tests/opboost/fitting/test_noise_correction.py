@@ -20,10 +20,10 @@ from opboost.denoise.sources import RankSource, sources_of
 from opboost.errors import DataError
 from opboost.fitting.choice import choose
 from opboost.fitting.imputing import impute
-from opboost.fitting.noise_correction import N_FITS, _drawn_by_common_fit, _drawn_by_own_fit, _draws
-from opboost.fitting.noised_table import Blend, NoiseChoice, Noised
+from opboost.fitting.noise_correction import N_FITS, _draw_by_common_fit, _draw_by_own_fit, _draws
+from opboost.fitting.noised_table import Blend, NoiseChoice, NoisedRows
 from opboost.fitting.recipe import OWN_DEPTHS, Recipe
-from opboost.fitting.trials import MOST_DRAWS, N_PARTS, Drawn
+from opboost.fitting.trials import MOST_DRAWS, N_PARTS, CodeDraws
 from opboost.metrics import metric_by_name, r2
 from opboost.privacy.domain import IntegerDomain
 from opboost.privacy.order_preserving import GlobalMap
@@ -202,7 +202,7 @@ def test_trees_that_go_on_are_added_to_those_of_the_own_columns(
     run, scores, small = Run(0.1, n_rows=500), {}, replace(CALM, n_estimators=12)
     cuts = np.quantile(run.labels, [1 / 3, 2 / 3] if loss.n_outputs == 3 else [0.5])
     labels = run.labels if isinstance(loss, SquaredError) else np.digitize(run.labels, cuts).astype(float)
-    blends = {share: Blend(choice, share, goes_on=True) for share in (0.0, 1.0, 1.5)}
+    blends = {share: Blend(choice, share, continues_own=True) for share in (0.0, 1.0, 1.5)}
     for share, blend in {**blends, "alone": Blend(NoiseChoice.ALONE)}.items():
         monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, blend=blend, **__: blend)
         trained = run.train(labels, loss=loss, parameters=small)
@@ -218,8 +218,10 @@ def test_trees_go_on_where_the_own_column_says_much(monkeypatch: pytest.MonkeyPa
     run = Run(0.06)
     run.labels = run.labels + 2 * np.sin(3 * run.own)
     usual = run.score(run.train())
-    alike = partial(choose, may_go_on=False)
-    monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *rows, may_go_on, rng: alike(*rows, rng=rng))
+    alike = partial(choose, may_continue_own=False)
+    monkeypatch.setattr(
+        opboost.fitting.noise_correction, "choose", lambda *rows, may_continue_own, rng: alike(*rows, rng=rng)
+    )
     assert usual > run.score(run.train()) + 0.01
 
 
@@ -288,11 +290,11 @@ def test_known_rows_choose_between_the_models(is_told: bool) -> None:
 @with_few_fits
 @pytest.mark.parametrize("loss", [SquaredError(), Softmax(3)], ids=lambda loss: loss.name)
 @pytest.mark.parametrize(
-    ("engine", "share", "goes_on"),
+    ("engine", "share", "continues_own"),
     [("native", 1.0, True), ("native", 1.5, True), ("native", 0.4, False), ("xgboost", 1.0, True)],
 )
 def test_rows_that_stop_the_trees_are_scored_with_those_of_the_own_columns_beside_them(
-    loss: Loss, engine: Any, share: float, goes_on: bool, monkeypatch: pytest.MonkeyPatch
+    loss: Loss, engine: Any, share: float, continues_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best score is the model's on these rows: without the trees on the own column, errors seem twice as large."""
     if engine == "xgboost":
@@ -303,7 +305,7 @@ def test_rows_that_stop_the_trees_are_scored_with_those_of_the_own_columns_besid
     if loss.n_outputs == 3:
         run.labels = np.digitize(run.labels, np.quantile(run.labels, [1 / 3, 2 / 3])).astype(float)
     known = replace(known_rows(run, is_told=True), metrics=(metric,))
-    blend = Blend(NoiseChoice.CORRECTED, share, goes_on)
+    blend = Blend(NoiseChoice.CORRECTED, share, continues_own)
     monkeypatch.setattr(opboost.fitting.noise_correction, "choose", lambda *_, **__: blend)
     stopped = replace(CALM, early_stopping_rounds=5)
     trained = run.train(known=known, loss=loss, engine=engine, parameters=stopped)
@@ -317,13 +319,13 @@ def test_rows_that_stop_the_trees_are_scored_with_those_of_the_own_columns_besid
     assert metric.score(known.labels, predictions) == pytest.approx(scores[trained.history.best_round - 1], rel=1e-6)
 
 
-def described(run: Run, labels: np.ndarray | None = None) -> tuple[Noised, Recipe]:
+def described(run: Run, labels: np.ndarray | None = None) -> tuple[NoisedRows, Recipe]:
     """The rows of a run whose noised columns are to be filled in, and how its trees are grown."""
     own = bin_values(run.own[: run.n_rows], max_bin=64)
     sources = {c + 1: RankSource(one.ranks, one.n_ranks, one.release) for c, one in enumerate(run.columns[1:])}
     limits = ColumnConstraints().on(list("abc"), are_categorical=[False] * 3, max_delta_step=0.0)
     labels = run.labels[: run.n_rows] if labels is None else labels
-    noised = Noised.of([own, None, None], sources, labels, np.ones(run.n_rows), n_columns=3)
+    noised = NoisedRows.of([own, None, None], sources, labels, np.ones(run.n_rows), n_columns=3)
     return noised, Recipe(CALM, SquaredError(), limits, 0)
 
 
@@ -333,10 +335,10 @@ def test_held_out_rows_say_how_deep_trees_on_the_own_columns_are(waves: float, d
     run = Run(0.1, n_rows=600)
     noised, recipe = described(run, run.labels[:600] + 3 * np.sin(waves * run.own[:600]))
     rng = np.random.default_rng(1)
-    drawn_for = partial(_drawn_by_own_fit, noised, recipe, max_bin=64, rng=rng)
+    draw_codes = partial(_draw_by_own_fit, noised, recipe, max_bin=64, rng=rng)
     open_recipe = replace(recipe.brief(10), own_depths=(2, 8))
-    assert choose(noised, open_recipe, None, drawn_for, rng=rng).own_depth == depth
-    assert choose(noised, recipe.brief(10), None, drawn_for, rng=rng).own_depth is None
+    assert choose(noised, open_recipe, None, draw_codes, rng=rng).own_depth == depth
+    assert choose(noised, recipe.brief(10), None, draw_codes, rng=rng).own_depth is None
 
 
 @pytest.mark.parametrize(("is_open", "is_large"), [(True, False), (False, False), (True, True)])
@@ -348,7 +350,7 @@ def test_trees_on_the_own_columns_are_deeper_only_where_nobody_chose_a_depth_and
     monkeypatch.setattr(opboost.fitting.noise_correction, "MANY_ROWS", 499 if is_large else 500)
     is_deep = is_open and not is_large
 
-    def chosen(*rows: Any, may_go_on: bool, rng: Any) -> Blend:
+    def chosen(*rows: Any, may_continue_own: bool, rng: Any) -> Blend:
         asked.append(rows[1].own_depths)
         return Blend(choice, 0.6 if choice is NoiseChoice.CORRECTED else 1.0, own_depth=6 if asked[-1] else None)
 
@@ -422,10 +424,10 @@ def test_draws_to_compare_on_know_no_label_of_the_rows_held_out() -> None:
     for shift in (0.0, 3.0):
         noised, recipe = described(run, run.labels[:400] + shift * rng.normal(size=400) * (part == 0))
         of_all = np.random.default_rng(1)
-        seen.append(_drawn_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
+        seen.append(_draw_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1)))
         fit = impute(noised, sources_of(noised.columns), np.arange(400), recipe, rng=of_all)
         states = fit.draw(10, seed=2)
-        before.append(_drawn_by_common_fit(fit, states, kept, held, rng=of_all))
+        before.append(_draw_by_common_fit(fit, states, kept, held, rng=of_all))
     np.testing.assert_array_equal(seen[0].states, seen[1].states)
     np.testing.assert_array_equal(seen[0].blind, seen[1].blind)
     assert (before[0].states != before[1].states).any()
@@ -437,11 +439,11 @@ def test_released_codes_are_taken_where_draws_say_less_than_these(is_shuffled: b
     run = Run(0.25, n_rows=600)
     noised, recipe = described(run)
 
-    def drawn_for(kept: Any, held: Any) -> Drawn:
-        drawn = _drawn_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1))
+    def draw_codes(kept: Any, held: Any) -> CodeDraws:
+        drawn = _draw_by_own_fit(noised, recipe, kept, held, max_bin=64, rng=np.random.default_rng(1))
         return replace(drawn, states=np.roll(drawn.states, 1, axis=2)) if is_shuffled else drawn
 
     rng = np.random.default_rng(2)
-    blend = choose(noised, recipe.brief(20), None, drawn_for, rng=rng)
+    blend = choose(noised, recipe.brief(20), None, draw_codes, rng=rng)
     assert (blend.choice is NoiseChoice.PLAIN) == is_shuffled
     assert blend.share > 0.5

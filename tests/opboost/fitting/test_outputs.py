@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from opboost.errors import ParameterError
-from opboost.fitting.noised_table import Filled
-from opboost.fitting.outputs import Growing
+from opboost.fitting.noised_table import FilledTable
+from opboost.fitting.outputs import OutputTrainer, TrainingTargets
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters
 from opboost.trees.constraints import Constraints
@@ -25,25 +25,25 @@ TABLE = BinnedTable.of([bin_values(column, max_bin=16) for column in DRAW.random
 LABELS = (np.stack([TABLE.bins[0] > 7, TABLE.bins[1] > 3], axis=1) ^ (DRAW.random((N_ROWS, 2)) < 0.1)).astype(float)
 
 
-def growing(engine: Any = "native", **parameters: Any) -> Growing:
-    return Growing(
-        Filled(None, TABLE),
-        np.ones(N_ROWS),
-        np.ones(N_ROWS, np.bool_),
-        BoostingParameters(**{"n_estimators": 3, "max_depth": 2} | parameters),
-        Constraints.none(2),
-        None,
-        None,
-        engine,
-        1,
-        lambda report: None,
+def trainer(engine: Any = "native", **parameters: Any) -> OutputTrainer:
+    return OutputTrainer(
+        filled=FilledTable(None, TABLE),
+        weights=np.ones(N_ROWS),
+        is_trained=np.ones(N_ROWS, np.bool_),
+        parameters=BoostingParameters(**{"n_estimators": 3, "max_depth": 2} | parameters),
+        limits=Constraints.none(2),
+        validation=None,
+        known=None,
+        engine=engine,
+        seed=1,
+        on_round=lambda report: None,
     )
 
 
 def test_several_labels_have_the_trees_of_each_alone_in_turn() -> None:
-    together, base_scores, _ = growing().all_outputs(Several(Logistic(), 2), LABELS, None, NO_MARGINS, None, ())
+    together, base_scores, _ = trainer().train(TrainingTargets(Several(Logistic(), 2), LABELS, NO_MARGINS))
     for k in range(2):
-        alone, base, _ = growing().grow(Logistic(), LABELS[:, k], None, NO_MARGINS, None, (), output=k)
+        alone, base, _ = trainer().train_output(TrainingTargets(Logistic(), LABELS[:, k], NO_MARGINS), output=k)
         assert base_scores[k] == base[0]
         assert [tree.values.tolist() for tree in together[k::2]] == [tree.values.tolist() for tree in alone]
 
@@ -51,7 +51,7 @@ def test_several_labels_have_the_trees_of_each_alone_in_turn() -> None:
 def test_a_base_score_of_the_parameters_stands_for_that_of_the_labels_and_margins_for_both() -> None:
     labels = LABELS[:, 0]
     starts = [
-        growing(**given).grow(SquaredError(), labels, None, margins, None, (), output=None)[1].tolist()
+        trainer(**given).train(TrainingTargets(SquaredError(), labels, margins))[1].tolist()
         for given, margins in (({}, NO_MARGINS), ({"base_score": 0.25}, NO_MARGINS), ({}, np.ones((1, N_ROWS))))
     ]
     assert starts == [pytest.approx([labels.mean()]), [0.25], [0.0]]
@@ -63,12 +63,13 @@ def test_leaves_that_cannot_be_fitted_anew_are_refused(engine: Any, booster: str
         pytest.importorskip("xgboost")
     labels = LABELS[:, 0]
     with pytest.raises(ParameterError, match="leaves cannot be fitted anew"):
-        growing(engine, booster=booster).grow(SquaredError(), labels, labels, NO_MARGINS, None, (), output=None)
+        trainer(engine, booster=booster).train(TrainingTargets(SquaredError(), labels, NO_MARGINS, leaf_labels=labels))
 
 
 def test_leaves_fitted_anew_on_the_same_labels_are_the_same() -> None:
     labels = LABELS[:, 0]
     (grown, _, _), (fitted, _, _) = (
-        growing().grow(SquaredError(), labels, leaves, NO_MARGINS, None, (), output=None) for leaves in (None, labels)
+        trainer().train(TrainingTargets(SquaredError(), labels, NO_MARGINS, leaf_labels=leaf_labels))
+        for leaf_labels in (None, labels)
     )
     assert [tree.values.tolist() for tree in fitted] == [tree.values.tolist() for tree in grown]

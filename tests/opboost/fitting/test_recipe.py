@@ -10,18 +10,18 @@ import pytest
 
 import opboost.fitting.recipe
 from opboost.fitting.recipe import (
-    CALM,
     FEW_FOLDS,
     FOLDS,
     LEFT_OPEN,
     MANY_ROWS,
-    PATIENT,
+    NOISE_DEFAULTS,
+    OWN_DEFAULTS,
     Recipe,
-    calmed,
-    moved,
     no_versions,
-    patient,
     raw_scores,
+    table_scores,
+    with_noise_defaults,
+    with_own_defaults,
 )
 from opboost.trees.binning import BinnedTable, bin_values
 from opboost.trees.boosting import BoostingParameters
@@ -43,11 +43,11 @@ def recipe(loss: Loss, **parameters: Any) -> Recipe:
         ((), ()),
         (("max_depth",), ("max_depth",)),
         (("n_estimators", "learning_rate"), ("n_estimators", "learning_rate")),
-        (tuple(CALM), tuple(CALM)),
+        (tuple(OWN_DEFAULTS), tuple(OWN_DEFAULTS)),
     ],
 )
 def test_what_is_left_open_is_calmed(left_open: tuple[str, ...], changed: tuple[str, ...]) -> None:
-    assert calmed(OWN, left_open) == replace(OWN, **{name: CALM[name] for name in changed})
+    assert with_own_defaults(OWN, left_open) == replace(OWN, **{name: OWN_DEFAULTS[name] for name in changed})
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_rounds_and_their_rate_go_together_where_one_of_them_is_given(
     given: dict[str, Any], found: dict[str, Any]
 ) -> None:
     parameters = BoostingParameters(**given)
-    for set_ in (calmed, lambda *settings: patient(*settings, SquaredError(), 1)):
+    for set_ in (with_own_defaults, lambda *settings: with_noise_defaults(*settings, SquaredError(), 1)):
         changed = set_(parameters, {"n_estimators", "learning_rate"} - set(given))
         assert changed == replace(parameters, learning_rate=changed.learning_rate, n_estimators=changed.n_estimators)
         assert {name: getattr(changed, name) for name in found} == pytest.approx(found)
@@ -76,11 +76,11 @@ def test_rounds_and_their_rate_go_together_where_one_of_them_is_given(
     ("loss", "reg_lambda"), [(SquaredError(), 50.0), (Logistic(), 12.5), (Softmax(3), 12.5), (Ordinal(4), 12.5)]
 )
 def test_trees_on_noised_columns_of_few_rows_are_patient_and_those_of_many_calm(loss: Loss, reg_lambda: float) -> None:
-    expected = replace(OWN, **PATIENT, reg_lambda=reg_lambda)
-    assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS) == expected
-    assert patient(OWN, LEFT_OPEN, loss, MANY_ROWS + 1) == calmed(OWN, LEFT_OPEN)
-    assert patient(OWN, (), loss, MANY_ROWS) == OWN
-    assert patient(OWN, {"reg_lambda"}, loss, 1) == replace(OWN, reg_lambda=reg_lambda)
+    expected = replace(OWN, **NOISE_DEFAULTS, reg_lambda=reg_lambda)
+    assert with_noise_defaults(OWN, LEFT_OPEN, loss, MANY_ROWS) == expected
+    assert with_noise_defaults(OWN, LEFT_OPEN, loss, MANY_ROWS + 1) == with_own_defaults(OWN, LEFT_OPEN)
+    assert with_noise_defaults(OWN, (), loss, MANY_ROWS) == OWN
+    assert with_noise_defaults(OWN, {"reg_lambda"}, loss, 1) == replace(OWN, reg_lambda=reg_lambda)
 
 
 def test_trees_on_the_own_columns_have_parameters_of_their_own() -> None:
@@ -147,5 +147,5 @@ def test_margins_are_those_of_trees_that_have_not_seen_the_row(n_folds: int, mon
         after, (again, _) = of.margins(table, others, weights)[0], of.grow(table, others, weights)
         assert after[row] == before[row]
         assert (after != before).any()
-        assert moved(table, again, np.zeros(1))[0, row] > moved(table, grown, np.zeros(1))[0, row]
-    assert np.corrcoef(before, moved(table, grown, np.zeros(1))[0])[0, 1] < 0.9
+        assert table_scores(table, again, np.zeros(1))[0, row] > table_scores(table, grown, np.zeros(1))[0, row]
+    assert np.corrcoef(before, table_scores(table, grown, np.zeros(1))[0])[0, 1] < 0.9

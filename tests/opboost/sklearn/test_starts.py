@@ -70,11 +70,11 @@ def test_a_fit_goes_on_where_another_one_ended(
     np.testing.assert_allclose(more.predict_proba(table), at_once.predict_proba(table), atol=1e-6)
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("continues_own", [False, True])
 def test_a_fit_that_goes_on_adds_to_scores_that_trees_on_the_own_columns_share(
-    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch, goes_on: bool
+    rows: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch, continues_own: bool
 ) -> None:
-    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.CORRECTED, 0.5, goes_on))
+    monkeypatch.setattr(noise_correction, "choose", lambda *_, **__: Blend(NoiseChoice.CORRECTED, 0.5, continues_own))
     table, target = rows
     begun = OpBoostRegressor(**SMALL | PASSIVE).fit(table, target)
     more = OpBoostRegressor(**SMALL | PASSIVE | {"n_estimators": 4}, continue_from=begun).fit(table, target)

@@ -33,9 +33,12 @@ def test_filters_go_with_further_trees_unless_told_otherwise(
 
 def test_a_tree_has_no_more_columns_than_there_are_and_the_printed_recipe_no_regularisation_by_noise() -> None:
     section = SGBDTSection(columns_per_tree=9).completed(is_classification=True)
-    assert section.shape(4, is_printed=False).columns_per_tree == 4
-    assert section.shape(4, is_printed=False).noise_lambda == section.noise_lambda > 0
-    assert (section.shape(4, is_printed=True).noise_lambda, section.shape(4, is_printed=True).floor) == (0.0, True)
+    assert section.settings(4, is_printed=False).columns_per_tree == 4
+    assert section.settings(4, is_printed=False).noise_lambda == section.noise_lambda > 0
+    assert (section.settings(4, is_printed=True).noise_lambda, section.settings(4, is_printed=True).floor) == (
+        0.0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("key", ["n_estimators", "n_extra_estimators", "columns_per_tree"])

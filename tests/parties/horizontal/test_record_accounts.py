@@ -102,7 +102,7 @@ def noting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Contributions]
 
 def job_with(noise: LeafNoise, kind: type[SGBDTAmongOwners] = SGBDTAmongOwners) -> WorkerJob:
     plain = recipe(n_trees=N_TREES)
-    of = kind(task=plain.task, shape=plain.shape, noise=noise, n_trees=N_TREES, delta=1e-6)
+    of = kind(task=plain.task, settings=plain.settings, noise=noise, n_trees=N_TREES, delta=1e-6)
     return replace(job(of, 0), make_rows=lambda: of.rows(*rows(0), rng=seeded(1)))
 
 

@@ -215,11 +215,11 @@ def test_no_worker_is_asked_anew_while_the_others_repeat_an_answer(
 
 def test_leaves_add_up_to_finite_scores() -> None:
     """Otherwise two of them could, and an end of the run would tell that some record is in both."""
-    most = SGBDT.shape.learning_rate * SGBDT.shape.max_leaf
+    most = SGBDT.settings.learning_rate * SGBDT.settings.max_leaf
     each = worker(SGBDT, *[START, finish(most)] * SGBDT.n_trees)
     assert len(each.session.trees) == SGBDT.n_trees
     with pytest.raises(ParameterError, match="have no finite scores"):
-        replace(SGBDT, shape=replace(SGBDT.shape, learning_rate=1e308))
+        replace(SGBDT, settings=replace(SGBDT.settings, learning_rate=1e308))
 
 
 def test_a_new_process_answers_only_after_the_same_history() -> None:

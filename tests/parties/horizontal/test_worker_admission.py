@@ -26,7 +26,7 @@ from tests.support.workers import CLIPPING, Dies, Meddling, Run, die, job, leave
 def ghost(of: SGBDTAmongOwners, place: int, **changes: Any) -> WorkerJob:
     """A worker without rows that adds no noise: all that it adds is known to whoever runs it."""
     noise = leaf_noise(CLIPPING, initial_share=0, epsilon=2.0, delta=1e-6, n_trees=of.n_trees)
-    silent = SGBDTAmongOwners(task=of.task, shape=of.shape, noise=noise, n_trees=of.n_trees, delta=1e-6)
+    silent = SGBDTAmongOwners(task=of.task, settings=of.settings, noise=noise, n_trees=of.n_trees, delta=1e-6)
     nobody = np.empty((0, 3)), np.empty(0)
     return job(of, place, make_rows=lambda: silent.rows(*nobody, rng=seeded(0)), **changes)
 
@@ -48,7 +48,7 @@ def test_among_ghosts_a_worker_hides_behind_its_own_share_alone(memory: Run) -> 
     assert leaves(found["hub"].ensemble) == leaves(of_one)
     # Which is worth more than was promised, and is said.
     said = SGBDTAmongOwners(
-        task=of.task, shape=of.shape, noise=of.noise, n_trees=of.n_trees, delta=1e-6, are_owners_known=False
+        task=of.task, settings=of.settings, noise=of.noise, n_trees=of.n_trees, delta=1e-6, are_owners_known=False
     ).guarantee(is_secure=True)
     assert said.weaker[-1].epsilon == epsilon_of_shares(of.noise, 1, delta=1e-6) > 1.4 * said.epsilon
 

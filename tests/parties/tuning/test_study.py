@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from opboost.errors import ParameterError
 from opboost.fitting.noised_table import NoiseChoice
-from opboost.fitting.recipe import CALM, PATIENT
+from opboost.fitting.recipe import NOISE_DEFAULTS, OWN_DEFAULTS
 from opboost.trees.boosting import RoundReport
 from parties.cli import app
 from parties.config.reading import read_run
@@ -248,7 +248,7 @@ def test_trees_grow_as_in_the_run_and_in_one_with_the_printed_parameters(
 
 @pytest.mark.parametrize(
     ("choice", "subsample"),
-    [(NoiseChoice.PLAIN, PATIENT["subsample"]), (NoiseChoice.ALONE, CALM["subsample"]), (None, 1.0)],
+    [(NoiseChoice.PLAIN, NOISE_DEFAULTS["subsample"]), (NoiseChoice.ALONE, OWN_DEFAULTS["subsample"]), (None, 1.0)],
 )
 def test_the_first_trial_has_the_parameters_that_the_run_grew_with(
     own_journal: None,

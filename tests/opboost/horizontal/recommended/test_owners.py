@@ -62,16 +62,16 @@ class Followed(SummedClients):
         self.trees.append(self.columns.in_values(tree))
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
 def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_bounds(
-    n_classes: int, goes_on: bool
+    n_classes: int, continues: bool
 ) -> None:
     grid = PublicGrid([(0.0, 1.0)] * 41, 16)
     task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=tuple(f"x{i}" for i in range(41)), epsilon=20.0)
     of = recommended_among_owners(task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=(4, 2))
     known, share = np.zeros(of.rounds.n_outputs), 1.0
-    if goes_on:
+    if continues:
         before = of._ensemble([0.25] * of.rounds.n_trees, ())
         of = going_on(of, EarlierTraining(run="spring", model=before, digest="", n_records=300))
         # Two classes begin at earlier scores, and several have a model of their own, of three quarters of the records.
@@ -168,13 +168,13 @@ def worst(of: RecommendedAmongOwners, change: Callable[[RoundRows], RoundRows] =
     return max(found)
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize(("n_classes", "n_records"), TASKS)
 def test_no_record_moves_all_answers_by_more_than_the_account_has(
-    n_classes: int, n_records: int, goes_on: bool
+    n_classes: int, n_records: int, continues: bool
 ) -> None:
     of = recipe(n_classes, n_records=n_records)
-    if goes_on:
+    if continues:
         # A model that is as sure of itself as can be, for either label.
         of = going_on(of, earlier_of(n_classes))
         of = max(of, with_scores(of, 1e6), with_scores(of, -1e6), key=worst)

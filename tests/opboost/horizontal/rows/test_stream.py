@@ -37,10 +37,10 @@ def recipe(**changed: Any) -> SGBDTAmongOwners:
         if settings["n_honest"]
         else leaf_noise(clipping, **budget, rate=settings["rate"], initial_share=0.0)
     )
-    shape = SGBDTSettings(
+    settings = SGBDTSettings(
         max_depth=3, learning_rate=0.7, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0, later_rate=0.25
     )
-    return SGBDTAmongOwners(task=task, shape=shape, noise=noise, n_trees=N_TREES, delta=1e-6)
+    return SGBDTAmongOwners(task=task, settings=settings, noise=noise, n_trees=N_TREES, delta=1e-6)
 
 
 def table(n: int, seed: int) -> tuple[Any, Any]:
@@ -153,7 +153,7 @@ def test_without_a_filter_new_records_train_alone_in_smaller_steps() -> None:
     model, trees = trained(of, records(of, *first), 3)
     going_on = of.going_on(finished(of, model, trees, Arrival(90, 0)))
     both = tuple(np.concatenate(parts) for parts in zip(first, second, strict=True))
-    assert going_on.shape.learning_rate == pytest.approx(0.25 * of.shape.learning_rate)
+    assert going_on.settings.learning_rate == pytest.approx(0.25 * of.settings.learning_rate)
     answers = []
     for rows, labels in (both, (both[0], np.where(np.arange(130) < 90, 0.0, both[1])), first):
         holder = going_on.rows(rows, labels, rng=seeded(9))

@@ -22,7 +22,7 @@ from opboost.trees.holder import ForwardingHolder, SummedHolders
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SHAPE = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
+SETTINGS = SGBDTSettings(max_depth=2, learning_rate=0.5, reg_lambda=1.0, noise_lambda=1.0, max_leaf=2.0)
 CLIPPING = leaf_clipping(0.5, 2.0, is_classification=True)
 GRID = PublicGrid([(0, 1)] * 3, 16)
 
@@ -36,7 +36,7 @@ def table(n_rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 def recipe(noise=None, **changes) -> SGBDTAmongOwners:
     noise = noise or leaf_noise(CLIPPING, epsilon=2.0, delta=1e-6, n_trees=5, initial_share=0, has_filter=True)
     task = PublicTask(("a", "b", "c"), GRID, 0.0, 1.0, 2.0, True, True)
-    settings = {"task": task, "shape": SHAPE, "noise": noise, "n_trees": 5, "delta": 1e-6}
+    settings = {"task": task, "settings": SETTINGS, "noise": noise, "n_trees": 5, "delta": 1e-6}
     return SGBDTAmongOwners(**{**settings, **changes})
 
 

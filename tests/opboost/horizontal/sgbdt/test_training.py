@@ -110,10 +110,10 @@ def test_a_vast_budget_comes_close_to_no_noise():
 def training(n_trees: int = 4, **settings) -> SGBDT:
     clipping = Clipping(max_grad=0.5, max_hess=1.0, ratio=2.0)
     noise = leaf_noise(clipping, epsilon=1.0, delta=1e-6, n_trees=n_trees, **settings)
-    shape = SGBDTSettings(max_depth=2, learning_rate=0.3, reg_lambda=1.0, noise_lambda=6.0, max_leaf=2.0)
+    settings = SGBDTSettings(max_depth=2, learning_rate=0.3, reg_lambda=1.0, noise_lambda=6.0, max_leaf=2.0)
     columns = PublicGrid([(0, 1)] * 3, 16)
     return SGBDT(
-        columns, gradients=squared_gradients, shape=shape, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
+        columns, gradients=squared_gradients, settings=settings, noise=noise, initial=lambda y, rng: 0.0, rng=seeded(1)
     )
 
 
@@ -271,7 +271,7 @@ def released_sums(model: SGBDT) -> np.ndarray:
             seen.append(totals / [noise.clipping.grid.grad_scale, noise.clipping.grid.hess_scale])
             return np.zeros(len(totals))
 
-    model._shape = Watching()  # type: ignore[assignment]
+    model._settings = Watching()  # type: ignore[assignment]
     model.enrol(np.full((1, 3), 0.5), np.zeros(1))
     model.grow(4)
     return np.concatenate(seen)
