@@ -55,11 +55,15 @@ class Outsiders:
     ----------
     most : int
         Connections.
+    most_proved : int
+        Connections among them over which a listed key was proved. The key cannot be told until a message is read over
+        them, so without this bound one peer could fill `most` with connections that are spared.
     most_bytes : int
         Bytes that were not taken: a peer's first message, before which it proves its key, and no more.
     """
 
     most: int
+    most_proved: int
     most_bytes: int
 
 
@@ -147,7 +151,7 @@ class ReceiveQuotas:
             too_far = set(self._too_far_ahead(others, self._outsiders.most_bytes, 0.0))
             cuts += [Cut(descriptor, is_flooding=True) for descriptor in too_far]
             others -= too_far
-            cuts += [Cut(outsider, is_flooding=False) for outsider in self._too_many(others, self._outsiders.most)]
+            cuts += [Cut(outsider, is_flooding=False) for outsider in self._too_many(others, self._outsiders)]
         for cut in cuts:
             self._shut(cut.descriptor)
         return cuts
@@ -177,16 +181,20 @@ class ReceiveQuotas:
         beats = beat_rate * (time.monotonic() - connection.began)
         return max(0.0, connection.received - connection.taken - beats)
 
-    def _too_many(self, descriptors: Collection[int], most: int) -> list[int]:
-        """Some of them by chance, but first those over which no listed key was proved.
+    def _too_many(self, descriptors: Collection[int], outsiders: Outsiders) -> list[int]:
+        """Choose by chance among those over which a key was proved, if these are too many; then among the others first.
 
         By age or by what they sent, strangers could have a peer's connection cut whose handshake takes a while.
         """
-        if len(descriptors) <= most:
+        if len(descriptors) <= outsiders.most_proved:
             return []
         shuffled = random.sample(sorted(descriptors), len(descriptors))
-        shuffled.sort(key=lambda descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES)
-        return shuffled[: len(shuffled) - most]
+        is_proved = {descriptor: acknowledged_bytes(descriptor) > UNPROVED_BYTES for descriptor in shuffled}
+        proved = [descriptor for descriptor in shuffled if is_proved[descriptor]]
+        unproved = [descriptor for descriptor in shuffled if not is_proved[descriptor]]
+        spared, surplus = proved[: outsiders.most_proved], proved[outsiders.most_proved :]
+        n_more = max(0, len(unproved) + len(spared) - outsiders.most)
+        return surplus + [*unproved, *spared][:n_more]
 
     def _shut(self, descriptor: int, *, delivers: bool = False) -> None:
         """End a connection, unless its descriptor is another one's by now."""

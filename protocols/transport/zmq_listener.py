@@ -84,7 +84,8 @@ class Listener:
         self._allowlist = Allowlist(filter(None, peers.values()))
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, address, keys, timing)
-        outsiders = Outsiders(min(MAX_OUTSIDERS, raise_limit() // 4), MAX_OUTSIDE_BYTES)
+        most = min(MAX_OUTSIDERS, raise_limit() // 4)
+        outsiders = Outsiders(most, most_proved=most // 4 + len(peers), most_bytes=MAX_OUTSIDE_BYTES)
         quotas = ReceiveQuotas(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
         self._connections = WatchedConnections(self._socket, quotas)
         try:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import numpy as np
@@ -16,10 +16,10 @@ import pytest
 
 from protocols.errors import ProtocolError, UnexpectedMessage
 from protocols.messages.vertical import Done, RankChunk
-from protocols.transport import presence, zmq_attempt, zmq_listener
+from protocols.transport import presence, receive_quota, zmq_attempt, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.codec import MAX_ARRAYS
-from protocols.transport.receive_quota import Cut, Outsiders, ReceiveQuotas
+from protocols.transport.receive_quota import UNPROVED_BYTES, Cut, Outsiders, ReceiveQuotas
 from protocols.transport.zmq_listener import FLOODING
 
 Within = Callable[[float, Callable[[], Any]], Any]
@@ -253,7 +253,7 @@ def test_heartbeats_are_not_allowed_for_where_no_peer_speaks(
 ) -> None:
     """A peer may have hundreds of connections over which it says nothing: in a day that would be 8 GiB."""
     near, far = pair
-    arrivals = ReceiveQuotas(2000, outsiders=Outsiders(most=9, most_bytes=1000), beat_s=0.01)
+    arrivals = ReceiveQuotas(2000, outsiders=Outsiders(most=9, most_proved=9, most_bytes=1000), beat_s=0.01)
     arrivals.begin(far.fileno())
     near.sendall(bytes(1100))
     time.sleep(0.05)
@@ -264,6 +264,25 @@ def test_heartbeats_are_not_allowed_for_where_no_peer_speaks(
     later += 0.06
     arrivals.keep([])
     assert arrivals.cut_off() == [Cut(far.fileno(), is_flooding=True)]
+
+
+@pytest.mark.parametrize(("most_proved", "is_cut"), [(3, False), (8, True)])
+def test_silent_connections_of_a_listed_key_do_not_crowd_out_one_whose_handshake_takes_a_while(
+    monkeypatch: pytest.MonkeyPatch, most_proved: int, is_cut: bool
+) -> None:
+    """Without a bound of their own they are spared, and what comes next is cut off again and again."""
+    with ExitStack() as stack:
+        ends = [[stack.enter_context(end) for end in socket.socketpair()] for _ in range(9)]
+        *silent, slow = (far.fileno() for _, far in ends)
+        monkeypatch.setattr(
+            receive_quota, "acknowledged_bytes", lambda descriptor: UNPROVED_BYTES + (descriptor != slow)
+        )
+        quotas = ReceiveQuotas(1000, outsiders=Outsiders(most=8, most_proved=most_proved, most_bytes=1000))
+        for descriptor in (*silent, slow):
+            quotas.begin(descriptor)
+        cut = {one.descriptor for one in quotas.cut_off()}
+        assert (slow in cut) is is_cut
+        assert len(cut & set(silent)) == (0 if is_cut else len(silent) - most_proved)
 
 
 def test_heartbeats_take_no_more_than_is_allowed_for(network: Any, within: Within) -> None:
