@@ -652,7 +652,7 @@ def test_an_answer_tells_whether_an_id_is_in_the_data_file_and_the_documents_say
     assert "whether B's data file holds any id that A asks for" in at_a["who is in the data"]
     page = (Path(__file__).parents[3] / "docs" / "privacy" / "who-sees-what.md").read_text()
     (row,) = (line for line in page.splitlines() if line.startswith("| prediction |"))
-    assert "whether B's data file holds any id that A asks for" in row
+    assert "for any id that A asks for, whether B's data file holds it" in row
 
 
 def test_a_service_answers_by_cells_and_counts_their_bits(
