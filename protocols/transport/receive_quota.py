@@ -20,6 +20,7 @@ import random
 import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from protocols.transport.descriptors import acknowledged_bytes, received_bytes, remote, shut, unsent_bytes
 
@@ -65,6 +66,11 @@ class Outsiders:
     most: int
     most_proved: int
     most_bytes: int
+
+    @classmethod
+    def of(cls, most: int, *, n_peers: int) -> Self:
+        """The quota of a listener: a quarter of the connections, and one per peer, may be proved and silent."""
+        return cls(most, most // 4 + n_peers, MAX_OUTSIDE_BYTES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,13 +27,7 @@ from protocols.transport.keys import KeyPair, check_loopback
 from protocols.transport.liveness import HEARTBEAT, BlockedSend
 from protocols.transport.notices import Notices
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import (
-    MAX_AHEAD_BYTES,
-    MAX_OUTSIDE_BYTES,
-    MAX_OUTSIDERS,
-    Outsiders,
-    ReceiveQuotas,
-)
+from protocols.transport.receive_quota import MAX_AHEAD_BYTES, MAX_OUTSIDERS, Outsiders, ReceiveQuotas
 from protocols.transport.zmq_authenticator import Allowlist, authenticate
 from protocols.transport.zmq_connections import FAILED, Unproven, WatchedConnections, bounded, due_events
 from protocols.transport.zmq_listener_channel import ListenerChannel
@@ -84,8 +78,7 @@ class Listener:
         self._allowlist = Allowlist(filter(None, peers.values()))
         self._authenticator = None if keys is None else authenticate(self._allowlist, self._context)
         self._socket = open_router(self._context, address, keys, timing)
-        most = min(MAX_OUTSIDERS, raise_limit() // 4)
-        outsiders = Outsiders(most, most_proved=most // 4 + len(peers), most_bytes=MAX_OUTSIDE_BYTES)
+        outsiders = Outsiders.of(min(MAX_OUTSIDERS, raise_limit() // 4), n_peers=len(peers))
         quotas = ReceiveQuotas(MAX_AHEAD_BYTES, n_peers=len(peers), outsiders=outsiders, beat_s=timing.beat_s)
         self._connections = WatchedConnections(self._socket, quotas)
         try:

@@ -23,7 +23,7 @@ from protocols.transport import zmq_authenticator, zmq_listener
 from protocols.transport.channel import Timing
 from protocols.transport.descriptors import WANTED, raise_limit
 from protocols.transport.peers import Peers
-from protocols.transport.receive_quota import UNPROVED_BYTES
+from protocols.transport.receive_quota import MAX_OUTSIDE_BYTES, UNPROVED_BYTES
 from protocols.transport.zmq_connections import MAX_EVENTS, WatchedConnections, bounded, due_events, latest
 from protocols.transport.zmq_listener import CROWDED, FLOODING, NO_HANDSHAKE, Listener
 
@@ -269,7 +269,7 @@ def test_strangers_together_send_no_more_than_a_greeting_takes(network: Any, wit
         thread.start()
     for thread in threads:
         thread.join(30)
-    settle(lambda: sum(n for n, end in zip(sent, ends, strict=True) if is_open(end)) <= zmq_listener.MAX_OUTSIDE_BYTES)
+    settle(lambda: sum(n for n, end in zip(sent, ends, strict=True) if is_open(end)) <= MAX_OUTSIDE_BYTES)
     listener.channel("b").check()
     assert FLOODING in network.events
     network.connect(listener.address).send(Done())
