@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -30,25 +31,24 @@ class KeptAnswers:
         self._occasion = occasion
         self._n_bytes = dict(sorted(n_bytes.items()))
 
-    def batch(self, first: int, n_rows: int) -> tuple[dict[str, Bytes], Bytes] | None:
-        """Packed answers by party and statuses of a batch of so many records; None if it is not there, or damaged.
-
-        Parameters
-        ----------
-        first : int
-            Number of the batch's first record.
-        n_rows : int
-        """
+    def batches(self) -> list[tuple[dict[str, Bytes], Bytes]]:
+        """Packed answers by party, and statuses, of all batches up to the first that is missing or damaged."""
         widths = [1, *self._n_bytes.values()]
-        try:
+        found, first = [], 0
+        while n_rows := len(table := self._table(first, sum(widths))):
+            status, *answers = np.split(table, np.cumsum(widths)[:-1], axis=1)
+            found.append((dict(zip(self._n_bytes, answers, strict=True)), status[:, 0]))
+            first += n_rows
+        return found
+
+    def _table(self, first: int, n_bytes: int) -> Bytes:
+        """A batch with a row per record; without rows if it is missing or damaged."""
+        content = None
+        with suppress(OSError):
             content = read_digested(self._path(first))
-        except OSError:
-            return None
-        if content is None or len(content) != n_rows * sum(widths):
-            return None
-        table = np.frombuffer(content, np.uint8).reshape(n_rows, sum(widths))
-        status, *answers = np.split(table, np.cumsum(widths)[:-1], axis=1)
-        return dict(zip(self._n_bytes, answers, strict=True)), status[:, 0]
+        if content is None or len(content) % n_bytes:
+            return np.empty((0, n_bytes), np.uint8)
+        return np.frombuffer(content, np.uint8).reshape(-1, n_bytes)
 
     def note(self, first: int, answers: Mapping[str, Bytes], status: Bytes) -> None:
         """Keep a batch that begins with this record.

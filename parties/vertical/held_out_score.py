@@ -26,7 +26,7 @@ from parties.runs.journal import ANSWERS
 from parties.runs.kept_answers import KeptAnswers
 from parties.session.heartbeats import heartbeats
 from parties.tables.record_ids import digest_of_ids
-from parties.vertical.prediction_client import AnswerBits, Session, Statuses, evaluated, most_rows
+from parties.vertical.prediction_client import AnswerBits, FinishedBatches, Session, Statuses, evaluated, most_rows
 from parties.vertical.prediction_output import status_word
 from parties.vertical.training_job import ActiveJob
 from protocols.messages.prediction import RecordStatus
@@ -209,21 +209,12 @@ def _ask(
     n_bits = {channel.peer: n_answer_bits(ensemble, channel.peer) for channel in channels}
     n_rows = most_rows(max(n_bits.values(), default=0))
     asking = Session(JointModel(ensemble=ensemble), channels, batch_rows=n_rows)
-    kept = None
+    finished: FinishedBatches[AnswerBits] = FinishedBatches()
     if job.journal is not None:
         occasion = hashlib.sha256(repr([digest_of_ids(ids), *sorted(trainings.items())]).encode()).hexdigest()
         kept = KeptAnswers(job.journal.path / ANSWERS, occasion, {peer: -(-n // 8) for peer, n in n_bits.items()})
-    batches = []
-    for first in range(0, max(1, len(ids)), n_rows):
-        batch_ids = ids[first : first + n_rows]
-        batch = None if kept is None else kept.batch(first, len(batch_ids))
-        if batch is None:
-            batch = asking.ask(batch_ids, desensitized=False)
-            if kept is not None:
-                kept.note(first, *batch)
-        batches.append(batch)
-    answers, statuses = zip(*batches, strict=True)
-    return {peer: np.concatenate([packed[peer] for packed in answers]) for peer in n_bits}, np.concatenate(statuses)
+        finished = FinishedBatches(kept.batches(), keep=kept.note)
+    return asking.ask(ids, desensitized=False, finished=finished)
 
 
 def _predict_alone(job: ActiveJob, model: JointModel, grow: Callable[[ActiveJob], TrainedTrees]) -> Values:

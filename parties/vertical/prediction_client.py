@@ -55,10 +55,13 @@ class FinishedBatches(Generic[T]):
         Per finished batch, its result, such as predictions or packed bits, and its statuses.
     answered : dict of str to Answers
         By party, answers about the records after the finished batches.
+    keep : callable
+        Called with the number of a batch's first record, its result and its statuses, once it is finished.
     """
 
     parts: list[tuple[T, Statuses]] = field(default_factory=list)
     answered: dict[str, Answers] = field(default_factory=dict)
+    keep: Callable[[int, T, Statuses], None] = lambda first, result, status: None
 
 
 class Session:
@@ -121,14 +124,10 @@ class Session:
     def ask(
         self, ids: Sequence[str] | pd.Index, *, desensitized: bool, finished: FinishedBatches[AnswerBits] | None = None
     ) -> tuple[AnswerBits, Statuses]:
-        """The passive parties' answers about records, one round trip per batch, to be scored elsewhere.
-
-        `finished` is of an earlier session about the same records.
-        """
+        """Ask about records that are scored elsewhere; `finished` is of an earlier session about the same records."""
         batches = finished or FinishedBatches()
         packed, status = self._finish(ids, batches, lambda rows, packed, status: packed, desensitized=desensitized)
-        peers = [channel.peer for channel in self._channels]
-        return {peer: np.concatenate([part[peer] for part in packed]) for peer in peers}, status
+        return {peer: np.concatenate([part[peer] for part in packed]) for peer in packed[0]}, status
 
     def _finish(
         self,
@@ -146,7 +145,9 @@ class Session:
             n_rows = min((self._batch_rows, *(len(answers.status) for answers in batches.answered.values())))
             rows = slice(start, start + n_rows)
             packed, status = self._ask_batch(tuple(ids[rows]), batches.answered, desensitized=desensitized)
-            batches.parts.append((result_of(rows, packed, status), status))
+            result = result_of(rows, packed, status)
+            batches.keep(start, result, status)
+            batches.parts.append((result, status))
             batches.answered = {
                 peer: Answers(status=answers.status[n_rows:], bits=answers.bits[n_rows:])
                 for peer, answers in batches.answered.items()
