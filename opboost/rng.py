@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -16,11 +17,15 @@ from threading import Lock
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
-from Crypto.Cipher import AES
-from Crypto.Random import get_random_bytes
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from numpy.typing import NDArray
 
 from opboost.errors import ParameterError
+
+
+def _key_stream(key: bytes, *, first_block: int = 0) -> CipherContext:
+    """AES in counter mode: what it encrypts is added to the key stream, from this block of 16 bytes on."""
+    return Cipher(algorithms.AES(key), modes.CTR(first_block.to_bytes(16, "big"))).encryptor()
 
 
 class BitSource:
@@ -42,15 +47,14 @@ class BitSource:
     refused, and so are copies.
     """
 
-    __slots__ = ("_cipher", "_forks", "_key", "_lock", "_process", "is_secure")
+    __slots__ = ("_forks", "_key", "_lock", "_process", "_stream", "is_secure")
 
     def __init__(self, key: bytes, *, is_secure: bool) -> None:
         if len(key) != 32:
             raise ParameterError(f"a bit source needs a key of 32 bytes; got {len(key)}")
         self._key = key
-        self._cipher = AES.new(key, AES.MODE_CTR, nonce=b"", initial_value=0)
+        self._stream = _key_stream(key)
         self._forks: set[str] = set()
-        # The cipher lets other threads run while it encrypts.
         self._lock = Lock()
         self._process = os.getpid()
         self.is_secure = is_secure
@@ -86,7 +90,7 @@ class BitSource:
         out = np.zeros(count, np.uint64)
         view = memoryview(out).cast("B")
         with self._lock:
-            self._cipher.encrypt(view, output=view)
+            self._stream.update_into(view, view)
         return out
 
     def uniforms(self, count: int) -> NDArray[np.float64]:
@@ -146,8 +150,8 @@ class RepeatableWords:
         if count != self.length:
             raise ParameterError(f"{count} words were asked for of a part that draws {self.length}; nothing was drawn")
         # A block of the cipher is two words.
-        cipher = AES.new(self.key, AES.MODE_CTR, nonce=b"", initial_value=self.start // 2)
-        drawn = np.frombuffer(cipher.encrypt(bytes(8 * (count + self.start % 2))), np.uint64)
+        stream = _key_stream(self.key, first_block=self.start // 2)
+        drawn = np.frombuffer(stream.update(bytes(8 * (count + self.start % 2))), np.uint64)
         drawn = drawn[self.start % 2 :]
         self.start += self.total
         return drawn
@@ -186,7 +190,7 @@ class DrawnAhead:
 
 def secure() -> BitSource:
     """Bits for releases: the key comes from the operating system and is forgotten with the source."""
-    return BitSource(get_random_bytes(32), is_secure=True)
+    return BitSource(secrets.token_bytes(32), is_secure=True)
 
 
 def seeded(seed: int) -> BitSource:

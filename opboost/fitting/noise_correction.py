@@ -201,7 +201,7 @@ def _draws(
 ) -> States:
     """Draws for all rows, of each fit by turns.
 
-    Trained rows are drawn given their labels, and the draws refine_draws by trees; other rows without their labels.
+    Trained rows are drawn given their labels, and the draws are refined by trees; other rows without their labels.
     """
     held_out, trained, seed = np.flatnonzero(~is_trained), np.flatnonzero(is_trained), int(rng.integers(2**62))
     n_states, states_of_fits = n_draws(len(is_trained)), []

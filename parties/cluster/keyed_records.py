@@ -24,11 +24,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from Crypto.Random import get_random_bytes
 from numpy.typing import NDArray
 
 from opboost.desensitize import ColumnMechanism
@@ -105,7 +105,7 @@ def keyed_records(
     -----
     Privacy: the exact codes are readable by their owner alone. The caller removes the folder.
     """
-    key = get_random_bytes(16)
+    key = token_bytes(16)
     encode = partial(_encode, router=router_to_dict(router), id_columns=tuple(id_columns), key=key)
     pieces = [FileBlock(folder / "pieces" / f"{number:06d}") for number in range(len(partitions.paths))]
     with reporting_lost_workers(client):

@@ -24,9 +24,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
-
-from Crypto.Random import get_random_bytes
 
 from parties.errors import LedgerError, RunFolderError
 from parties.ledger.chain_head import Head, Verified, is_chain_begun, read_head, write_private
@@ -190,7 +189,7 @@ class HashChain:
         """The first line. Its head goes first: without a head, a ledger is never taken for a new one."""
         if not self._may_begin:
             raise LedgerError(f"{self.path} holds no ledger")
-        text = canonical({"number": 1, **opened_fields(get_random_bytes(16).hex())})
+        text = canonical({"number": 1, **opened_fields(token_bytes(16).hex())})
         self._write_head(Head(1, seal(BEGINNING, text)))
         self.database.execute("INSERT INTO lines VALUES (1, ?, ?)", (text, seal(BEGINNING, text)))
         self._read_new_lines()

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from secrets import token_bytes
 
 import numpy as np
-from Crypto.Random import get_random_bytes
 
 from opboost.arrays import Mask
 from parties.errors import OverBudget
@@ -79,7 +79,7 @@ def rehearse_store(ledger: Ledger, cells: Sequence[DueCells], block: Block, new_
 
 def _unknown(n_names: int) -> Names:
     """Random names that no record has: the set of the real names may be stored already, and would not be again."""
-    return np.sort(np.frombuffer(get_random_bytes(n_names * NAME_BYTES), NAME))
+    return np.sort(np.frombuffer(token_bytes(n_names * NAME_BYTES), NAME))
 
 
 def _is_drawn(cells: Sequence[DueCells], block: Block) -> Mask:

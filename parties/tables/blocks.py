@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from Crypto.Cipher import AES
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from opboost.arrays import KeptCodes
@@ -181,7 +181,8 @@ def record_names(ids: Ids) -> Names:
 
 def keyed_names(key: bytes, ids: Ids) -> Names:
     """The names of records encrypted by AES; without the key they look like random bytes."""
-    return np.frombuffer(AES.new(key, AES.MODE_ECB).encrypt(record_names(ids).tobytes()), NAME)
+    cipher = Cipher(algorithms.AES(key), modes.ECB()).encryptor()
+    return np.frombuffer(cipher.update(record_names(ids).tobytes()), NAME)
 
 
 def record_set(ids: Ids) -> KeySet:

@@ -18,9 +18,8 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any, Self
-
-from Crypto.Random import get_random_bytes
 
 from parties.config.serve_section import ServeSection
 from parties.ledger import counts_name
@@ -135,7 +134,7 @@ class Allowance:
                 mine, expected = _name_in(self._database, self._peer), _name_in(known, self._peer)
                 self.is_lost = _are_lost(mine, expected, _name_in(known, counts_name.RESTORED), int(self._clock()))
                 if mine is None:
-                    mine = get_random_bytes(16).hex()
+                    mine = token_bytes(16).hex()
                     self._database.execute("INSERT INTO served VALUES (?, ?)", (self._peer, mine))
                 if self.is_lost:
                     now = self._now()

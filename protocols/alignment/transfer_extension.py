@@ -19,14 +19,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from Crypto.Cipher import AES
+from cryptography.hazmat.primitives.ciphers import CipherContext
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from protocols.alignment.bit_matrices import BitMatrix, multiply, transpose
 from protocols.alignment.key_value_store import random_entries
 from protocols.errors import DecodeError
+from protocols.key_stream import key_stream
 
 N_TRANSFERS = 511
 
@@ -137,15 +138,15 @@ class Keeper:
         return transpose(own)
 
 
-def _streams(keys: Sequence[bytes]) -> list[Any]:
-    return [AES.new(key, AES.MODE_CTR, nonce=b"") for key in keys]
+def _streams(keys: Sequence[bytes]) -> list[CipherContext]:
+    return [key_stream(key) for key in keys]
 
 
-def _expand(streams: Sequence[Any], n_bytes: int) -> BitMatrix:
+def _expand(streams: Sequence[CipherContext], n_bytes: int) -> BitMatrix:
     """The next bytes of each stream, and an empty column."""
     columns, zeros = np.zeros((len(streams) + 1, n_bytes), np.uint8), bytes(n_bytes)
     for stream, column in zip(streams, columns, strict=False):
-        stream.encrypt(zeros, output=column.data)
+        stream.update_into(zeros, column.data)
     return columns
 
 
@@ -155,9 +156,7 @@ def _hash_key(columns: BitMatrix, context: bytes) -> bytes:
 
 def _hashes(columns: BitMatrix, key: bytes) -> BitMatrix:
     """Linear hash of each column over GF(2^128): two tags of one key and nonce differ by it, if one is of zeros."""
-    tags = b"".join(
-        AES.new(key, AES.MODE_GCM, nonce=bytes(12)).update(column).digest()
-        for column in (bytes(columns.shape[1]), *map(np.ndarray.tobytes, columns))
-    )
+    cipher, zeros = AESGCM(key), bytes(columns.shape[1])
+    tags = b"".join(cipher.encrypt(bytes(12), b"", column) for column in (zeros, *map(np.ndarray.tobytes, columns)))
     rows = np.frombuffer(tags, np.uint8).reshape(-1, CHECK_BYTES)
     return rows[1:] ^ rows[0]

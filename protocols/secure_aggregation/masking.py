@@ -1,7 +1,7 @@
 """Primitives of secure aggregation: pairwise keys, mask streams, authenticated encryption.
 
 Nothing is written by hand: X25519, HKDF-SHA256, AES-256 in counter mode and ChaCha20-Poly1305 are those of
-pycryptodome, HMAC-SHA256 is Python's.
+`cryptography`, HMAC-SHA256 is Python's.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import hmac
 from dataclasses import dataclass, field
 
 import numpy as np
-from Crypto.Cipher import AES, ChaCha20_Poly1305
-from Crypto.Hash import SHA256
-from Crypto.Protocol.DH import import_x25519_public_key, key_agreement
-from Crypto.Protocol.KDF import HKDF
-from Crypto.PublicKey import ECC
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
+from protocols.key_stream import key_stream
 from protocols.transport.keys import KeyPair
 
 # Numbers modulo 2**64; a signed sum that fits an int64 comes out as it is.
@@ -39,9 +40,7 @@ def derive(secret: bytes, purpose: str, *context: bytes, n_bytes: int = SEED_BYT
     """A key for one purpose. The parts of the context are told apart by their lengths."""
     parts = (purpose.encode(), *context)
     info = b"".join(len(part).to_bytes(4, "little") + part for part in parts)
-    key = HKDF(secret, n_bytes, b"opboost secure sum", SHA256, context=info)
-    assert isinstance(key, bytes)
-    return key
+    return HKDF(SHA256(), n_bytes, b"opboost secure sum", info).derive(secret)
 
 
 def mask(seed: bytes, length: int) -> Vector:
@@ -49,7 +48,7 @@ def mask(seed: bytes, length: int) -> Vector:
     out = np.zeros(length, "<u8")
     if length:
         view = memoryview(out).cast("B")
-        AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=0).encrypt(view, output=view)
+        key_stream(seed).update_into(view, view)
     return out
 
 
@@ -68,10 +67,7 @@ def add(total: Vector, part: Vector, *, is_plus: bool) -> None:
 
 def seal(key: bytes, nonce: bytes, text: bytes, context: bytes) -> bytes:
     """Encrypt and authenticate; no nonce of 12 bytes may serve a key twice."""
-    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
-    cipher.update(context)
-    hidden, tag = cipher.encrypt_and_digest(text)
-    return hidden + tag
+    return ChaCha20Poly1305(key).encrypt(nonce, text, context)
 
 
 def unseal(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
@@ -82,11 +78,9 @@ def unseal(key: bytes, nonce: bytes, sealed: bytes, context: bytes) -> bytes:
     SumRefused
         If anything differs from what was sealed.
     """
-    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
-    cipher.update(context)
     try:
-        return bytes(cipher.decrypt_and_verify(sealed[:-TAG_BYTES], sealed[-TAG_BYTES:]))
-    except ValueError:
+        return ChaCha20Poly1305(key).decrypt(nonce, sealed, context)
+    except InvalidTag:
         raise SumRefused("a sealed share was altered, or is of another round or worker; nothing was revealed") from None
 
 
@@ -149,9 +143,9 @@ class OwnKey:
     """
 
     def __init__(self, identity: KeyPair | None = None) -> None:
-        self._key = ECC.generate(curve="Curve25519")
-        self._identity = None if identity is None else ECC.construct(curve="Curve25519", seed=identity.secret)
-        self.public: bytes = bytes(self._key.public_key().export_key(format="raw"))
+        self._key = X25519PrivateKey.generate()
+        self._identity = None if identity is None else X25519PrivateKey.from_private_bytes(identity.secret)
+        self.public = self._key.public_key().public_bytes_raw()
 
     def pair(self, theirs: bytes, identity: bytes | None, *, run: bytes) -> PairKeys:
         """Agree on the keys of a pair.
@@ -172,9 +166,11 @@ class OwnKey:
         """
         if (identity is None) != (self._identity is None):
             raise SumRefused("either all workers know each other's public keys or none does; nothing was sent")
-        lasting = {} if identity is None else {"static_priv": self._identity, "static_pub": _public(identity)}
         try:
-            secret = key_agreement(eph_priv=self._key, eph_pub=_public(theirs), kdf=bytes, **lasting)
+            secret = self._key.exchange(X25519PublicKey.from_public_bytes(theirs))
+            if self._identity is not None and identity is not None:
+                secret += self._identity.exchange(X25519PublicKey.from_public_bytes(identity))
+        # A point of small order, under which nothing would be secret, is refused by the library.
         except ValueError:
             raise SumRefused("a worker's key for secure aggregation is not valid; nothing was sent") from None
         return PairKeys(
@@ -192,8 +188,3 @@ def is_usable(public: bytes) -> bool:
     except SumRefused:
         return False
     return True
-
-
-def _public(raw: bytes) -> ECC.EccKey:
-    """A public key; a point of small order, under which nothing would be secret, is refused by the library."""
-    return import_x25519_public_key(raw)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from secrets import token_bytes
 
 import numpy as np
-from Crypto.Random import get_random_bytes
 from numpy.typing import NDArray
 
 SECRET_BYTES = 16
@@ -28,7 +28,7 @@ _ONE, _LAST = np.uint64(1), np.uint64(63)
 def split(secret: bytes, *, threshold: int, n_shares: int) -> list[bytes]:
     """Shares of 16 bytes, any `threshold` of which give the secret, and fewer nothing."""
     places, shares = _places(range(n_shares)), np.zeros((n_shares, 2), np.uint64)
-    for coefficient in _elements(get_random_bytes(SECRET_BYTES * (threshold - 1)) + secret):
+    for coefficient in _elements(token_bytes(SECRET_BYTES * (threshold - 1)) + secret):
         shares = _product(shares, places, n_bits=MAX_SHARES.bit_length()) ^ coefficient
     return [_bytes(share) for share in shares]
 

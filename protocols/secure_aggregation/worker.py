@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from secrets import token_bytes
 
 import numpy as np
-from Crypto.Random import get_random_bytes
 from numpy.typing import NDArray
 
 from protocols.errors import SumRefused
@@ -99,7 +99,7 @@ class SummedWorker:
         if number <= self._last_masked or (self._prepared is not None and number <= self._prepared[0]):
             raise SumRefused(f"round {number} of secure aggregation is over; nothing was sent")
         # b and k of `protocols.secure_aggregation.sum`.
-        mask_secret, seeds_secret = get_random_bytes(SECRET_BYTES), get_random_bytes(SECRET_BYTES)
+        mask_secret, seeds_secret = token_bytes(SECRET_BYTES), token_bytes(SECRET_BYTES)
         seeds = [derive(pair.masks, "round", epoch.nonce(number)) for pair in self._pairs]
         mask_shares, seeds_shares = (
             split(secret, threshold=epoch.threshold, n_shares=epoch.n_workers) for secret in (mask_secret, seeds_secret)

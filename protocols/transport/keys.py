@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from Crypto.PublicKey import ECC
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from protocols.errors import KeyFileError
 from protocols.private_files import private_folder, private_opener
@@ -40,11 +40,11 @@ class KeyPair:
 
 def generate(folder: Path, name: str) -> tuple[Path, Path]:
     """Write ``name.secret`` (readable by its owner alone) and ``name.public``; existing files are never replaced."""
-    key = ECC.generate(curve="Curve25519")
+    key = X25519PrivateKey.generate()
     secret_path, public_path = _new_files(folder, name, "secret", "public")
-    _write(secret_path, f"{SECRET_HEADER} {key.seed.hex()}\n", private_opener)
+    _write(secret_path, f"{SECRET_HEADER} {key.private_bytes_raw().hex()}\n", private_opener)
     try:
-        _write(public_path, f"{PUBLIC_HEADER} {_raw_public(key).hex()}\n", _public_opener)
+        _write(public_path, f"{PUBLIC_HEADER} {key.public_key().public_bytes_raw().hex()}\n", _public_opener)
     except BaseException:
         secret_path.unlink()
         raise
@@ -68,7 +68,7 @@ def read_secret(path: Path) -> KeyPair:
     """
     secret = _read(path, SECRET_HEADER)
     check_private(path)
-    return KeyPair(_raw_public(ECC.construct(curve="Curve25519", seed=secret)), secret)
+    return KeyPair(X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw(), secret)
 
 
 def read_shared(path: Path) -> bytes:
@@ -127,10 +127,6 @@ def _read(path: Path, header: str) -> bytes:
     if len(key) != 32:
         raise KeyFileError(f"{path} is not a key file: it must hold {header!r} and 64 hex digits")
     return key
-
-
-def _raw_public(key: ECC.EccKey) -> bytes:
-    return bytes(key.public_key().export_key(format="raw"))
 
 
 def _new_files(folder: Path, name: str, *endings: str) -> list[Path]:

@@ -159,7 +159,7 @@ class SlowCipher:
     def __init__(self) -> None:
         self.place = 0
 
-    def encrypt(self, text: memoryview, *, output: memoryview) -> None:
+    def update_into(self, text: memoryview, output: memoryview) -> None:
         place, n_words = self.place, len(text) // 8
         time.sleep(0.001)
         output[:] = np.arange(place, place + n_words).view(np.uint8).tobytes()
@@ -169,7 +169,7 @@ class SlowCipher:
 @pytest.mark.parametrize("is_locked", [True, False])
 def test_the_lock_alone_keeps_threads_apart(is_locked: bool) -> None:
     source = secure()
-    source._cipher = SlowCipher()
+    source._stream = SlowCipher()
     if not is_locked:
         source._lock = nullcontext()
     words = drawn_by_threads(source, n_threads=2, n_calls=20, n_words=4)

@@ -84,7 +84,7 @@ def test_help_and_version_load_nothing_heavy(words: list[str], loaded: list[str]
         "import sys; from parties.cli import app\n"
         f"try: app({words!r})\n"
         "except SystemExit as end: assert end.code == 0, end.code\n"
-        "heavy = {'jinja2', 'matplotlib', 'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'Crypto'}\n"
+        "heavy = {'jinja2', 'matplotlib', 'numba', 'numpy', 'pandas', 'scipy', 'sklearn', 'zmq', 'cryptography'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)

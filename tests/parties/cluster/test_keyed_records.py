@@ -80,7 +80,7 @@ def test_records_that_are_merged_some_at_a_time_are_those_that_are_merged_togeth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: KeyedRecords, n_at_once: int
 ) -> None:
     monkeypatch.setattr(module, "MERGED_ROWS", n_at_once)
-    monkeypatch.setattr(module, "get_random_bytes", lambda n: records.key)
+    monkeypatch.setattr(module, "token_bytes", lambda n: records.key)
     found = kept(tmp_path)
     np.testing.assert_array_equal(found.names, records.names)
     np.testing.assert_array_equal(found.codes, records.codes)

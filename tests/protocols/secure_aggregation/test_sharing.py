@@ -55,5 +55,5 @@ def test_fewer_shares_than_the_threshold_say_nothing_of_a_secret(monkeypatch: py
     # One share of a threshold of 2 is uniform whatever the secret: of 4000 shares, each bit about half the time. By
     # Hoeffding one of 128 bits is off by 0.045 with probability below 128 * 2 exp(-2 * 4000 * 0.045^2) = 3e-5.
     assert _largest_bias(4000) < 0.045
-    monkeypatch.setattr(sharing, "get_random_bytes", lambda n: bytes([1] * n))
+    monkeypatch.setattr(sharing, "token_bytes", lambda n: bytes([1] * n))
     assert _largest_bias(10) == 0.5
