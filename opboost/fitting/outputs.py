@@ -101,6 +101,8 @@ class OutputTrainer:
 
     def train_output(self, targets: TrainingTargets, *, output: int | None) -> tuple[list[Tree], Values, History]:
         """Trees, base scores and history of one output, or of several that have their gradients together."""
+        if targets.leaf_labels is not None:
+            self._check_refit(targets.leaf_labels, targets)
         loss, margins = targets.loss, targets.margins
         table, alternates = self.filled.table, self.filled.alternates
         if self.validation is not None:
@@ -130,7 +132,6 @@ class OutputTrainer:
         )
         if targets.leaf_labels is None:
             return trees, base_scores, history
-        self._check_refit(targets)
         leaf_labels = targets.leaf_labels[self.is_trained]
         weights = self.parameters.weighted(targets.leaf_labels, self.weights, loss)[self.is_trained]
         base_scores = self.parameters.base_scores(loss, leaf_labels, weights, has_margins=len(margins) > 0)
@@ -169,15 +170,14 @@ class OutputTrainer:
             return held_out
         return self.filled.beside_own(held_out, targets.loss.n_outputs)
 
-    def _check_refit(self, targets: TrainingTargets) -> None:
+    def _check_refit(self, leaf_labels: Values, targets: TrainingTargets) -> None:
         """Refuse leaves that cannot be fitted to other labels."""
         is_monotone, is_dart = self.limits.monotone.any(), self.parameters.booster == "dart"
         if self.engine == "xgboost" or is_monotone or is_dart or targets.earlier:
             raise ParameterError(
                 "leaves cannot be fitted anew with XGBoost, monotone constraints, DART or an earlier model"
             )
-        assert targets.leaf_labels is not None
-        targets.loss.check_labels(targets.leaf_labels)
+        targets.loss.check_labels(leaf_labels)
 
     def _of_trained_rows(self, values: Values) -> Values:
         """Values of the rows that are trained on, as compiled loops take them; those of all rows are not copied."""

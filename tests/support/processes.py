@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from parties.cli import command
+from parties.runs.installed_versions import installed_versions
 
-# What every command would put together for itself takes a sixth of a short run's processor time.
+# What every command would put together for itself takes a sixth of a short run's processor time; versions of packages
+# are in files that each run would read.
 command()
+installed_versions()
 
 # Dask names modules of its own when it is first asked; those below take their place.
 with suppress(ImportError):
