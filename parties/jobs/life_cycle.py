@@ -15,7 +15,7 @@ from parties.progress import Progress, no_progress
 from parties.runs.journal import Journal
 from parties.runs.model_share import KEPT_SCHEMA
 from parties.runs.run_folder import RunFolder, RunState
-from parties.runs.run_log import CELL_COUNTS, RunLog
+from parties.runs.run_log import CELL_COUNTS, EventThrottle, RunLog
 from parties.storage.atomic_files import copy
 from parties.storage.paths import writing
 from protocols.errors import PeerLost, TooFewWorkers
@@ -152,9 +152,10 @@ def logged(
     path: Path | None = None,
     run: PartyRun | None = None,
     is_service: bool = False,
+    throttle: EventThrottle | None = None,
 ) -> Iterator[RunLog]:
     """Log to an existing run folder; an error is the last line. Serves metrics if the run and its file are given."""
-    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress, is_service=is_service)
+    log = RunLog(folder.path, echo=terminal.say, progress=terminal.progress, is_service=is_service, throttle=throttle)
     try:
         with _measured(log, path, run):
             yield log

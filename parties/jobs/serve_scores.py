@@ -8,7 +8,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -24,9 +24,9 @@ from parties.config.reading import check_schema_of_model, read_run, read_schema
 from parties.config.serve_section import HttpSection
 from parties.config.vertical import ActiveRun
 from parties.errors import EXPECTED_ERRORS, ConfigError, Stopped, Unavailable
+from parties.jobs.conversations import Conversations
 from parties.jobs.life_cycle import Terminal, logged
 from parties.jobs.predict_vertical import note_caveat
-from parties.runs.joint_model import JointModel
 from parties.runs.run_folder import RunFolder
 from parties.runs.run_log import RunLog
 from parties.service.access import Gate, Tokens
@@ -36,10 +36,7 @@ from parties.service.metrics import ServiceMetrics
 from parties.service.requests import OwnRecords
 from parties.service.scorer import Scorer
 from parties.service.versions import Version, Versions
-from parties.session.connections import open_connections
 from parties.tables.data_files import file_digest
-from parties.vertical.prediction_client import Session, session
-from protocols.transport.channel import Channel
 
 # Seconds before a Python thread must yield. At the default of 5 ms, a scorer and the event loop would wait for each
 # other longer than a request takes.
@@ -79,27 +76,6 @@ def serve_scores(path: Path, *, data: Path | None, insecure: bool, terminal: Ter
         with listening, suppress(Stopped):
             service.server.run(sockets=[listening])
         log.step("stopped", f"{run.party} was told to stop, and has answered the requests at hand")
-
-
-@contextmanager
-def converse(
-    run: ActiveRun, model: JointModel, insecure: bool, wait: Callable[[Sequence[Channel]], bool]
-) -> Iterator[Session | None]:
-    """Open a conversation with all passive parties of a model once `wait` returns True; see `Connect`."""
-    # The service waits for passive parties without a time limit.
-    patient = run.model_copy(update={"wait": math.inf})
-    logging = logged(RunFolder(run.run_folder), Terminal(), is_service=True)
-    with logging as log, open_connections(patient, insecure) as open_channels:
-        channels = list(open_channels(log).values())
-        if not wait(channels):
-            yield None
-            return
-        with session(model, channels, party=run.party, run_id=run.run_id, reveal=run.reveal.words()) as asking:
-            log.step(
-                "connected",
-                f"{run.party} asks {', '.join(channel.peer for channel in channels)} until it is told to stop",
-            )
-            yield asking
 
 
 class ScoreService:
@@ -192,7 +168,7 @@ class ScoreService:
         # Compiled loops are loaded before the first request.
         model.ensemble.predict(np.zeros((1, len(model.ensemble.features))))
         scorer = Scorer(
-            partial(converse, run, model, self._insecure),
+            Conversations(run, model, self._insecure),
             desensitized=http.mode == "desensitized",
             patience_s=http.timeout,
             max_waiting=http.max_waiting,

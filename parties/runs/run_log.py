@@ -29,6 +29,28 @@ PROGRESS_S = 1.0
 # Lines of a service's messages that are kept beside the last full part of them: some 30,000.
 PART_BYTES = 1 << 23
 
+# Events of one kind, such as a peer's reconnections, that are logged one by one; later ones are throttled.
+LOGGED_IN_FULL = 100
+
+
+def is_logged(number: int) -> bool:
+    """Whether an event of this number, counted from 1, is logged: each at first, then only the 128th, 256th, 512th."""
+    return number <= LOGGED_IN_FULL or number & (number - 1) == 0
+
+
+class EventThrottle:
+    """Throttle of a service's steps, by kind and day, which several logs of one file can share."""
+
+    def __init__(self) -> None:
+        self._day, self._numbers = "", Counter[str]()
+
+    def is_due(self, event: str, day: str) -> bool:
+        """Count a step, and say whether it is logged."""
+        if day != self._day:
+            self._day, self._numbers = day, Counter()
+        self._numbers[event] += 1
+        return is_logged(self._numbers[event])
+
 
 class RunLog:
     """Writes ``log.jsonl`` and ``log.txt`` in a run folder.
@@ -43,6 +65,8 @@ class RunLog:
     is_service : bool
         Messages then have a log of their own, ``messages.jsonl``, of which the last two parts are kept, and
         ``log.jsonl`` the digest of each part: an endless service fills no disk.
+    throttle : EventThrottle, optional
+        Of steps that a peer can cause without end.
 
     Raises
     ------
@@ -57,7 +81,9 @@ class RunLog:
         echo: Callable[[str], None] = lambda sentence: None,
         progress: Progress = no_progress,
         is_service: bool = False,
+        throttle: EventThrottle | None = None,
     ) -> None:
+        self._throttle = throttle
         self._lines, self._text = _LogFile(folder / "log.jsonl"), _LogFile(folder / "log.txt")
         self._messages = _LogFile(folder / "messages.jsonl") if is_service else self._lines
         self._echo = echo
@@ -72,7 +98,13 @@ class RunLog:
         self.observe: Callable[[Mapping[str, object]], None] = lambda line: None
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
-        """Note a step: a short name for machines, a sentence for people, and facts."""
+        """Note a step: a short name for machines, a sentence for people, and facts; unless it is throttled."""
+        day = datetime.now(UTC).date().isoformat()
+        if self._throttle is None or self._throttle.is_due(event, day):
+            self._write(event, sentence, facts)
+        Stopped.raise_if_lost()
+
+    def _write(self, event: str, sentence: str, facts: Mapping[str, object]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         seconds = round(time.monotonic() - self._started, 3)
         line = {"time": now, "seconds": seconds, "event": event, "message": sentence, **facts}
@@ -80,7 +112,6 @@ class RunLog:
         self._lines.write(json.dumps(line))
         self._text.write(f"{now} {sentence}")
         self.observe(line)
-        Stopped.raise_if_lost()
 
     def progress(self, step: str, done: int, total: int) -> None:
         """Note progress."""
@@ -132,12 +163,11 @@ class RunLog:
         with writing(path):
             content = path.read_bytes()
         name, digest, n_messages = f"{path.name}.1", hashlib.sha256(content).hexdigest(), content.count(b"\n")
-        self.step(
+        self._write(
             "messages",
             f"{n_messages} messages were sent and received; their lines are in {name} until as many have followed, "
             f"and have the SHA-256 {digest}",
-            messages=n_messages,
-            sha256=digest,
+            {"messages": n_messages, "sha256": digest},
         )
         with writing(path):
             path.rename(path.with_name(name))

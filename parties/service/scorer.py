@@ -11,14 +11,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import partial
 
 import numpy as np
 
 from opboost.errors import OpBoostError
 from opboost.trees.tree import Ensemble
-from parties.errors import PartyError, Unavailable
+from parties.errors import PartyError, RunFolderError, Unavailable
 from parties.service.waiting_queries import Scored, ScoreQuery, WaitingQueries
 from parties.vertical.prediction_client import Session
 from parties.vertical.reasons import predicted_and_explained
@@ -29,7 +29,7 @@ from protocols.transport.channel import Channel
 # How often an idle scorer looks after its connections, and how often a missing passive party is looked for.
 _IDLE_S = 0.1
 
-# Pause before a broken conversation is begun again, and the longest after several that answered nothing.
+# Pause before a broken conversation is begun again, and the longest after several that broke sooner than that.
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 Connect = Callable[[Callable[[Sequence[Channel]], bool]], AbstractContextManager[Session | None]]
@@ -115,10 +115,17 @@ class Scorer:
         reason = "the scorer has stopped"
         try:
             while not self._stopping.is_set():
-                # What ended a conversation is in the log.
-                with suppress(OpBoostError, PartyError, ProtocolError):
+                began, away = time.monotonic(), "the connection to the passive parties broke and is made again"
+                # What ended a conversation is in the log, where that can be written.
+                try:
                     self._converse()
-                self._give_up("the connection to the passive parties broke and is made again")
+                except RunFolderError:
+                    away = "files in this party's run folder cannot be written"
+                except (OpBoostError, PartyError, ProtocolError):
+                    pass
+                if time.monotonic() - began > _LONGEST_PAUSE_S:
+                    self._pause_s = _PAUSE_S
+                self._give_up(away)
                 self._stopping.wait(self._pause_s)
                 self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         except Exception as error:
@@ -161,7 +168,6 @@ class Scorer:
         refused = [query for query, (_, found) in results.items() if RecordStatus.REFUSED_BUDGET in found]
         again = set(self._waiting.note(batch, refused))
         self._deliver(partial(_answer_all, {query: scored for query, scored in results.items() if query not in again}))
-        self._pause_s = _PAUSE_S
         self._on_batch(len(ids))
 
     def _ask(self, session: Session, ids: tuple[str, ...], batch: Sequence[ScoreQuery]) -> Scored:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ParamSpec
 
 from parties.config.party_run import PartyRun
-from parties.runs.run_log import RunLog
+from parties.runs.run_log import RunLog, is_logged
 from protocols.errors import KeyFileError
 from protocols.transport.channel import Channel
 from protocols.transport.keys import KeyPair, read_public, read_secret
@@ -18,9 +18,6 @@ from protocols.transport.zmq_channel import ConnectedChannel
 from protocols.transport.zmq_listener import Listener
 
 P = ParamSpec("P")
-
-# Events of one kind, such as a peer's reconnections, that are logged one by one; later ones are throttled.
-LOGGED_IN_FULL = 100
 
 
 def _follow(channel: Channel, log: RunLog) -> None:
@@ -31,12 +28,11 @@ def _follow(channel: Channel, log: RunLog) -> None:
 
 
 def throttled(note: Callable[P, None]) -> Callable[P, None]:
-    """Throttle a log of events: each at first, then only the 128th, 256th, 512th, so that a peer cannot fill a disk."""
+    """Throttle a log of events by `is_logged`, so that a peer cannot fill a disk."""
     numbers = count(1)
 
     def noted(*event: P.args, **facts: P.kwargs) -> None:
-        n = next(numbers)
-        if n <= LOGGED_IN_FULL or n & (n - 1) == 0:
+        if is_logged(next(numbers)):
             note(*event, **facts)
 
     return noted

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from parties.runs.run_log import RunLog
@@ -30,9 +31,28 @@ BACKOFF_S, LONGEST_BACKOFF_S = 0.1, 5.0
 
 @dataclass(slots=True)
 class Restarts:
-    """Count of peers' restarts and departures after ids were compared, shared by all attempts of a job."""
+    """What peers may do a few times, counted over all attempts of a job.
+
+    Attributes
+    ----------
+    n : int
+        Restarts and departures after ids were compared.
+    n_checks : dict of str to int
+        Per peer, greetings that only checked whether both sides agree.
+    """
 
     n: int = 0
+    n_checks: dict[str, int] = field(default_factory=dict)
+
+    @contextmanager
+    def carried_over(self, channels: Sequence[Channel]) -> Iterator[None]:
+        """Begin with the checks of earlier attempts, and keep this one's."""
+        for channel in channels:
+            channel.traffic.n_checks = max(channel.traffic.n_checks, self.n_checks.get(channel.peer, 0))
+        try:
+            yield
+        finally:
+            self.n_checks |= {channel.peer: channel.traffic.n_checks for channel in channels}
 
     def count(self, error: Exception) -> None:
         """Count one more time.
@@ -70,6 +90,11 @@ def with_restarts(
     UnexpectedMessage
         With `restarts`, if peers were restarted or left too often after ids were compared.
     """
+    with restarts.carried_over(channels) if restarts else nullcontext():
+        return _begun_again(channels, work, log, restarts)
+
+
+def _begun_again(channels: Sequence[Channel], work: Callable[[], T], log: RunLog, restarts: Restarts | None) -> T:
     n_begun = 0
     while True:
         n_begun, before = n_begun + 1, _n_compared(channels)

@@ -21,7 +21,7 @@ import pytest
 from parties.errors import RunFolderError, Stopped
 from parties.reports.log_lines import log_lines
 from parties.runs.run_folder import RunFolder
-from parties.runs.run_log import RunLog
+from parties.runs.run_log import LOGGED_IN_FULL, EventThrottle, RunLog
 from protocols.messages.prediction import Ask
 from protocols.messages.vertical import Done, RankChunk
 from protocols.transport.codec import encode
@@ -219,3 +219,11 @@ def test_a_services_messages_fill_no_disk_and_leave_a_digest_of_every_part(
     assert [json.loads(line)["number"] for line in text.splitlines()] == list(range(1, 204))
     # A report lists those that are left.
     assert max(line.get("number", 0) for line in log_lines(RunFolder(tmp_path))) == 203
+
+
+def test_a_throttle_counts_each_kind_of_step_and_begins_anew_every_day() -> None:
+    throttle = EventThrottle()
+    for day in ("2026-01-01", "2026-01-02"):
+        logged = [n for n in range(1, 600) if throttle.is_due("connected", day)]
+        assert logged == [*range(1, LOGGED_IN_FULL + 1), 128, 256, 512]
+        assert throttle.is_due("failed", day)

@@ -10,8 +10,8 @@ import pytest
 
 from parties.config.reading import read_run
 from parties.config.vertical import ActiveRun, PassiveRun
-from parties.runs.run_log import RunLog
-from parties.session.connections import LOGGED_IN_FULL, open_connections, own_keys, peer_key
+from parties.runs.run_log import LOGGED_IN_FULL, RunLog
+from parties.session.connections import open_connections, own_keys, peer_key
 from protocols.errors import KeyFileError
 from protocols.messages.vertical import Done
 from protocols.transport.channel import expect

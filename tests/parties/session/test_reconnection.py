@@ -200,3 +200,16 @@ def test_a_peer_that_compares_no_ids_may_be_away_as_often_as_it_likes(kind: type
         with pytest.raises(kind):
             with_restarts([channel], work, Note(), restarts)  # type: ignore[arg-type,list-item]
     assert restarts.n == 0
+
+
+def test_checks_of_agreement_count_over_all_attempts_of_a_job() -> None:
+    """Each compares a set of ids with this party's."""
+    restarts = Restarts()
+    for attempt in range(1, 4):
+        channel = Counting()
+
+        def work(channel: Counting = channel) -> int:
+            channel.traffic.n_checks += 2
+            return channel.traffic.n_checks
+
+        assert with_restarts([channel], work, Note(), restarts) == 2 * attempt  # type: ignore[arg-type,list-item]

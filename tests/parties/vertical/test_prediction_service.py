@@ -80,9 +80,10 @@ def command(arguments: list[str], stdout: str, stderr: str) -> None:
 
 def hasty_command(arguments: list[str], stdout: str, stderr: str) -> None:
     """The command `opboost` in this process, which logs the 1st, 2nd and 4th session, and others after a moment."""
-    from parties.session import connections, session_log
+    from parties.runs import run_log
+    from parties.session import session_log
 
-    connections.LOGGED_IN_FULL, session_log.LONGEST_WAIT_S = 0, 0.1
+    run_log.LOGGED_IN_FULL, session_log.LONGEST_WAIT_S = 0, 0.1
     command(arguments, stdout, stderr)
 
 
