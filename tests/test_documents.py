@@ -207,6 +207,14 @@ def test_every_module_and_function_that_is_named_is_there() -> None:
     assert {(path, name) for path, name in names if not name.endswith(".PACKAGE") and not exists(name)} == set()
 
 
+def test_every_test_that_is_named_is_there_and_every_promise_has_one() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", "".join(TEXTS.values()))
+    assert {(file, name) for file, name in named if f"def {name}(" not in (ROOT / file).read_text()} == set()
+    rows = re.findall(r"^\| ([A-Z]\d+) \|.*\|.*\|(.*)\|.*\|$", TEXTS[Path("docs/privacy/promises.md")], re.MULTILINE)
+    assert len({number for number, _ in rows}) == len(rows) >= 20
+    assert [number for number, shown in rows if "::" not in shown] == []
+
+
 def anchors(text: str) -> set[str]:
     """The headings of a page as they stand in links."""
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
