@@ -21,7 +21,7 @@ from pathlib import Path
 
 from parties.errors import Disagreement, RunFolderError
 from parties.storage.atomic_files import make_folder, write_json
-from parties.storage.folder_lock import locked
+from parties.storage.folder_lock import locked_file
 from parties.storage.paths import read_file
 from protocols.alignment.private_set_intersection import SHARE_BYTES
 from protocols.errors import UnexpectedMessage
@@ -107,9 +107,9 @@ def keep(path: Path, more: Mapping[str, str] | None = None) -> dict[str, str]:
         If the file cannot be used or is damaged.
     """
     make_folder(path.parent)
-    with locked(path.parent, wait_s=_WAIT_S) as is_alone:
+    with locked_file(path, wait_s=_WAIT_S) as is_alone:
         if not is_alone:
-            raise RunFolderError(f"{path} cannot be used: another process holds its folder. Nothing was released")
+            raise RunFolderError(f"{path} cannot be used: another process holds it. Nothing was released")
         before = kept_before(path)
         kept = {_OWN: secrets.token_hex(SHARE_BYTES)} | dict(more or {}) | before
         if kept != before:

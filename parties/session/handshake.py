@@ -10,7 +10,7 @@ from parties.errors import Disagreement, as_stopped
 from parties.session.differences import check_agreement, differences, set_difference
 from parties.session.termination import outlook_after, termination_message
 from protocols.alignment.id_proof import IdProof, id_proof, is_same
-from protocols.errors import PeerLost, ProtocolError
+from protocols.errors import PeerLost, ProtocolError, UnexpectedMessage
 from protocols.messages.id_alignment import IdConfirmation
 from protocols.messages.vertical import Hello, Role, Task
 from protocols.transport.channel import Channel, abort, expect
@@ -20,6 +20,9 @@ CHECK_GRACE_S = 1.0
 
 # Checks that a peer may make within one run: each lets it test whether the ids are a set of its choice.
 MAX_CHECKS = 8
+
+# Checks after which a job ends, over all its attempts: each costs a few lines of the log.
+MOST_LOOKS = 10_000
 
 
 class Phase:
@@ -83,6 +86,7 @@ def greet(channel: Channel, mine: Hello, *, password: bytes | None = None) -> He
                 if proof is not None and not prove_ids(channel, proof, greeting, theirs):
                     raise _ids_differ(greeting, theirs, channel.peer)
                 return theirs
+            _count_check(channel)
             _answer_check(channel, proof, greeting, theirs)
         time.sleep(CHECK_GRACE_S)
         channel.reset()
@@ -177,6 +181,7 @@ def _prove_to_all(
 def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello:
     theirs = expect(channel, Hello)
     while _is_unrelated(theirs, mine):
+        _count_check(channel)
         # The peer that checked may have left while this party waited for others.
         with id_proof(password) as proof, suppress(ProtocolError):
             greeting = with_point(mine, proof)
@@ -187,14 +192,26 @@ def _first_hello(channel: Channel, mine: Hello, password: bytes | None) -> Hello
     return theirs
 
 
-def _answer_check(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
-    """Let a peer that only checks agreement compare the ids too, `MAX_CHECKS` times at most; it may have left."""
+def _count_check(channel: Channel) -> None:
+    """Count and log a check.
+
+    Raises
+    ------
+    UnexpectedMessage
+        After `MOST_LOOKS`.
+    """
     traffic = channel.traffic
     traffic.n_checks += 1
     traffic.on_check(f"{channel.peer} only looked whether both sides agree, {traffic.n_checks} times so far")
+    if traffic.n_checks > MOST_LOOKS:
+        raise UnexpectedMessage(f"{channel.peer} only looked, {MOST_LOOKS} times; nothing was released")
+
+
+def _answer_check(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:
+    """Let a peer that only checks agreement compare the ids too, `MAX_CHECKS` times at most; it may have left."""
     if proof is None or differences(mine, theirs, channel.peer):
         return
-    if traffic.n_checks > MAX_CHECKS:
+    if channel.traffic.n_checks > MAX_CHECKS:
         abort(channel, "greeting", f"a peer may look {MAX_CHECKS} times in one run; the ids were not compared")
         return
     with suppress(ProtocolError):

@@ -1,4 +1,4 @@
-"""Lock of a folder against other processes, which ends with the process that holds it."""
+"""Locks of folders and files against other processes, which end with the process that holds them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from parties.storage.paths import reading, writing
+from protocols.private_files import private_opener
 
 # Who looks whether a folder is locked holds its lock for a moment, which is no reason to refuse a job.
 LOOK_S = 0.3
@@ -27,6 +28,19 @@ def locked(folder: Path, *, wait_s: float = LOOK_S) -> Iterator[bool]:
         yield _has_lock(descriptor, fcntl.LOCK_EX, wait_s=wait_s)
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def locked_file(path: Path, *, wait_s: float) -> Iterator[bool]:
+    """Lock a file, by one beside it that stays, if no other process holds that for so long; yields whether that is so.
+
+    Whoever may read a folder can lock it; nobody but its owner opens this file.
+    """
+    beside = path.with_name(f".{path.name}.lock")
+    with writing(beside):
+        file = open(beside, "a", opener=private_opener)  # noqa: SIM115
+    with file:
+        yield _has_lock(file.fileno(), fcntl.LOCK_EX, wait_s=wait_s)
 
 
 def is_locked(folder: Path) -> bool:

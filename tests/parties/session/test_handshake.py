@@ -197,6 +197,27 @@ def test_a_peer_that_only_looks_compares_ids_a_few_times_in_one_run(
     assert notes[-1].endswith(" only looked whether both sides agree, 9 times so far")
 
 
+@pytest.mark.parametrize("looker", [Role.ACTIVE, Role.PASSIVE])
+def test_a_peer_that_only_looks_without_end_ends_the_job_before_its_log_fills_a_disk(
+    outcomes: Outcomes, looker: Role, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshake, "CHECK_GRACE_S", 0.0)
+    monkeypatch.setattr(handshake, "MOST_LOOKS", 5)
+    a, b = memory_pair("bank", "shop")
+    near, far, mine, theirs = (a, b, BANK, SHOP) if looker is Role.ACTIVE else (b, a, SHOP, BANK)
+    looks = mine.model_copy(update={"task": Task.CHECK})
+
+    def look() -> None:
+        for _ in range(5):
+            near.send(looks)
+            expect(near, Hello)
+        near.send(looks)
+
+    found = outcomes({"looks": look, "waits": lambda: greet(far, theirs)})
+    assert isinstance(found["waits"], UnexpectedMessage)
+    assert "only looked, 5 times; nothing was released" in str(found["waits"])
+
+
 def test_a_peer_that_looked_and_left_while_another_one_was_waited_for_may_come_afterwards(outcomes: Outcomes) -> None:
     timing, hellos = Timing(timeout_s=5, wait_s=20), {}
     listener = Listener("tcp://127.0.0.1:*", {"post": None, "shop": None}, keys=None, timing=timing)
