@@ -133,7 +133,7 @@ def test_what_was_sent_before_closing_is_still_delivered(ends: Ends, within: Wit
 @DIRECTIONS
 def test_an_abort_to_a_peer_that_has_left_is_no_error(ends: Ends, within: Within, sender: str, reader: str) -> None:
     ends.leave[sender]()
-    # A goodbye can be lost with its connection, as on a busy machine: then the loss is noticed after the timeout of 10 s.
+    # A goodbye can be lost with its connection on a busy machine: then the loss is noticed after the timeout of 10 s.
     with pytest.raises(PeerLost):
         within(20, ends.channel(reader).receive)
     within(5, lambda: abort(ends.channel(reader), "greeting", "no longer needed"))
