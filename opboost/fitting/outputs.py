@@ -101,8 +101,7 @@ class OutputTrainer:
 
     def train_output(self, targets: TrainingTargets, *, output: int | None) -> tuple[list[Tree], Values, History]:
         """Trees, base scores and history of one output, or of several that have their gradients together."""
-        if targets.leaf_labels is not None:
-            self._check_refit(targets.leaf_labels, targets)
+        self._check_refit(targets)
         loss, margins = targets.loss, targets.margins
         table, alternates = self.filled.table, self.filled.alternates
         if self.validation is not None:
@@ -170,14 +169,16 @@ class OutputTrainer:
             return held_out
         return self.filled.beside_own(held_out, targets.loss.n_outputs)
 
-    def _check_refit(self, leaf_labels: Values, targets: TrainingTargets) -> None:
-        """Refuse leaves that cannot be fitted to other labels."""
+    def _check_refit(self, targets: TrainingTargets) -> None:
+        """Refuse leaves that cannot be fitted to the leaf labels, if there are any."""
+        if targets.leaf_labels is None:
+            return
         is_monotone, is_dart = self.limits.monotone.any(), self.parameters.booster == "dart"
         if self.engine == "xgboost" or is_monotone or is_dart or targets.earlier:
             raise ParameterError(
                 "leaves cannot be fitted anew with XGBoost, monotone constraints, DART or an earlier model"
             )
-        targets.loss.check_labels(leaf_labels)
+        targets.loss.check_labels(targets.leaf_labels)
 
     def _of_trained_rows(self, values: Values) -> Values:
         """Values of the rows that are trained on, as compiled loops take them; those of all rows are not copied."""

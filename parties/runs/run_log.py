@@ -99,8 +99,7 @@ class RunLog:
 
     def step(self, event: str, sentence: str, **facts: object) -> None:
         """Note a step: a short name for machines, a sentence for people, and facts; unless it is throttled."""
-        day = datetime.now(UTC).date().isoformat()
-        if self._throttle is None or self._throttle.is_due(event, day):
+        if self._throttle is None or self._throttle.is_due(event, day=datetime.now(UTC).date().isoformat()):
             self._write(event, sentence, facts)
         Stopped.raise_if_lost()
 

@@ -22,7 +22,7 @@ CHECK_GRACE_S = 1.0
 MAX_CHECKS = 8
 
 # Checks after which a job ends, over all its attempts: each costs a few lines of the log.
-MOST_LOOKS = 10_000
+MAX_JOB_CHECKS = 10_000
 
 
 class Phase:
@@ -198,13 +198,13 @@ def _count_check(channel: Channel) -> None:
     Raises
     ------
     UnexpectedMessage
-        After `MOST_LOOKS`.
+        After `MAX_JOB_CHECKS`.
     """
     traffic = channel.traffic
     traffic.n_checks += 1
     traffic.on_check(f"{channel.peer} only looked whether both sides agree, {traffic.n_checks} times so far")
-    if traffic.n_checks > MOST_LOOKS:
-        raise UnexpectedMessage(f"{channel.peer} only looked, {MOST_LOOKS} times; nothing was released")
+    if traffic.n_checks > MAX_JOB_CHECKS:
+        raise UnexpectedMessage(f"{channel.peer} only looked, {MAX_JOB_CHECKS} times; nothing was released")
 
 
 def _answer_check(channel: Channel, proof: IdProof | None, mine: Hello, theirs: Hello) -> None:

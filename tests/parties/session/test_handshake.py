@@ -202,7 +202,7 @@ def test_a_peer_that_only_looks_without_end_ends_the_job_before_its_log_fills_a_
     outcomes: Outcomes, looker: Role, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshake, "CHECK_GRACE_S", 0.0)
-    monkeypatch.setattr(handshake, "MOST_LOOKS", 5)
+    monkeypatch.setattr(handshake, "MAX_JOB_CHECKS", 5)
     a, b = memory_pair("bank", "shop")
     near, far, mine, theirs = (a, b, BANK, SHOP) if looker is Role.ACTIVE else (b, a, SHOP, BANK)
     looks = mine.model_copy(update={"task": Task.CHECK})
