@@ -76,7 +76,10 @@ class _Request:
     def logged(self, terminal: Terminal) -> Iterator[RunLog]:
         """Log to the terminal and the run folder, and write the run's report again afterwards."""
         path, run = self.path, self.run
-        with reporting_afterwards(path, run, terminal), logged(self.folder, terminal, path=path, run=run) as log:
+        with (
+            reporting_afterwards(path, run, terminal),
+            logged(self.folder, terminal, path=path, run=run, is_service=True) as log,
+        ):
             yield log
 
     def note_caveats(self, log: RunLog) -> None:

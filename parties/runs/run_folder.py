@@ -5,7 +5,7 @@ file                content
 ==================  ====================================================================================
 ``config.yaml``     the run file; ``schema.yaml``: the schema, by which whoever has a model reads its columns
 ``meta.json``       party, role, versions, start, end, digests of its model; B: of its whole file, for the next attempt
-``log.jsonl/txt``   steps, and every message with size and digest; of who serves in ``messages.jsonl``
+``log.jsonl/txt``   steps, and every message with size and digest; of who predicts or serves in ``messages.jsonl``
 ``progress.json``   how far the step at hand is, at most a second ago
 ``order.share``     this party's random bytes towards the order in which ranks travel (`parties.vertical.alignment`)
 ``journal/``        A and a coordinator, while the run is on; of A then ``received/``, with the ranks for `opboost tune`

@@ -159,14 +159,19 @@ class Session:
         return results, np.concatenate(statuses)
 
     def check(self) -> None:
-        """Check that all passive parties are connected, and send them heartbeats; does not wait.
+        """Check that all passive parties are connected and say nothing, and send them heartbeats; does not wait.
 
         Raises
         ------
         PeerLost, PeerAborted
+        UnexpectedMessage
+            If one has said something that nobody asked for, after which its end would go unnoticed.
         """
         for channel in self._channels:
             channel.check()
+            if channel.is_ready():
+                unasked = channel.receive()
+                raise UnexpectedMessage(f"{channel.peer} sent a message {unasked.kind!r} that nobody asked for")
 
     def heartbeats(self) -> AbstractContextManager[Callable[[], None]]:
         """Send the passive parties heartbeats during a block that asks nothing."""
@@ -177,26 +182,18 @@ class Session:
     ) -> tuple[AnswerBits, Statuses]:
         """Ask the parties that have no answers in `answered` yet, and combine all answers to a batch."""
         asked = [channel for channel in self._channels if channel.peer not in answered]
+        ask = Ask(ids=ids, desensitized=desensitized)
         for channel in asked:
-            channel.send(Ask(ids=ids, desensitized=desensitized))
+            channel.send(ask)
         for channel in asked:
-            answered[channel.peer] = self._read_answers(channel, len(ids))
+            answers = expect(channel, Answers)
+            answers.check_for(ask, n_bits=n_answer_bits(self._ensemble, channel.peer), peer=channel.peer)
+            answered[channel.peer] = answers
         packed, status = {}, np.zeros(len(ids), np.uint8)
         for peer, answers in answered.items():
             packed[peer] = answers.bits[: len(ids)]
             np.maximum(status, answers.status[: len(ids)], out=status)
         return packed, status
-
-    def _read_answers(self, channel: Channel, n_rows: int) -> Answers:
-        """Read one peer's answers to a batch: a status and packed bits per record."""
-        n_bits = n_answer_bits(self._ensemble, channel.peer)
-        answers = expect(channel, Answers)
-        if len(answers.status) != n_rows or answers.bits.shape != (n_rows, -(-n_bits // 8)):
-            raise UnexpectedMessage(
-                f"{channel.peer} answered {len(answers.status)} records in {answers.bits.shape[1]} bytes each; "
-                f"{n_rows} records with {n_bits} bits each were asked for"
-            )
-        return answers
 
 
 def evaluated(

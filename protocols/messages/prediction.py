@@ -17,6 +17,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import FailFast, Field, model_validator
 
+from protocols.errors import UnexpectedMessage
 from protocols.messages.fields import PackedBits, StatusArray
 from protocols.messages.message import Message
 
@@ -31,6 +32,10 @@ class RecordStatus(IntEnum):
     REFUSED_DAILY_LIMIT = 4
     REFUSED_TRAINING = 5
     REFUSED_BUDGET = 6
+
+
+# Refusals of the mode that is not asked for: exact answers touch no budget; desensitized ones may be about any record.
+_FOREIGN = {False: (RecordStatus.REFUSED_BUDGET,), True: (RecordStatus.REFUSED_ROUTED, RecordStatus.REFUSED_TRAINING)}
 
 
 class Ask(Message):
@@ -59,3 +64,22 @@ class Answers(Message):
         if self.status.max(initial=0) > max(RecordStatus):
             raise ValueError("a status that this version does not know")
         return self
+
+    def check_for(self, ask: Ask, *, n_bits: int, peer: str) -> None:
+        """Refuse a peer's answers that do not fit a request about records with so many bits each.
+
+        Raises
+        ------
+        UnexpectedMessage
+            If they are of another shape, or refuse records for a reason of the other mode.
+        """
+        n_rows = len(ask.ids)
+        if len(self.status) != n_rows or self.bits.shape != (n_rows, -(-n_bits // 8)):
+            raise UnexpectedMessage(
+                f"{peer} answered {len(self.status)} records in {self.bits.shape[1]} bytes each; "
+                f"{n_rows} records with {n_bits} bits each were asked for"
+            )
+        for status in _FOREIGN[ask.desensitized]:
+            if status in self.status:
+                mode = "desensitized" if ask.desensitized else "exact"
+                raise UnexpectedMessage(f"{peer} answered {status.name!r}, which no request for {mode} answers has")

@@ -53,11 +53,11 @@ def test_two_processes_train_and_predict_and_keep_nothing_of_each_other(sites: A
     assert predictions["prediction"].between(0, 1).all()
 
     common = {"config.yaml", "guarantee.json", "log.jsonl", "log.txt", "meta.json", "model.json", "schema.yaml"}
-    common |= {"trainings.json"}
+    common |= {"trainings.json", "messages.jsonl"}
     bank, shop = ({path.name: path for path in site.run_folder.iterdir()} for site in (sites.bank, sites.shop))
     scored = {"fit.json", "noise.json", "partners.json", "predictions.csv", "metrics.json", "release.json", "received"}
     assert set(bank) - {"progress.json"} == common | scored
-    assert set(shop) - {"progress.json"} == common | {"messages.jsonl"}
+    assert set(shop) - {"progress.json"} == common
     metas = {"bank": read_json(bank["meta.json"]), "shop": read_json(shop["meta.json"])}
     assert {name: meta["party"] for name, meta in metas.items()} == {"bank": "bank", "shop": "shop"}
     assert metas["bank"]["sent_bytes"] == metas["shop"]["received_bytes"] == logged_bytes(sites.bank)

@@ -67,6 +67,35 @@ def test_answers_to_another_request_are_refused(wrong: Answers) -> None:
         predicted(wrong)
 
 
+@pytest.mark.parametrize("desensitized", [False, True])
+@pytest.mark.parametrize("status", list(RecordStatus))
+def test_a_refusal_of_the_mode_that_was_not_asked_for_is_refused(status: RecordStatus, desensitized: bool) -> None:
+    """Otherwise a false `refused_budget` has exact answers of other parties asked for again."""
+    of_other_mode = {
+        False: {RecordStatus.REFUSED_BUDGET},
+        True: {RecordStatus.REFUSED_ROUTED, RecordStatus.REFUSED_TRAINING},
+    }
+    here, there = memory_pair("bank", "shop")
+    there.send(answered([0, 0, status, 0, 0], [0] * 5))
+    asking = Session(MODEL, [here], batch_rows=9)
+    if status in of_other_mode[desensitized]:
+        with pytest.raises(UnexpectedMessage, match=f"shop answered '{status.name}', which no request"):
+            asking.predict(IDS, {}, desensitized=desensitized)
+    else:
+        assert asking.predict(IDS, {}, desensitized=desensitized)[1][2] == status
+
+
+def test_a_peer_that_says_what_nobody_asked_for_is_noticed_while_nothing_is_asked() -> None:
+    """An unread message would hide that the peer has left."""
+    here, there = memory_pair("bank", "shop")
+    idle = Session(MODEL, [here], batch_rows=9)
+    idle.check()
+    there.send(Done())
+    there.close()
+    with pytest.raises(UnexpectedMessage, match="shop sent a message 'done' that nobody asked for"):
+        idle.check()
+
+
 @pytest.mark.parametrize(("takes", "n_requests"), [(None, 1), (2, 3)])
 def test_a_session_asks_for_as_many_as_the_peer_takes_and_says_when_it_is_over(
     takes: int | None, n_requests: int
