@@ -148,7 +148,7 @@ def n_model_trees(run: RecordRun, recipe: RecordRecipe) -> int:
     """Trees of the model that a run trains."""
     if isinstance(recipe, InPrivateAmongOwners):
         return recipe.settings.n_rounds * (len(peers_of(run)) + 1)
-    # First rounds and a screen of columns are trees on the wire alone.
+    # First rounds are trees on the wire alone.
     return recipe.n_model_trees if isinstance(recipe, RecommendedAmongOwners) else recipe.n_trees
 
 

@@ -155,7 +155,7 @@ class Clinics:
         for place, name in enumerate(NAMES):
             frame = pd.read_csv(self.root / name / "data.csv")
             bits = seeded(place).fork("rows")
-            X, y = frame[list(COLUMNS)].to_numpy(), frame["y"].to_numpy(float)
+            X, y = frame[list(self.schema["columns"])].to_numpy(), frame["y"].to_numpy(float)
             holders.append(of.rows(X, y, rng=bits))
         model = of.train(kind(holders), shape_bits=public_bits("spring", NAMES, *rows), rng=seeded(8))
         return [tree.values.tolist() for tree in model.trees]

@@ -9,14 +9,15 @@ import numpy as np
 from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.recommended.first_releases import (
-    USUAL_DEVIATION,
+    NumberRange,
+    gradient_unit,
     narrower_bounds,
     range_of_counts,
     score_of_half_sums,
     scores_of_counts,
+    whole_range,
 )
 from opboost.horizontal.recommended.first_rounds import FirstRounds
-from opboost.horizontal.recommended.tree_training import gradient_unit
 from opboost.horizontal.rows.client_rows import ClientHolder, Later
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.noisy_cells import N_COUNTED, cells_by_counts
@@ -48,10 +49,12 @@ class FirstQuestions:
         self._number = -1
         self.settled: list[float] = []
 
-    def run(self, grid: PublicGrid) -> tuple[Values, PublicGrid]:
-        """Run all rounds; returns the first scores, on the scale of training, and the cells of the trees."""
-        rounds = self._rounds
-        unit = 1.0 if rounds.n_classes else self._settle_range()
+    def run(self, grid: PublicGrid) -> tuple[Values, PublicGrid, Values | None]:
+        """Run all rounds; returns the first scores, on the scale of training, the cells and what a screen released."""
+        rounds, unit, balance = self._rounds, 1.0, 0.0
+        if not rounds.n_classes:
+            label_range = self._settle_range()
+            unit, balance = gradient_unit(label_range.deviation), label_range.balance
         answer = self._ask()
         if rounds.n_classes:
             scores, _ = scores_of_counts(answer if rounds.n_classes > 2 else answer[::-1])
@@ -70,23 +73,29 @@ class FirstQuestions:
         if rounds.counted:
             self._holder.place(placed)
         self._settle(leaf_values)
-        return scores, placed
+        if "columns" not in rounds.kinds:
+            return scores, placed, None
+        if not rounds.n_classes:
+            self._begin()
+            self._settle([balance])
+        screened = self._ask()
+        self._settle(np.zeros(rounds.n_outputs))
+        return scores, placed, screened
 
-    def _settle_range(self) -> float:
-        """Run the rounds on the range of most labels; returns the bound of gradients, in halves of that range."""
+    def _settle_range(self) -> NumberRange:
+        """Run the rounds on the range of most labels, and tell the bound of gradients; returns the range."""
         std, bounds = self._rounds.std("labels"), (-1.0, 1.0)
         counts = self._ask()
         narrower = narrower_bounds(counts, bounds, mu=self._rounds.plan.mu, std=std)
         for end in narrower or bounds:
             self._settle([end])
             self._begin()
-        deviation = USUAL_DEVIATION
-        if narrower is not None:
+        if narrower is None:
+            label_range = whole_range(counts, bounds, std=std)
+        else:
             label_range = range_of_counts(self._answer(), narrower, n_records=float(counts.sum()), std=std)
-            deviation = label_range.deviation
-        unit = gradient_unit(deviation)
-        self._settle([unit])
-        return unit
+        self._settle([gradient_unit(label_range.deviation)])
+        return label_range
 
     def _ask(self) -> Values:
         """Begin the next round, and ask its question; returns the released numbers, in records."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import logit
 
 from opboost.arrays import Values
@@ -35,6 +36,9 @@ MAX_SCORE = 16.0
 # Classes have at least this share of the records, divided by the number of classes.
 _LEAST_SHARE = 0.01
 
+# The bound of numbers' gradients, in deviations of the labels; and the least one, in halves of their range.
+GRADIENT_DEVIATIONS, LEAST_UNIT = 0.7, 1 / 32
+
 _STEPS = 2.0**16
 
 
@@ -48,11 +52,14 @@ class NumberRange:
         Labels beyond them are clipped.
     deviation : float
         Approximate standard deviation of the labels in between, in halves of the range.
+    balance : float
+        Score, in [-1, 1] for the range, at which bounded gradients add up to about 0.
     """
 
     lower: float
     upper: float
     deviation: float
+    balance: float
 
 
 def number_range(labels: Values, bounds: tuple[float, float], *, mu: float, std: float, rng: BitSource) -> NumberRange:
@@ -79,7 +86,7 @@ def number_range(labels: Values, bounds: tuple[float, float], *, mu: float, std:
     counts = _label_counts(labels, bounds, std, rng)
     within = narrower_bounds(counts, bounds, mu=mu, std=std)
     if within is None:
-        return NumberRange(*bounds, USUAL_DEVIATION)
+        return whole_range(counts, bounds, std=std)
     n_records = float(counts.sum())
     return range_of_counts(_label_counts(labels, within, std, rng), within, n_records=n_records, std=std)
 
@@ -100,8 +107,25 @@ def range_of_counts(counts: Values, bounds: tuple[float, float], *, n_records: f
     """The bounds with the deviation of the labels between them, from noisy counts of 16 cells."""
     # In halves of the range: squares of the labels' own unit may overflow.
     shares, middles = cell_shares(counts, max(n_records, 1.0), std), (2 * np.arange(N_LABEL_CELLS) + 1) / N_LABEL_CELLS
-    variance = float(shares @ (middles - shares @ middles) ** 2)
-    return NumberRange(*bounds, variance**0.5)
+    deviation = float(shares @ (middles - shares @ middles) ** 2) ** 0.5
+    return NumberRange(*bounds, deviation, _balance(shares, deviation))
+
+
+def whole_range(counts: Values, bounds: tuple[float, float], *, std: float) -> NumberRange:
+    """The public bounds, of labels that deviate as usual; from counts that are few beside their noise."""
+    shares = cell_shares(counts, max(float(counts.sum()), 1.0), std)
+    return NumberRange(*bounds, USUAL_DEVIATION, _balance(shares, USUAL_DEVIATION))
+
+
+def _balance(shares: Values, deviation: float) -> float:
+    """The score in [-1, 1] at which the bounded gradients of labels add up to 0, from the shares of 16 even cells."""
+    middles, unit = (2 * np.arange(N_LABEL_CELLS) + 1) / N_LABEL_CELLS - 1, gradient_unit(deviation)
+    return float(brentq(lambda score: shares @ np.clip(score - middles, -unit, unit), -1.0, 1.0))
+
+
+def gradient_unit(deviation: float) -> float:
+    """Bound of numbers' gradients for labels of a deviation, both in halves of the range."""
+    return min(max(GRADIENT_DEVIATIONS * deviation, LEAST_UNIT), 1.0)
 
 
 def _cheapest_range(shares: Values, *, price: float) -> tuple[int, int]:

@@ -10,9 +10,12 @@ labels    histogram of the root: 16 label cells       the lower end of the range
 upper     none                                        its upper end
 score     totals of the root                          the first scores
 cells     histogram of the root: 16 cells per column  cells
+balance   none                                        the score of numbers at which the screen takes gradients
+columns   histogram of the root: one number each      which of many columns to boost with; nothing is told
 ========  ==========================================  ==============================================================
 
-Classes have no rounds about labels' range, and columns of categories no cells.
+Classes have no rounds about labels' range and no balance, and columns of categories no cells. Only many columns are
+screened.
 """
 
 from __future__ import annotations
@@ -27,15 +30,15 @@ from numpy.typing import NDArray
 
 from opboost.arrays import Values
 from opboost.errors import AccountError, ParameterError
-from opboost.horizontal.recommended.first_releases import N_LABEL_CELLS
-from opboost.horizontal.recommended.plan import TrainingPlan
-from opboost.horizontal.recommended.tree_training import LEAST_UNIT, scaled_labels
+from opboost.horizontal.recommended.first_releases import LEAST_UNIT, N_LABEL_CELLS
+from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan
+from opboost.horizontal.recommended.tree_training import TreeTask, scaled_labels
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.noisy_cells import N_COUNTED, N_ROUNDS, counted_columns
 from opboost.privacy.additive import Skellam
 from opboost.privacy.releases import SkellamRounds
 
-Round = Literal["labels", "upper", "score", "cells"]
+Round = Literal["labels", "upper", "score", "cells", "balance", "columns"]
 
 # Fixed-point bits of a record in a count, and of the deviation of the noise.
 _BITS, _NOISE_BITS = 24, 28
@@ -115,7 +118,8 @@ class FirstRounds:
         """The rounds in their order."""
         label_rounds: tuple[Round, ...] = () if self.n_classes else ("labels", "upper", "labels")
         cell_rounds: list[Round] = ["cells"] * (N_ROUNDS * bool(self.counted))
-        return (*label_rounds, "score", *cell_rounds)
+        screen_rounds: tuple[Round, ...] = ("columns",) if self.n_classes else ("balance", "columns")
+        return (*label_rounds, "score", *cell_rounds, *(screen_rounds if self.plan.n_screened else ()))
 
     @property
     def n_trees(self) -> int:
@@ -129,11 +133,20 @@ class FirstRounds:
 
     def std(self, kind: Round) -> float:
         """Deviation of the noise on each released number; 0 for none."""
+        if kind == "columns":
+            return self._screen.std
         stds = {"labels": self.plan.labels_std, "score": self.plan.score_std, "cells": self.plan.cells_std}
         return stds.get(kind, 0.0)
 
+    @property
+    def _screen(self) -> ScreenRelease:
+        task = TreeTask.of_classes(self.n_classes) if self.n_classes else TreeTask.of_numbers(1.0)
+        return self.plan.screen(task.sensitivity)
+
     def steps(self, kind: Round) -> float:
-        """Steps of a record."""
+        """Steps of a record, or of a gradient of 1."""
+        if kind == "columns":
+            return self._screen.steps
         std = self.std(kind)
         return 2.0 ** min(_BITS, math.floor(_NOISE_BITS - math.log2(std))) if std else 2.0**_BITS
 
@@ -142,7 +155,9 @@ class FirstRounds:
         if kind == "cells":
             axes = self.grid.axes
             return axes.n_bins + np.add.outer(axes.offsets[self.counted], np.arange(N_COUNTED)).ravel()
-        return np.arange({"labels": N_LABEL_CELLS, "upper": 0, "score": 1 + (self.n_classes <= 2)}[kind])
+        if kind == "columns":
+            return self.grid.axes.offsets[:-1]
+        return np.arange({"labels": N_LABEL_CELLS, "score": 1 + (self.n_classes <= 2)}.get(kind, 0))
 
     def skellam(self, kind: Round) -> Skellam:
         """Skellam noise of at least the deviation, in steps."""
@@ -153,19 +168,21 @@ class FirstRounds:
 
         In a count a record is in one cell, of each column that is counted. Of a half-sum's two numbers it moves both.
         """
-        moved: dict[Round, tuple[int, float]] = {
-            "labels": (1, 1.0),
-            "score": (1 + (self.n_classes <= 2), 1.0),
-            "cells": (len(self.counted), math.sqrt(len(self.counted))),
+        moved: dict[Round, tuple[int, float, float]] = {
+            "labels": (1, 1.0, 1.0),
+            "score": (1 + (self.n_classes <= 2), 1.0, 1.0),
+            "cells": (len(self.counted), 1.0, math.sqrt(len(self.counted))),
         }
+        if self.plan.n_screened:
+            moved["columns"] = (self.plan.n_screened, self._screen.bound, self._screen.l2)
         return tuple(
             SkellamRounds(
                 mu=math.sqrt(self.kinds.count(kind)) * l2 / self.std(kind) * (1 + 1e-14),
-                largest=(int(self.steps(kind)),) * n_moved,
+                largest=(math.ceil(largest * self.steps(kind)),) * n_moved,
                 variances=(self.skellam(kind).variance,) * n_moved,
                 n_rounds=self.kinds.count(kind),
             )
-            for kind, (n_moved, l2) in moved.items()
+            for kind, (n_moved, largest, l2) in moved.items()
             if kind in self.kinds
         )
 
@@ -182,8 +199,8 @@ class FirstRounds:
         Raises
         ------
         AccountError
-            If the range of numbers is not one of cells between the public bounds, or the bound of gradients is too
-            small or too large.
+            If the range of numbers is not one of cells between the public bounds, or the bound of gradients or the
+            balance is too small or too large.
         """
         if self.n_classes or len(settled) < 2:
             return
@@ -195,6 +212,14 @@ class FirstRounds:
             raise AccountError(
                 f"the bound of gradients that was told is not in [{LEAST_UNIT}, 1]; nothing was released"
             )
+        if len(settled) > self._balance_place and not -1 <= settled[self._balance_place] <= 1:
+            raise AccountError("the score that was told for a screen is not in [-1, 1]; nothing was released")
+
+    @property
+    def _balance_place(self) -> int:
+        """The number of the round that tells the balance; after all rounds if there is none."""
+        kinds = self.kinds
+        return kinds.index("balance") if "balance" in kinds else len(kinds)
 
     def range_of(self, settled: Sequence[float]) -> tuple[float, float]:
         """The range of numbers by the settled values, after `check`; the public bounds until both ends are settled."""
@@ -209,6 +234,11 @@ class FirstRounds:
         if self.n_classes:
             return Start(-1.0, 1.0, 1.0, np.array(settled[: self.n_outputs]))
         return Start(*self.range_of(settled), settled[2], np.array(settled[3:4]))
+
+    def screen_scores(self, settled: Sequence[float]) -> Values:
+        """Scores at which the screen takes gradients, on the scale of training, shape ``(n_outputs,)``."""
+        start = self.start(settled)
+        return start.scores if self.n_classes else np.array([settled[self._balance_place] / start.unit])
 
     def tree_labels(self, labels: Values, start: Start) -> Values:
         """Labels on the scale of training, shape ``(n_outputs, n_rows)``."""

@@ -19,19 +19,14 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder
 from opboost.horizontal.noise.skellam_sums import skellam_laws
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_questions import FirstQuestions
-from opboost.horizontal.recommended.first_releases import MAX_SCORE
+from opboost.horizontal.recommended.first_releases import LEAST_UNIT, MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.later_records import margins_of, takes_steps, with_later_records
-from opboost.horizontal.recommended.plan import SCREEN_DEPTHS, Stage, TrainingPlan, counted_depth
+from opboost.horizontal.recommended.plan import Stage, TrainingPlan, counted_depth
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
-from opboost.horizontal.recommended.round_rows import (
-    BoundAnnouncement,
-    FirstAnswers,
-    RoundRows,
-    StagedHolder,
-    TableRows,
-)
-from opboost.horizontal.recommended.tree_training import LEAST_UNIT, TreeTask, TreeTraining
+from opboost.horizontal.recommended.round_answers import BoundAnnouncement, FirstAnswers, StagedHolder
+from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
+from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining
 from opboost.horizontal.recommended.wire_stages import STEP_KINDS, bound_trees, model_steps, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointClients
@@ -57,7 +52,7 @@ class RecommendedAmongOwners:
     rounds : FirstRounds
     tree_task : TreeTask
     sizes : tuple of (int, int)
-        Number and depth of the trees, those of the first rounds and of a screen of columns left out.
+        Number and depth of the trees, those of the first rounds left out.
     n_records : int
         About how many records all owners have: public.
     noise : LeafNoise
@@ -100,7 +95,7 @@ class RecommendedAmongOwners:
 
     @property
     def n_trees(self) -> int:
-        """Trees on the wire, those of the first rounds, of a screen and of bounds included."""
+        """Trees on the wire, those of the first rounds and of bounds included."""
         return self.rounds.n_trees + sum(stage.n_trees for stage in self.stages) * self.tree_task.n_outputs
 
     @property
@@ -112,7 +107,7 @@ class RecommendedAmongOwners:
     def tree_rules(self) -> TreeRules:
         """Limits of the trees and of the questions about them."""
         task = self.tree_task
-        depths = {"counts": counted_depth(self.n_records), "screen": max(SCREEN_DEPTHS.values()), "sums": self.sizes[1]}
+        depths = {"counts": counted_depth(self.n_records), "sums": self.sizes[1]}
         smallest = LEAST_UNIT * LEAST_FACTOR ** len(bound_trees(self.stages))
         return TreeRules(
             n_trees=self.n_trees,
@@ -197,7 +192,7 @@ class RecommendedAmongOwners:
         """
         own_noise = None if self.noise.n_honest else rng
         first = FirstQuestions(holder, self.rounds, rng=own_noise)
-        scores, columns = first.run(self.task.grid)
+        scores, columns, screened = first.run(self.task.grid)
         training = TreeTraining(
             columns,
             replace(self.tree_task, max_leaf=self.tree_task.max_leaf / self.rounds.start(first.settled).unit),
@@ -206,11 +201,11 @@ class RecommendedAmongOwners:
             noise_rng=own_noise,
         )
         n_trees, depth = self.sizes
-        training.run(self.plan, n_trees, depth, n_records=self.n_records, scores=scores)
+        training.run(self.plan, n_trees, depth, n_records=self.n_records, scores=scores, screened=screened)
         return self._ensemble(first.settled, training.trees)
 
     def model(self, trees: Sequence[Tree]) -> Ensemble:
-        """Make a model of all trees on values, those of the first rounds and of a screen included."""
+        """Make a model of all trees on values, those of the first rounds included."""
         first, rest = trees[: self.rounds.n_trees], trees[self.rounds.n_trees :]
         steps = model_steps(self.stages, rest, self.tree_task.n_outputs)
         return self._ensemble([float(tree.values[0]) for tree in first], steps)

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from opboost.horizontal.noise.query_account import query_account
-from opboost.horizontal.splits.column_screen import TREES_PER_COLUMN
 from opboost.privacy.releases import Release, gaussian
 
 # Shares of mu^2: two rounds of label counts (of numbers), the first scores (of several classes, each of which has fewer
@@ -42,17 +41,12 @@ _COUNTED_DEPTHS, _FEWER_LEVELS = (3, 10), 6
 _MANY_COLUMNS, _LEAST_TO_SCREEN = 40, {True: 4.0, False: 1.0}
 
 # The screen's share of what boosting gets, at most; less where more than so many records times mu stand behind each
-# column; of several classes and of others. With 100 columns of noise at epsilon .5, 1 and 4, California housing has R^2
-# of .670, .697 and .736 (.662, .682 and .723 at .45 throughout), Magic AUC of .889, .900 and .915 (.889, .901 and
-# .912). At .1, .6 in place of .45 wins .004, .016 and .020 AUC (Adult, Magic, the sample) and .011, .095, .144, -.006
-# and -.012 of R^2 (California housing, bike sharing, Abalone, Power Plant, Wine); ten digits lose .020 and .011 by it
-# at .5 and 1.
-_SCREEN_SHARES = {True: (0.45, 12.0), False: (0.6, 9.0)}
+# column. With 100 columns of noise at epsilon .1 (ten fits of inner folds), a share of .45 in place of .3 loses .005 of
+# R^2 and AUC on average; at .5, .2 in place of .1 loses .004.
+_SCREEN_SHARE, _ENOUGH_TO_SCREEN = 0.3, 6.0
 
-# Levels of the screen's trees on a column of numbers and on one of categories, of which a split parts one. Numbers have
-# one level less of two classes with fewer records times mu than this behind each column: with 100 columns of noise at
-# epsilon .1, Adult has .858 so and .839 with two levels, Magic .816 and .801 (at .5 .900 for .899, and .877 for .890).
-SCREEN_DEPTHS, _LEAST_TO_DIVIDE = {False: 2, True: 3}, 7.0
+# Fixed-point bits of a gradient in the screen's numbers, at most, and of the deviation of their noise.
+_SCREEN_BITS, _NOISE_BITS = 24, 28
 
 # Records times mu per column below which trees of two classes have one column each: Spambase (57 columns) at epsilon .1
 # and .5 gains .07 and .01 AUC by it, others lose or gain less than .01 at any budget, and .01 at 4.
@@ -72,7 +66,28 @@ _TREES = {True: (25, 30, 600), False: (100, 200, 1000)}
 # Numbers of columns and of levels of consecutive trees, in turn.
 TreeShapes = tuple[tuple[int, int], ...]
 
-StageKind = Literal["counts", "screen", "sums", "bound"]
+StageKind = Literal["counts", "sums", "bound"]
+
+
+class ScreenRelease(NamedTuple):
+    """One number per column, of all gradients at the first scores (`opboost.horizontal.splits.column_screen`).
+
+    Attributes
+    ----------
+    steps : float
+        Of a gradient of 1.
+    bound : float
+        By how much a record moves each number, rounding included.
+    l2 : float
+        The same, of all numbers together.
+    std : float
+        Of the noise on each.
+    """
+
+    steps: float
+    bound: float
+    l2: float
+    std: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +96,9 @@ class Stage:
 
     Attributes
     ----------
-    kind : {"counts", "screen", "sums", "bound"}
-        Counts of classes; sums of gradients, of the screen's trees, which are no steps of the model, and of boosting's;
-        or nothing but a smaller bound, which a coordinator tells owners by a tree of a single leaf.
+    kind : {"counts", "sums", "bound"}
+        Counts of classes; sums of gradients; or nothing but a smaller bound, which a coordinator tells owners by a tree
+        of a single leaf.
     n_trees : int
     sensitivity : float
         L2 norm of what a record adds to the sums of a tree.
@@ -112,9 +127,9 @@ class TrainingPlan:
     n_counted : int
         Trees with counts of several classes; 0 if boosting does without.
     n_screened : int
-        Trees that say which of many columns to boost with; 0 if there are few.
+        Columns, if they are so many that a release says which of them to boost with; otherwise 0.
     screen_share : float
-        Of what boosting gets, for these trees.
+        Of what boosting gets, for that release.
     """
 
     mu: float
@@ -139,13 +154,12 @@ class TrainingPlan:
         """
         signal = n_records * self.mu
         is_counted = self._is_of_several and signal < _LEAST_TO_BOOST * self.n_classes * n_columns
-        is_screened = n_columns > _MANY_COLUMNS and signal >= _LEAST_TO_SCREEN[self.n_classes == 2] * n_columns
+        can_tell = _LEAST_TO_SCREEN[self.n_classes == 2] * n_columns <= signal < math.inf
         plan = replace(self, n_counted=N_COUNTED_TREES if is_counted else 0)
-        if not is_screened:
+        if not (n_columns > _MANY_COLUMNS and can_tell):
             return plan
-        most, enough = _SCREEN_SHARES[self._is_of_several]
-        share = most * min(1.0, enough * n_columns / signal)
-        return replace(plan, n_screened=math.ceil(TREES_PER_COLUMN * n_columns), screen_share=share)
+        share = _SCREEN_SHARE * min(1.0, _ENOUGH_TO_SCREEN * n_columns / signal)
+        return replace(plan, n_screened=n_columns, screen_share=share)
 
     @property
     def _is_of_several(self) -> bool:
@@ -176,18 +190,37 @@ class TrainingPlan:
         """
         if not n_trees:
             return ()
-        rest = 1.0 - SCORE_SHARES[self._is_of_several]
-        rest -= LABELS_SHARE * (self.n_classes == 0) + CELLS_SHARE * (self.cells_l2 > 0)
-        counts_share = _COUNTED_SHARE * rest if self.n_counted else 0.0
-        screen_share = self.screen_share * (rest - counts_share)
         parts: tuple[tuple[StageKind, int, float, float], ...] = (
-            ("counts", self.n_counted, 1.0, counts_share),
-            ("screen", self.n_screened, sensitivity, screen_share),
-            ("sums", n_trees, sensitivity, rest - counts_share - screen_share),
+            ("counts", self.n_counted, 1.0, self._counts_share),
+            ("sums", n_trees, sensitivity, (1 - self.screen_share) * self._sums_share),
         )
         return tuple(
             Stage(kind, count, moved, self._std(moved, share, count)) for kind, count, moved, share in parts if count
         )
+
+    def screen(self, sensitivity: float) -> ScreenRelease:
+        """The screen of columns, for gradients of this norm; only of a plan that has one."""
+        share, l2 = self.screen_share * self._sums_share, sensitivity * math.sqrt(self.n_screened)
+        steps = 2.0 ** min(_SCREEN_BITS, math.floor(_NOISE_BITS - math.log2(self._std(l2, share, 1))))
+        # Norms over several outputs are rounded.
+        bound = sensitivity + 2 / steps
+        l2 = bound * math.sqrt(self.n_screened)
+        return ScreenRelease(steps, bound, l2, self._std(l2, share, 1))
+
+    @property
+    def _counts_share(self) -> float:
+        return _COUNTED_SHARE * self._rest if self.n_counted else 0.0
+
+    @property
+    def _sums_share(self) -> float:
+        """Of the screen and of boosting."""
+        return self._rest - self._counts_share
+
+    @property
+    def _rest(self) -> float:
+        """What the first rounds leave."""
+        rest = 1.0 - SCORE_SHARES[self._is_of_several]
+        return rest - LABELS_SHARE * (self.n_classes == 0) - CELLS_SHARE * (self.cells_l2 > 0)
 
     def releases(self, sensitivity: float, n_trees: int) -> tuple[Release, ...]:
         """All that is released; empty without noise."""
@@ -198,6 +231,9 @@ class TrainingPlan:
             releases.append((1.0, self.labels_std, 2))
         if self.cells_l2:
             releases.append((self.cells_l2, self.cells_std, 1))
+        if self.n_screened:
+            screen = self.screen(sensitivity)
+            releases.append((screen.l2, screen.std, 1))
         releases += [(stage.sensitivity, stage.std, stage.n_trees) for stage in self.stages(sensitivity, n_trees)]
         return tuple(gaussian(l2, std, count=count) for l2, std, count in releases)
 
@@ -223,12 +259,6 @@ def sizes_or(sizes: tuple[int | None, int | None], default: tuple[int, int]) -> 
     """Number and depth of the trees: those that are given, and the default ones where they are None."""
     (n_trees, depth), (default_trees, default_depth) = sizes, default
     return default_trees if n_trees is None else n_trees, default_depth if depth is None else depth
-
-
-def screen_depths(n_records: float, mu: float, n_columns: int, *, is_of_two: bool) -> dict[bool, int]:
-    """Levels of a screen's tree on a column of numbers (False) and of categories, of which a split parts one."""
-    is_short = is_of_two and n_records * mu < _LEAST_TO_DIVIDE * n_columns
-    return {False: 1, True: SCREEN_DEPTHS[True]} if is_short else SCREEN_DEPTHS
 
 
 def counted_depth(n_records: float) -> int:

@@ -1,27 +1,25 @@
-"""An owner's rows in the recommended recipe: exact answers in every round, and checks of which questions are due."""
+"""An owner's rows in the recommended recipe: exact answers in every round."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
-from typing import NoReturn, Self
+from collections.abc import Collection
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Nodes, Sums, Values
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.first_releases import N_LABEL_CELLS
-from opboost.horizontal.recommended.first_rounds import FirstRounds
-from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
+from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.tree_training import TreeTask, scaled_labels
-from opboost.horizontal.rows.client_rows import Later, PlacedHolder
 from opboost.horizontal.rows.joint_rows import JointRows
 from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.column_screen import cell_sums
 from opboost.horizontal.splits.noisy_cells import N_COUNTED
-from opboost.privacy.additive import Noise
-from opboost.rng import BitSource
 from opboost.trees.binning import BinnedTable
-from opboost.trees.holder import ForwardingHolder, RowHolder
+from opboost.trees.holder import ForwardingHolder
 from opboost.trees.splitting import Splits
 from opboost.trees.tree import Tree
 
@@ -62,6 +60,7 @@ class RoundRows:
         self._number, self._output, self._n_finished = -1, rounds.n_outputs - 1, 0
         self._settled: list[float] = []
         self._joint: JointRows | None = None
+        self._screened: NDArray[np.int64] | None = None
 
     def rebin(self, table: BinnedTable) -> None:
         """Put the rows into other bins, from the next tree on."""
@@ -81,6 +80,7 @@ class RoundRows:
         if output:
             return
         self._number, self._n_finished = self._number + 1, 0
+        self._screened = self._screen_codes() if self._number < len(self._kinds) and self._kind == "columns" else None
         if self._number >= len(self._kinds) and not self._is_bound_tree:
             if self._joint is None:
                 start = self._rounds.start(self._settled)
@@ -89,9 +89,26 @@ class RoundRows:
                 self._joint = self._task.rows(self._table, labels, scores, n_counted=n_counted)
             self._joint.start_tree(0)
 
+    @property
+    def _kind(self) -> Round:
+        return self._kinds[self._number]
+
+    def _screen_codes(self) -> NDArray[np.int64]:
+        """Gradients of all records that the screen adds up, in steps, shape ``(n_outputs, n_rows)``."""
+        rounds = self._rounds
+        labels = rounds.tree_labels(self._labels, rounds.start(self._settled))
+        scores = rounds.screen_scores(self._settled) if self._margins is None else self._margins
+        return self._task.gradient_codes(labels, scores, rounds.steps("columns"))
+
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        """Write counts to the released places of `out`, of labels' cells or of columns' cells, and 0 elsewhere."""
-        kind = self._kinds[self._number]
+        """Write counts to the released places of `out`, of labels' cells or of columns' cells, and 0 elsewhere.
+
+        For the screen, which adds up what is not linear, all of the output's sums in every bin.
+        """
+        kind = self._kind
+        if self._screened is not None:
+            out[0, 0], out[0, 1] = cell_sums(self._table, self._screened[self._output]), 0
+            return
         if kind == "labels":
             grid = PublicGrid([self._rounds.range_of(self._settled)], N_LABEL_CELLS)
             cells = [grid.place(self._labels[:, None]).bins[0]]
@@ -150,139 +167,3 @@ class TableRows(ForwardingHolder):
 
     def place(self, columns: PublicGrid) -> None:
         self._records.rebin(columns.place(self._values))
-
-
-class FirstAnswers(ForwardingHolder):
-    """Holder of the first rounds: one noisy answer per round, and per output for the first scores.
-
-    Parameters
-    ----------
-    holder : RowHolder
-        Holder with exact answers.
-    rounds : FirstRounds
-    noises : sequence of Noise or None
-        On the numbers of each round, in steps.
-    rng : BitSource
-        Each round has a stream of its own: a holder that is made again from the same key answers the same.
-    """
-
-    def __init__(
-        self, holder: RowHolder, *, rounds: FirstRounds, noises: Sequence[Noise | None], rng: BitSource
-    ) -> None:
-        super().__init__(holder)
-        self._rounds, self._noises, self._rng = rounds, noises, rng
-        self._number, self._output, self._may_ask = -1, 0, False
-        self._settled: list[float] = []
-
-    def start_tree(self, output: int) -> None:
-        super().start_tree(output)
-        self._number, self._output = self._number + (output == 0), output
-        self._may_ask = self._may_ask or output == 0 or self._rounds.kinds[self._number] == "score"
-
-    def finish_tree(self, tree: Tree) -> None:
-        """Add what a round settled, after a check that depends on no label: a later refusal could reveal labels."""
-        settled = [*self._settled, float(tree.values[0])]
-        self._rounds.check(settled)
-        super().finish_tree(tree)
-        self._settled = settled
-
-    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._take_turn("labels", "cells")
-        super().write_histograms(nodes, out)
-        out[...] = self._noisy(out)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        self._take_turn("score")
-        return self._noisy(super().totals(nodes))
-
-    def divide(self, splits: Splits) -> None:
-        raise AccountError("first rounds have trees of a single leaf; nothing was released")
-
-    def _take_turn(self, *kinds: str) -> None:
-        if not self._may_ask or self._rounds.kinds[self._number] not in kinds:
-            raise AccountError("a question that this first round does not have; nothing was released")
-        self._may_ask = False
-
-    def _noisy(self, exact: Sums) -> Sums:
-        """The released numbers with noise; all others stay 0."""
-        noise, places = self._noises[self._number], self._rounds.released(self._rounds.kinds[self._number])
-        out = np.zeros_like(exact)
-        out.reshape(-1)[places] = exact.reshape(-1)[places]
-        if noise is not None:
-            rng = self._rng.fork(f"first round {self._number} output {self._output}")
-            out.reshape(-1)[places] += noise.draw(len(places), rng=rng)
-        return out
-
-
-class BoundAnnouncement(ForwardingHolder):
-    """Holder for trees that announce a factor of the gradients' bound, from 1/2 to 1, and ask for no sums."""
-
-    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._refuse()
-
-    def totals(self, nodes: Nodes) -> Sums:
-        self._refuse()
-
-    def divide(self, splits: Splits) -> None:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise AccountError("a bound is told by this tree, and nothing is asked; nothing was released")
-
-    def finish_tree(self, tree: Tree) -> None:
-        if not LEAST_FACTOR <= tree.values[0] <= 1:
-            raise AccountError(
-                f"the bound of gradients is multiplied by {LEAST_FACTOR} to 1; found {tree.values[0]:.6g}. "
-                "Nothing was released"
-            )
-        super().finish_tree(tree)
-
-
-class StagedHolder:
-    """Sequence of row holders over the same rows, each of which answers for a fixed number of trees.
-
-    Parameters
-    ----------
-    rows : PlacedHolder
-        Rows that all of the holders answer from.
-    stages : sequence of (int, RowHolder)
-        Number of trees, and the holder that answers for them; further trees are refused.
-    """
-
-    def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]]) -> None:
-        self._rows = rows
-        self._stages = [stage for stage in stages if stage[0]]
-        self._n_started = 0
-
-    def start_tree(self, output: int) -> None:
-        stages, n_started = self._stages, self._n_started
-        if stages and n_started == stages[0][0]:
-            stages, n_started = stages[1:], 0
-        if not stages:
-            raise AccountError("the account was made for the trees before this one; nothing was released")
-        stages[0][1].start_tree(output)
-        self._stages, self._n_started = stages, n_started + 1
-
-    def write_histograms(self, nodes: Nodes, out: Sums) -> None:
-        self._current.write_histograms(nodes, out)
-
-    def totals(self, nodes: Nodes) -> Sums:
-        return self._current.totals(nodes)
-
-    def totals_later(self, nodes: Nodes) -> Later:
-        """Ask for `totals`; the answer is returned by a call."""
-        totals = self.totals(nodes)
-        return lambda: totals
-
-    def divide(self, splits: Splits) -> None:
-        self._current.divide(splits)
-
-    def finish_tree(self, tree: Tree) -> None:
-        self._current.finish_tree(tree)
-
-    def place(self, columns: PublicGrid) -> None:
-        self._rows.place(columns)
-
-    @property
-    def _current(self) -> RowHolder:
-        return self._stages[0][1]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
-from opboost.horizontal.recommended.plan import TrainingPlan, sizes_or, tree_sizes
-from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining, gradient_unit, scaled_labels
+from opboost.horizontal.recommended.first_releases import (
+    first_score_of_numbers,
+    first_scores_of_classes,
+    gradient_unit,
+    number_range,
+)
+from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan, sizes_or, tree_sizes
+from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining, scaled_labels
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
+from opboost.horizontal.splits.column_screen import cell_sums, dependences
 from opboost.horizontal.splits.noisy_cells import counted_columns, counts_sensitivity, crowded_columns, placed_cells
+from opboost.privacy.additive import RoundedGaussian
 from opboost.privacy.releases import Release
 from opboost.rng import BitSource
+from opboost.trees.binning import BinnedTable
 from opboost.trees.tree import Tree
 
 
@@ -47,6 +57,14 @@ class TrainedBatches:
     crowded: tuple[int, ...]
     n_records: float
     signal: float
+
+
+class FirstValues(NamedTuple):
+    """What is released before cells: first scores, a noisy number of records, and scores for a screen's gradients."""
+
+    scores: Values
+    n_records: float
+    screen_scores: Values
 
 
 def train_classes(
@@ -85,7 +103,8 @@ def train_classes(
     scores, n_records = first_scores_of_classes(labels, std=plan.score_std, rng=rng.fork("score"))
     task = TreeTask.of_classes(len(labels))
     labels = labels[-task.n_outputs :]
-    trained = _train(columns, rows, labels, task, scores, plan, n_records, sizes, rng, margins)
+    first = FirstValues(scores, n_records, scores if margins is None else margins)
+    trained = _train(columns, rows, labels, task, first, plan, sizes, rng, margins)
     return trained if margins is None else replace(trained, base_scores=np.zeros_like(scores))
 
 
@@ -107,7 +126,8 @@ def train_numbers(
     scores, n_records = first_score_of_numbers(scaled, std=plan.score_std, rng=rng.fork("score"))
     unit = gradient_unit(label_range.deviation)
     task = TreeTask.of_numbers(unit, label_range.deviation / unit)
-    trained = _train(columns, rows, scaled[None] / unit, task, scores / unit, plan, n_records, sizes, rng)
+    first = FirstValues(scores / unit, n_records, np.array([label_range.balance / unit]))
+    trained = _train(columns, rows, scaled[None] / unit, task, first, plan, sizes, rng)
     centre, spread = (label_range.lower + label_range.upper) / 2, (label_range.upper - label_range.lower) / 2
     return replace(
         trained,
@@ -128,20 +148,24 @@ def _train(
     rows: Values,
     labels: Values,
     task: TreeTask,
-    scores: Values,
+    first: FirstValues,
     plan: TrainingPlan,
-    n_records: float,
     sizes: tuple[int | None, int | None],
     rng: BitSource,
     margins: Values | None = None,
 ) -> TrainedBatches:
+    scores, n_records = first.scores, first.n_records
     plan = plan.for_records(n_records, columns.axes.n_columns)
     n_trees, depth = sizes_or(sizes, tree_sizes(n_records, plan.mu, task.n_outputs))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))
-    initial_scores = scores if margins is None else margins
-    holder = task.rows(columns.place(rows), labels, initial_scores, n_counted=plan.n_counted)
+    table, initial_scores = columns.place(rows), scores if margins is None else margins
+    screened = None
+    if plan.n_screened:
+        release = plan.screen(task.sensitivity)
+        screened = _screened(table, task.gradient_codes(labels, first.screen_scores, release.steps), release, rng)
+    holder = task.rows(table, labels, initial_scores, n_counted=plan.n_counted)
     training = TreeTraining(columns, task, holder, uniforms=uniforms_ahead(rng.fork("shape")), noise_rng=rng)
-    training.run(plan, n_trees, depth, n_records=n_records, scores=scores)
+    training.run(plan, n_trees, depth, n_records=n_records, scores=scores, screened=screened)
     releases = plan.releases(task.sensitivity, n_trees)
     crowded = tuple(crowded_columns(columns))
     signal = n_records * plan.mu / task.n_outputs
@@ -155,3 +179,15 @@ def _train(
         n_records=n_records,
         signal=signal,
     )
+
+
+def _screened(table: BinnedTable, codes: NDArray[np.int64], release: ScreenRelease, rng: BitSource) -> Values:
+    """Of each column a number that says how far the records' gradients depend on it, shape ``(n_columns,)``.
+
+    Notes
+    -----
+    Privacy: one release of sensitivity ``release.l2`` under Gaussian noise of deviation ``release.std``.
+    """
+    exact = dependences(np.stack([cell_sums(table, of_output) for of_output in codes]), table.axes)
+    noise = RoundedGaussian(release.std * release.steps)
+    return np.asarray((exact + noise.draw(len(exact), rng=rng.fork("screen"))) / release.steps)

@@ -4,7 +4,7 @@ Each tree takes one to four columns, drawn by how far the sums of earlier trees 
 (`opboost.horizontal.splits.learned_column_sampling`), and random cuts between cells that follow noisy counts. All that
 is released of it is one vector: per leaf and output, the sums of g and h under Gaussian noise. One record is in one
 leaf. A leaf's regulariser grows with the noise, whose size is public, and steps become smaller towards the end. Of many
-columns short trees, which are no steps of the model, say first which ones to draw from
+columns a release of one number each says first which ones to draw from
 (`opboost.horizontal.splits.column_screen`). Of several classes, trees with noisy counts come first where few records
 stand behind each class and column (`opboost.horizontal.recommended.counted_trees`).
 
@@ -17,34 +17,34 @@ follows, with variances by empirical Bayes (AUC on Adult at .1, .5 and 1: .876, 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
 
 import numpy as np
-from scipy.special import expit, softmax
+from numpy.typing import NDArray
+from scipy.special import softmax
 
 from opboost.arrays import Values
 from opboost.horizontal.noise.leaf_sensitivity import leaf_clipping
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
+from opboost.horizontal.recommended.first_releases import GRADIENT_DEVIATIONS
 from opboost.horizontal.recommended.plan import (
     Stage,
     StageKind,
     TrainingPlan,
     TreeShapes,
     counted_depth,
-    screen_depths,
     tree_shapes,
     tree_sizes,
 )
 from opboost.horizontal.recommended.residual_size import ResidualSize, tightening_places
-from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointRows, softmax_gradients
+from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointGradients, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
-from opboost.horizontal.splits.column_screen import ColumnScreen
+from opboost.horizontal.splits.column_screen import columns_that_stand_out
 from opboost.horizontal.splits.learned_column_sampling import LearntColumns
 from opboost.privacy.additive import Noise
 from opboost.rng import BitSource
@@ -62,14 +62,11 @@ _GRADIENT_OF_TWO = 0.7
 
 _MAX_LEAF = 2.0
 
-# The bound of numbers' gradients, in deviations of the labels; and the least one, in halves of their range.
-_GRADIENT_DEVIATIONS, LEAST_UNIT = 0.7, 1 / 32
-
 # Noise on Hessians over that on gradients, in units of their bounds' ratio.
 _HESSIAN_NOISE = {"numbers": 6.0, "classes": 2.0}
 
 # Names of the streams of noise.
-_STREAMS: dict[StageKind, str] = {"counts": "noise on counts", "screen": "noise on first trees", "sums": "noise"}
+_STREAMS: dict[StageKind, str] = {"counts": "noise on counts", "sums": "noise"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +110,7 @@ class TreeTask:
         return cls(n_classes, False, clipping, SOFTMAX_NORM * (1 + 2e-12), _LAMBDA_OF_SEVERAL)
 
     @classmethod
-    def of_numbers(cls, unit: float, deviation: float = 1 / _GRADIENT_DEVIATIONS) -> TreeTask:
+    def of_numbers(cls, unit: float, deviation: float = 1 / GRADIENT_DEVIATIONS) -> TreeTask:
         """Numbers in units of their gradients' bound, of so many halves of their range; and their deviation."""
         clipping = leaf_clipping(1.0, _HESSIAN_NOISE["numbers"], is_classification=False)
         return cls(1, True, clipping, clipping.sensitivity, _LAMBDA_OF_NUMBERS, _RATE, _MAX_LEAF / unit, deviation)
@@ -122,31 +119,28 @@ class TreeTask:
     def is_of_two(self) -> bool:
         return self.n_outputs == 1 and not self.is_numbers
 
-    def energy(self, scores: Values) -> float:
-        """A record's squared gradients of all outputs at the first scores, about; of numbers, their bound."""
-        if self.is_numbers:
-            return self.clipping.max_grad**2
-        shares = expit(scores) if self.n_outputs == 1 else softmax(scores)
-        return float((shares * (1 - shares)).sum())
-
     def rows(self, table: BinnedTable, labels: Values, scores: Values, *, n_counted: int = 0) -> JointRows:
         """Holder of records with labels of shape ``(n_outputs, n_rows)``, and counts at first."""
-        gradients = softmax_gradients
-        if self.n_outputs == 1:
-            gradients = squared_gradients if self.is_numbers else logistic_of_one
         return JointRows(
-            table, labels, gradients=gradients, clipping=self.clipping, initial_scores=scores, n_counted=n_counted
+            table, labels, gradients=self._gradients, clipping=self.clipping, initial_scores=scores, n_counted=n_counted
         )
+
+    def gradient_codes(self, labels: Values, scores: Values, steps: float) -> NDArray[np.int64]:
+        """Gradients at some scores, bounded and in so many steps of 1, rounded to 0; shape ``(n_outputs, n_rows)``."""
+        given = np.broadcast_to(scores if scores.ndim == 2 else scores[:, None], labels.shape)
+        grad = np.clip(self._gradients(given, labels)[0], -self.clipping.max_grad, self.clipping.max_grad)
+        return np.trunc(grad * steps).astype(np.int64)
+
+    @property
+    def _gradients(self) -> JointGradients:
+        if self.n_outputs > 1:
+            return softmax_gradients
+        return squared_gradients if self.is_numbers else logistic_of_one
 
 
 def scaled_labels(labels: Values, lower: float, upper: float) -> Values:
     """Numbers in [-1, 1] for those in a range; others count as its ends."""
     return scaled_between(labels, (lower + upper) / 2, (upper - lower) / 2)
-
-
-def gradient_unit(deviation: float) -> float:
-    """Bound of numbers' gradients for labels of a deviation, both in halves of the range."""
-    return min(max(_GRADIENT_DEVIATIONS * deviation, LEAST_UNIT), 1.0)
 
 
 def logistic_of_one(scores: Values, labels: Values) -> tuple[Values, Values]:
@@ -183,17 +177,29 @@ class TreeTraining:
         self._learnt = LearntColumns(columns.axes.n_columns, 1, uniforms)
         self.trees: list[Tree] = []
 
-    def run(self, plan: TrainingPlan, n_trees: int, depth: int, *, n_records: float, scores: Values) -> None:
-        """Grow all trees of a plan, from the first scores on."""
-        task = self._task
-        n_kept = self._columns.axes.n_columns
+    def run(
+        self,
+        plan: TrainingPlan,
+        n_trees: int,
+        depth: int,
+        *,
+        n_records: float,
+        scores: Values,
+        screened: Values | None = None,
+    ) -> None:
+        """Grow all trees of a plan, from the first scores on; `screened` is what a plan's screen released."""
+        task, axes = self._task, self._columns.axes
+        n_kept = axes.n_columns
+        if screened is not None:
+            std = plan.screen(task.sensitivity).std
+            kept, merits = columns_that_stand_out(screened, axes, std=std)
+            # The noise as if each number had a release of its own: so much do sums of trees have.
+            self._learnt.restrict(kept, merits, std / math.sqrt(n_kept))
+            n_kept = len(kept)
         for stage in plan.stages(task.sensitivity, n_trees):
             match stage.kind:
                 case "counts":
                     self._count(stage, counted_depth(n_records), scores)
-                case "screen":
-                    depths = screen_depths(n_records, plan.mu, n_kept, is_of_two=task.is_of_two)
-                    n_kept = self._screen(stage, depths, task.energy(scores) * n_records)
                 case "sums":
                     shapes = tree_shapes(n_records, plan.mu, n_kept, depth, is_of_two=task.is_of_two)
                     usual, _ = tree_sizes(n_records, plan.mu, task.n_outputs)
@@ -226,30 +232,6 @@ class TreeTraining:
             uniforms=self._uniforms,
         )
         self.trees.extend(tree for grown in rounds for tree in grown)
-
-    def _screen(self, stage: Stage, depths: Mapping[bool, int], energy: float) -> int:
-        """Leave out columns on which nothing depends, by trees that are no steps; returns how many are left.
-
-        Numbers are cut in the middle of their cells, of categories each tree parts some at random.
-
-        Notes
-        -----
-        Privacy: as `_boost`.
-        """
-        axes, holder = self._columns.axes, self._noisy(stage)
-        hess_std = stage.std * self._task.clipping.ratio
-        screen = ColumnScreen(axes.n_columns, stage.n_trees, std=stage.std, hess_std=hess_std, energy=energy)
-        drawn = np.arange(0)
-        in_the_middle = RandomRule(axes, columns=lambda: drawn, uniforms=lambda count: np.full(count, 0.5))
-        at_random = RandomRule(axes, columns=lambda: drawn, uniforms=self._uniforms)
-        for column in screen.columns():
-            drawn, is_category = np.array([column]), bool(axes.is_categorical[column])
-            rule = at_random if is_category else in_the_middle
-            shape, grad, hess = self._released(holder, rule, depths[is_category])
-            screen.learn(column, grad, hess)
-            self._holder.finish_trees([shape.with_leaf_values(np.zeros_like(own)) for own in grad])
-        self._learnt.restrict(screen.kept, screen.merits(), stage.std)
-        return len(screen.kept)
 
     def _boost(self, stage: Stage, shapes: TreeShapes, shrinkage: float, n_records: float) -> None:
         """Grow trees on sums of gradients, with so many columns and levels in turn; the last steps are smaller.

@@ -63,7 +63,7 @@ class LearntColumns:
         return self._drawn
 
     def restrict(self, columns: NDArray[np.int64], merits: Values, std: float) -> None:
-        """Draw these columns alone, at first by what a screen told of all (`ColumnScreen.merits`) under such noise."""
+        """Draw these columns alone, at first by the merits that a screen told of all, under such noise."""
         self._merits, self._variance = merits.copy(), std**2
         self._is_known[:], self._is_open[:] = True, False
         self._is_open[columns] = True

@@ -133,6 +133,28 @@ def test_processes_train_the_recommended_model_of_numbers(tmp_path: Path) -> Non
     assert clinics.read("w0", "answers.json")["answered"]["n_trees"] == 4 + 3 + 6 + 3
 
 
+def test_processes_screen_many_columns(tmp_path: Path) -> None:
+    """A round without a tree of the model; one worker's rows in partitions; the model is that of a simulation."""
+    recommended = {"records": 240, "n_estimators": 6, "max_depth": 2}
+    numbers = {"objective": "reg:squarederror", "label_bounds": [0.0, 1.0], "epsilon": 20.0}
+    clinics = Clinics(tmp_path, recipe="recommended", **numbers, recommended=recommended)
+    labs = [f"lab {number}" for number in range(40)]
+    clinics.schema["columns"] |= {lab: {"lower": 0, "upper": 1} for lab in labs}
+    for number, name in enumerate(NAMES):
+        frame = pd.read_csv(tmp_path / name / "data.csv")
+        frame[labs] = np.random.default_rng(number).random((len(frame), 40))
+        frame.to_csv(tmp_path / name / "data.csv", index=False)
+    expected = clinics.simulated(AskedClients)
+    in_partitions(tmp_path / "w1")
+    clinics.runs["w1"]["data"] = "parts"
+    ends = finish(*(clinics.start(name) for name in ("hub", *NAMES)))
+    assert [code for code, _, _ in ends] == [0] * 4, ends
+    for name in ("hub", *NAMES):
+        trees = load_model(clinics.folder(name) / "model.json").trees
+        np.testing.assert_allclose([tree.values.tolist() for tree in trees], expected, rtol=1e-14)
+    assert clinics.read("w0", "answers.json")["answered"]["n_trees"] == 4 + 3 + 2 + 6 + 3
+
+
 class AskedClients(SummedHolders):
     """Owners of this process, asked and heard at once."""
 

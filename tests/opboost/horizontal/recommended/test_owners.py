@@ -64,7 +64,7 @@ class Followed(SummedClients):
 
 @pytest.mark.parametrize("continues", [False, True])
 @pytest.mark.parametrize("n_classes", [0, 2, 4])
-def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_bounds(
+def test_workers_make_the_model_that_the_coordinator_has_without_first_rounds_and_bounds(
     n_classes: int, continues: bool
 ) -> None:
     grid = PublicGrid([(0.0, 1.0)] * 41, 16)
@@ -88,7 +88,7 @@ def test_workers_make_the_model_that_the_coordinator_has_without_screen_and_boun
     followed = Followed(holders, grid)
     trained = of.train(followed, shape_bits=seeded(7), rng=seeded(8))
     told = of.model(followed.trees)
-    assert len(followed.trees) == of.n_trees == of.rounds.n_trees + (62 + 4) * of.rounds.n_outputs + n_bounds
+    assert len(followed.trees) == of.n_trees == of.rounds.n_trees + 4 * of.rounds.n_outputs + n_bounds
     assert len(told.trees) == of.n_model_trees == 4 * of.rounds.n_outputs
     for one, other in zip(told.trees, trained.trees, strict=True):
         np.testing.assert_array_equal(one.values, other.values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -40,14 +41,14 @@ def test_without_noise_there_are_no_releases() -> None:
     [
         (0, 3, 1e6, ["sums"]),
         (2, 40, 1e6, ["sums"]),
-        (2, 41, 1e6, ["screen", "sums"]),
-        (2, 200, 1e6, ["screen", "sums"]),
+        (2, 41, 1e6, ["sums"]),
+        (2, 200, 1e6, ["sums"]),
         (2, 200, 4000.0, ["sums"]),
-        (0, 200, 4000.0, ["screen", "sums"]),
+        (0, 200, 4000.0, ["sums"]),
         (0, 200, 100.0, ["sums"]),
         (3, 3, 1e6, ["sums"]),
         (3, 3, 100.0, ["counts", "sums"]),
-        (3, 200, 4000.0, ["counts", "screen", "sums"]),
+        (3, 200, 4000.0, ["counts", "sums"]),
     ],
 )
 def test_all_stages_together_spend_the_budget(
@@ -57,6 +58,35 @@ def test_all_stages_together_spend_the_budget(
     assert [stage.kind for stage in plan.stages(1.3, 50)] == kinds
     assert total_mu(plan.releases(1.3, 50)) == pytest.approx(plan.mu, rel=1e-6)
     assert plan.stages(1.3, 0) == ()
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "n_columns", "n_records", "is_screened"),
+    [
+        (2, 40, 1e6, False),
+        (2, 41, 1e6, True),
+        (2, 200, 4000.0, False),
+        (0, 200, 4000.0, True),
+        (0, 200, 100.0, False),
+        (3, 200, 4000.0, True),
+    ],
+)
+def test_many_columns_are_screened_where_that_can_tell_something(
+    n_classes: int, n_columns: int, n_records: float, is_screened: bool
+) -> None:
+    plan = TrainingPlan.for_budget(0.5, DELTA, n_classes=n_classes, cells_l2=1.0).for_records(n_records, n_columns)
+    assert plan.n_screened == is_screened * n_columns
+    # Without noise nothing has to be told apart from it.
+    no_noise = TrainingPlan.for_budget(math.inf, DELTA, n_classes=n_classes, cells_l2=1.0)
+    assert not no_noise.for_records(n_records, n_columns).n_screened
+    if is_screened:
+        screen = plan.screen(1.3)
+        assert 1.3 + 2 / screen.steps == screen.bound < 1.3 * 1.001
+        assert screen.l2 == pytest.approx(screen.bound * math.sqrt(n_columns))
+        without = dataclasses.replace(plan, n_screened=0, screen_share=0.0)
+        n_more = len(plan.releases(1.3, 50)) - len(without.releases(1.3, 50))
+        assert n_more == 1
+        assert total_mu(plan.releases(1.3, 50)) == pytest.approx(total_mu(without.releases(1.3, 50)), rel=1e-6)
 
 
 def test_counted_trees_are_as_deep_as_records_fill_them() -> None:

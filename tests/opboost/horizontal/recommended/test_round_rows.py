@@ -1,4 +1,4 @@
-"""An owner's rows in rounds: the questions of each round and no others, and copies that answer on their own."""
+"""An owner's rows in rounds: outputs in their turn, and copies that answer on their own."""
 
 from __future__ import annotations
 
@@ -8,31 +8,9 @@ import pytest
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.round_rows import RoundRows
 from opboost.trees.complete import tree_of
-from tests.support.recommended_owners import GRID, ROOT, begun, recipe, records_of
+from tests.support.recommended_owners import GRID, ROOT, recipe, records_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def test_questions_that_a_round_does_not_have_are_refused() -> None:
-    out = np.zeros((1, 2, GRID.axes.n_bins), np.int64)
-    of = recipe(2)
-    with pytest.raises(AccountError, match="does not have; nothing was released"):
-        begun(of).write_histograms(ROOT, out)
-    with pytest.raises(AccountError, match="does not have"):
-        begun(of, 2).totals(ROOT)
-    for n_trees in (1, 2):
-        twice = begun(of, n_trees)
-        ask = twice.totals if n_trees == 1 else lambda nodes, twice=twice: twice.write_histograms(nodes, out)
-        ask(ROOT)
-        with pytest.raises(AccountError, match="does not have"):
-            ask(ROOT)
-    with pytest.raises(AccountError, match="single leaf"):
-        begun(of).divide(None)
-    with pytest.raises(AccountError, match="histograms are not in the account"):
-        begun(of, of.rounds.n_trees + 1).write_histograms(ROOT, out)
-    assert not out.any() or np.count_nonzero(out) <= 32
-    with pytest.raises(AccountError, match="before this one"):
-        begun(of, of.n_trees + 1)
 
 
 def test_an_output_out_of_its_turn_is_refused() -> None:

@@ -92,18 +92,23 @@ def test_the_noise_that_is_drawn_is_that_of_the_account(
 
 
 def test_a_screen_of_many_columns_is_paid_for_and_no_step_of_the_model(draws: list[tuple[float, int]]) -> None:
-    """All noise of trees that is drawn costs what the account has; a tree more would not be paid for."""
+    """All noise that is drawn costs what the account has; a tree more would not be paid for."""
     X = np.random.default_rng(0).random((1500, 60))
     model = DPBoostingClassifier(epsilon=1.0, delta=DELTA, bounds=(0, 1), n_estimators=4, max_depth=2, random_state=0)
     model.fit(X, X[:, 0] > 0.5)
     assert len(model.model_.trees) == 4
-    assert 0 in model.model_.trees[-1].columns
-    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, cells_l2=counts_sensitivity(60)).for_records(1500, 60)
+    columns = {int(column) for tree in model.model_.trees for column in tree.columns} - {-1}
+    assert 0 in columns
+    assert len(columns) <= 4
+    plan = TrainingPlan.for_budget(1.0, DELTA, n_classes=2, cells_l2=counts_sensitivity(60))
+    plan = plan.for_records(model._n_records, 60)
     norm = leaf_clipping(0.7, 2.0, is_classification=True).sensitivity
-    stds = [std / 2.0**22 for std, _ in draws[4::2]]
-    screen, sums = plan.stages(norm, 4)
-    assert stds == pytest.approx([screen.std] * 90 + [sums.std] * 4)
-    spent = [(1.0, plan.score_std), (plan.cells_l2, plan.cells_std), *((norm, std) for std in stds)]
+    stds = [std / 2.0**22 for std, _ in draws[5::2]]
+    screen, (sums,) = plan.screen(norm), plan.stages(norm, 4)
+    assert stds == pytest.approx([sums.std] * 4)
+    assert draws[4] == (pytest.approx(screen.std * screen.steps), 60)
+    screened = screen.l2, draws[4][0] / screen.steps
+    spent = [(1.0, plan.score_std), (plan.cells_l2, plan.cells_std), screened, *((norm, std) for std in stds)]
     assert by_gaussian([gaussian(*each) for each in spent], DELTA) == pytest.approx(model.guarantee_.epsilon)
     assert 0.9999 < model.guarantee_.epsilon <= 1.0
     assert by_gaussian([gaussian(*each) for each in (*spent, spent[-1])], DELTA) > 1.0
@@ -179,7 +184,7 @@ def test_few_numbers_leave_their_bounds_after_a_single_round(draws: list[tuple[f
     """The same labels: 2.5 deviations of the noise tell nothing, 20 do."""
     labels = np.random.default_rng(0).normal(0.3, 0.1, 1000)
     found = [number_range(labels, (-4, 4), mu=0.1, std=std, rng=seeded(1)) for std in (400.0, 50.0)]
-    assert found[0] == NumberRange(-4, 4, 0.3)
+    assert found[0] == NumberRange(-4, 4, 0.3, found[0].balance)
     assert found[1].upper - found[1].lower <= 4
     assert draws == [(400.0 * 2**16, 16), (50.0 * 2**16, 16), (50.0 * 2**16, 16)]
 

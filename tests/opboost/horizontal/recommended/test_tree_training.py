@@ -8,23 +8,12 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
-from opboost.horizontal.recommended.tree_training import (
-    LEAST_UNIT,
-    TreeTask,
-    gradient_unit,
-    leaf_noises,
-    logistic_of_one,
-    scaled_labels,
-)
+from opboost.horizontal.recommended.first_releases import LEAST_UNIT
+from opboost.horizontal.recommended.tree_training import TreeTask, leaf_noises, logistic_of_one, scaled_labels
 
 
 def test_labels_are_scaled_to_the_range_and_clipped_at_its_ends() -> None:
     assert scaled_labels(np.array([-9.0, 1.0, 2.0, 3.0, 7.0]), 1.0, 3.0).tolist() == [-1.0, -1.0, 0.0, 1.0, 1.0]
-
-
-@pytest.mark.parametrize(("deviation", "unit"), [(0.0, LEAST_UNIT), (0.5, 0.35), (9.0, 1.0)])
-def test_the_bound_of_gradients_follows_the_deviation_within_limits(deviation: float, unit: float) -> None:
-    assert gradient_unit(deviation) == pytest.approx(unit)
 
 
 def test_gradients_of_two_classes_are_those_of_cross_entropy() -> None:
@@ -36,23 +25,10 @@ def test_gradients_of_two_classes_are_those_of_cross_entropy() -> None:
         np.testing.assert_allclose(hess, [shares * (1 - shares)], atol=1e-12)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 26])
-def test_the_energy_at_the_first_scores_is_the_expected_square_of_the_gradients(n_classes: int) -> None:
-    task, scores = TreeTask.of_classes(n_classes), np.random.default_rng(0).normal(size=n_classes)
-    scores = scores[:1] if n_classes == 2 else scores
-    odds = np.exp([0.0, *scores] if n_classes == 2 else scores)
-    shares = odds / odds.sum()
-    labels = np.eye(n_classes)
-    per_label = ((shares - labels) ** 2)[:, 1:].sum(axis=1) if n_classes == 2 else ((shares - labels) ** 2).sum(axis=1)
-    assert task.energy(scores) == pytest.approx(float(shares @ per_label))
-    assert (task.n_outputs, task.is_of_two) == ((1, True) if n_classes == 2 else (n_classes, False))
-
-
 def test_numbers_have_leaves_within_the_range_whatever_their_unit() -> None:
     for unit in (LEAST_UNIT, 0.5, 1.0):
         task = TreeTask.of_numbers(unit)
         assert task.max_leaf * unit == pytest.approx(TreeTask.of_numbers(1.0).max_leaf)
-        assert task.energy(np.zeros(1)) == task.clipping.max_grad**2
         assert not task.is_of_two
 
 

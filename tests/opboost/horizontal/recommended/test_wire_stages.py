@@ -16,13 +16,13 @@ from tests.support.recommended_owners import GRID, ROOT, recipe, records_of
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
-SCREEN, SUMS = Stage("screen", 9, 1.0, 5.0), Stage("sums", 40, 1.0, 3.0)
+COUNTS, SUMS = Stage("counts", 9, 1.0, 5.0), Stage("sums", 40, 1.0, 3.0)
 
 
 def test_boosting_is_cut_where_a_bound_is_told_and_nothing_is_released_there() -> None:
-    found = wire_stages((SCREEN, SUMS), is_numbers=True)
+    found = wire_stages((COUNTS, SUMS), is_numbers=True)
     assert [(stage.kind, stage.n_trees) for stage in found] == [
-        ("screen", 9),
+        ("counts", 9),
         ("sums", 4),
         ("bound", 1),
         ("sums", 8),
@@ -35,15 +35,15 @@ def test_boosting_is_cut_where_a_bound_is_told_and_nothing_is_released_there() -
     # In the trees of boosting alone, they lie where one process tightens its bound.
     assert [number - 9 - i for i, number in enumerate(bound_trees(found))] == tightening_places(40)
     assert all(stage.std == (3.0 if stage.kind == "sums" else 0.0) for stage in found[1:])
-    assert wire_stages((SCREEN, SUMS), is_numbers=False) == (SCREEN, SUMS)
+    assert wire_stages((COUNTS, SUMS), is_numbers=False) == (COUNTS, SUMS)
     assert wire_stages((), is_numbers=True) == ()
 
 
 def test_steps_of_the_model_are_in_the_first_unit() -> None:
-    stages = (Stage("screen", 1, 1.0, 1.0), *wire_stages((Stage("sums", 4, 1.0, 1.0),), is_numbers=True))
-    assert [stage.kind for stage in stages] == ["screen", "sums", "bound", "sums", "bound", "sums"]
+    stages = (Stage("counts", 1, 1.0, 1.0), *wire_stages((Stage("sums", 4, 1.0, 1.0),), is_numbers=True))
+    assert [stage.kind for stage in stages] == ["counts", "sums", "bound", "sums", "bound", "sums"]
     trees = [tree_of([], np.array([value]), GRID.axes) for value in (7.0, 1.0, 0.5, 1.0, 0.75, 1.0, 2.0)]
-    assert [tree.values[0] for tree in model_steps(stages, trees, 1)] == [1.0, 0.5, 0.375, 0.75]
+    assert [tree.values[0] for tree in model_steps(stages, trees, 1)] == [7.0, 1.0, 0.5, 0.375, 0.75]
 
 
 def begun_at_a_bound() -> tuple[object, int]:

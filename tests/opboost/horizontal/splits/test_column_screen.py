@@ -1,85 +1,97 @@
-"""Tests of the screen of many columns: which ones are left, and how many trees it takes."""
+"""The screen of many columns: what a record moves, and which columns are left."""
 
 from __future__ import annotations
-
-import time
 
 import numpy as np
 import pytest
 
-from opboost.horizontal.splits.column_screen import ColumnScreen
+from opboost.arrays import HistogramAxes
+from opboost.horizontal.rows.public_grid import PublicGrid
+from opboost.horizontal.splits.column_screen import cell_sums, columns_that_stand_out, dependences
+from opboost.trees.binning import BinnedTable
 
-N_LEAVES = 4
+GRID = PublicGrid([(0.0, 1.0), (0.0, 4.0), (0.0, 1.0)], 20, categorical=(1,))
 
 
-def screened(
-    n_columns: int, useful: dict[int, float], *, mean: float = 0.0, energy: float = 0.0, seed: int = 0
-) -> tuple[ColumnScreen, list[int]]:
-    """A screen of columns of which some have sums that differ by leaf, under noise of deviation 1; and its trees."""
-    rng, asked = np.random.default_rng(seed), []
-    screen = ColumnScreen(n_columns, 2 * n_columns, std=1.0, hess_std=0.5, energy=energy)
-    chance = rng.standard_normal((n_columns, N_LEAVES)) * np.sqrt(energy / N_LEAVES)
-    for column in screen.columns():
-        hess = 25 + 0.5 * rng.standard_normal(N_LEAVES)
-        grad = mean * 25 + chance[column] + useful.get(column, 0.0) * np.array([1, -1, 1, -1])
-        screen.learn(column, (grad + rng.standard_normal(N_LEAVES))[None], hess[None])
-        asked.append(column)
-    return screen, asked
+def table(n_rows: int, seed: int = 0) -> BinnedTable:
+    draw = np.random.default_rng(seed)
+    rows = draw.random((n_rows, 3))
+    rows[:, 1] = draw.integers(0, 5, n_rows)
+    rows[::7, 0] = np.nan
+    return GRID.place(rows)
+
+
+def brute_force(binned: BinnedTable, codes: np.ndarray) -> list[int]:
+    """Each column's groups by a loop over records: 20 cells are 8 groups, categories and what is missing one each."""
+    found = []
+    for column, bins in enumerate(binned.bins):
+        sums: dict[int, np.ndarray] = {}
+        for row, bin_ in enumerate(bins.tolist()):
+            is_value = bin_ < binned.axes.n_value_bins(column)
+            group = int((np.arange(8) * 20 // 8 <= bin_).sum()) if is_value and column != 1 else 100 + bin_
+            sums[group] = sums.get(group, 0) + codes[:, row]
+        found.append(int(np.floor(sum(np.sqrt((np.asarray(each, float) ** 2).sum()) for each in sums.values()))))
+    return found
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_each_columns_number_adds_up_how_far_its_groups_are_from_nothing(n_outputs: int) -> None:
+    binned, codes = table(200), np.random.default_rng(1).integers(-500, 500, (n_outputs, 200))
+    found = dependences(np.stack([cell_sums(binned, each) for each in codes]), binned.axes)
+    assert found.tolist() == brute_force(binned, codes)
+
+
+def test_sums_of_cells_are_exact() -> None:
+    binned, codes = table(50), np.random.default_rng(1).integers(-(2**40), 2**40, 50)
+    expected = np.zeros(binned.axes.n_bins, np.int64)
+    for column, bins in enumerate(binned.bins):
+        np.add.at(expected, binned.axes.offsets[column] + bins.astype(np.int64), codes)
+    assert cell_sums(binned, codes).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("n_outputs", [1, 3])
+def test_a_record_moves_every_number_by_no_more_than_the_norm_of_its_codes(n_outputs: int) -> None:
+    """For every record of many tables; the twin, squares of the sums, moves by more."""
+    largest, largest_square = 0.0, 0.0
+    for seed in range(40):
+        n_rows = 2 + 3 * seed
+        binned, codes = table(n_rows, seed), np.random.default_rng(seed).integers(-40, 41, (n_outputs, n_rows))
+        whole = np.stack([cell_sums(binned, each) for each in codes])
+        for row in range(n_rows):
+            kept = codes.copy()
+            kept[:, row] = 0
+            rest = np.stack([cell_sums(binned, each) for each in kept])
+            norm = np.sqrt((codes[:, row] ** 2).sum())
+            moved = np.abs(dependences(whole, binned.axes) - dependences(rest, binned.axes)).max()
+            largest = max(largest, moved - norm)
+            largest_square = max(largest_square, np.abs((whole**2).sum() - (rest**2).sum()) ** 0.5 - norm)
+    assert largest <= (0 if n_outputs == 1 else 2)
+    assert largest_square > 2
+
+
+def noisy(n_columns: int, useful: dict[int, float], *, offset: float = 0.0) -> tuple[np.ndarray, HistogramAxes]:
+    """Numbers under noise of deviation 1, of columns of which some stand out."""
+    numbers = np.random.default_rng(0).standard_normal(n_columns) + offset
+    for column, by in useful.items():
+        numbers[column] += by
+    return numbers, PublicGrid([(0, 1)] * n_columns, 16).axes
 
 
 @pytest.mark.parametrize("n_columns", [41, 100, 333])
-def test_columns_on_which_labels_depend_are_left_and_looked_at_again(n_columns: int) -> None:
-    useful = {5: 4.0, 17: 4.0, 40: 8.0}
-    screen, asked = screened(n_columns, useful)
-    assert len(asked) == 2 * n_columns
-    assert asked[:n_columns] == list(range(n_columns))
-    assert screen.kept[0] == 40
-    assert set(useful) <= set(screen.kept.tolist())
-    assert len(screen.kept) <= 6
-    assert min(asked.count(column) for column in useful) >= 4
-    assert np.argmax(screen.merits()) == 40
-    # Twin: where no column tells anything, those are left that came out best, and two at least.
-    assert len(screened(n_columns, {})[0].kept) <= 5
-
-
-def test_a_round_costs_what_its_columns_do() -> None:
-    """Of so many columns the last 1,600 rounds have two each; a look back at all trees takes minutes."""
-    begin = time.process_time()
-    screen = ColumnScreen(20_000, 30_000, std=1.0, hess_std=0.5, energy=0.0)
-    noise = np.random.default_rng(0).standard_normal((30_000, 1, N_LEAVES))
-    for column, sums in zip(screen.columns(), noise, strict=True):
-        screen.learn(column, sums, np.full((1, N_LEAVES), 25.0))
-    assert len(screen.kept) < 10
-    assert time.process_time() - begin < 30
+@pytest.mark.parametrize("offset", [0.0, 50.0])
+def test_columns_that_stand_out_are_left_whatever_all_columns_have(n_columns: int, offset: float) -> None:
+    useful = {5: 7.0, 17: 7.0, 40: 12.0}
+    kept, merits = columns_that_stand_out(*noisy(n_columns, useful, offset=offset), std=1.0)
+    assert set(useful) <= set(kept.tolist())
+    assert len(kept) <= 6
+    assert np.argmax(merits) == 40
+    # Twin: where no column says anything, those are left that came out best, and two at least.
+    assert 2 <= len(columns_that_stand_out(*noisy(n_columns, {}), std=1.0)[0]) <= 4
 
 
 def test_all_columns_that_stand_out_are_left() -> None:
-    assert set(range(60)) <= set(screened(100, dict.fromkeys(range(60), 6.0))[0].kept.tolist())
+    assert set(range(60)) <= set(columns_that_stand_out(*noisy(100, dict.fromkeys(range(60), 9.0)), std=1.0)[0])
 
 
-def test_the_mean_of_all_gradients_is_no_merit() -> None:
-    """Scores that are too low on the whole move every leaf of every column alike."""
-    screen, _ = screened(100, {5: 8.0}, mean=0.4)
-    assert screen.kept[0] == 5
-    merits = np.delete(screen.merits(), 5)
-    assert abs(merits.mean()) < 1.0
-    # Twin: squares that are not about the mean.
-    assert 100 * merits.std() < N_LEAVES * (0.4 * 25) ** 2
-
-
-def test_chance_among_many_records_is_no_merit() -> None:
-    """Sums of random signs have squares, whatever the noise; the twin passes them for merit."""
-    assert len(screened(100, {}, energy=1000.0)[0].kept) <= 10
-    chance = np.random.default_rng(0).standard_normal((100, N_LEAVES)) * np.sqrt(1000 / N_LEAVES)
-    twin = ColumnScreen(100, 200, std=1.0, hess_std=0.5, energy=0.0)
-    for column in twin.columns():
-        twin.learn(column, chance[column][None], np.full((1, N_LEAVES), 25.0))
-    assert len(twin.kept) > 80
-
-
-def test_without_noise_and_without_chance_every_difference_is_merit() -> None:
-    screen = ColumnScreen(50, 60, std=0.0, hess_std=0.0, energy=0.0)
-    for column in screen.columns():
-        screen.learn(column, np.array([[1.0, -1.0]]) * (column == 9), np.ones((1, 2)))
-    assert 9 in screen.kept
-    assert np.flatnonzero(screen.merits()).tolist() == [9]
+def test_a_single_column_is_left() -> None:
+    assert columns_that_stand_out(*noisy(1, {}), std=1.0)[0].tolist() == [0]
