@@ -67,6 +67,7 @@ class CallerConnection(HttpToolsProtocol):
     _began = 0.0
     _head_timer: TimerHandle | None = None
     _unanswered: Sequence[RequestResponseCycle] = ()
+    _is_stopping = False
 
     def __init__(self, *, head_s: float, **given: Any) -> None:
         super().__init__(**given)
@@ -135,6 +136,12 @@ class CallerConnection(HttpToolsProtocol):
         super().send_400_response(msg)
         self._leave()
 
+    def shutdown(self) -> None:
+        """The server stops: end the connection, after the answer that is under way."""
+        self._is_stopping = True
+        super().shutdown()
+        self._leave()
+
     def forget(self, callers: Collection[str]) -> None:
         """Take the connection for a stranger's if it is one of these callers', until a token comes over it again."""
         if self._caller in callers:
@@ -170,8 +177,12 @@ class CallerConnection(HttpToolsProtocol):
             self._head_timer = None
 
     def _leave(self) -> None:
-        """End a stranger's connection with its answer: TLS would read on until the other end ends it, too."""
-        if self.below is None or self._caller is not None or not self.transport.is_closing():
+        """End what is below TLS, which would read on until the other end ends it, too.
+
+        A stranger's connection ends with its answer, and when the server stops a caller's does.
+        """
+        may_stay = self._caller is not None and not self._is_stopping
+        if self.below is None or may_stay or not self.transport.is_closing():
             return
         if self.transport.get_write_buffer_size() and not self.below.is_closing():
             self.loop.call_later(FLUSH_CHECK_S, self._leave)

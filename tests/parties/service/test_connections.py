@@ -380,3 +380,43 @@ def test_a_long_answer_reaches_a_stranger_over_tls_whole(tmp_path: Path, monkeyp
         while found := stranger.recv(65536):
             n_read += len(found)
     assert n_read > n_bytes
+
+
+def read_answer(caller: ssl.SSLSocket) -> None:
+    answer = b""
+    while not answer.endswith(b"ok"):
+        part = caller.recv(4096)
+        assert part, answer
+        answer += part
+
+
+def seconds_to_stop(folder: Path, path: str, **settings: Any) -> float:
+    """How long a server takes to stop beside a caller over TLS, who leaves three seconds later."""
+    trust = certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    with ExitStack() as stack:
+        with running(folder, **files, **settings) as place:
+            caller = stack.enter_context(encrypted(place, trust))
+            caller.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            # An answer that is under way comes afterwards.
+            if path != "/slow":
+                read_answer(caller)
+            else:
+                time.sleep(0.3)
+            leaves = threading.Timer(3, caller.shutdown, [socket.SHUT_RDWR])
+            leaves.start()
+            began = time.monotonic()
+        took = time.monotonic() - began
+        if path == "/slow":
+            read_answer(caller)
+        leaves.cancel()
+        return took
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/slow"])
+def test_a_server_that_stops_waits_for_answers_and_for_no_idle_caller_over_tls(tmp_path: Path, path: str) -> None:
+    assert seconds_to_stop(tmp_path, path, **SETTINGS) < 2.5
+
+
+def test_otherwise_it_waits_for_as_long_as_the_caller_stays(tmp_path: Path) -> None:
+    assert seconds_to_stop(tmp_path, "/v1/models", http="httptools") >= 2.9
