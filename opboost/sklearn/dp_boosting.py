@@ -71,11 +71,12 @@ _PARAMETERS = """
     Notes
     -----
     Privacy: (epsilon, delta)-DP between data sets that differ by one record, added or removed, for everybody who sees
-    the model. First scores and a count of the records, cells, a number for each of more than 40 columns, and the leaves'
-    sums of every tree (for numbers, the range of the labels too) are Gaussian releases whose squared mu add up to the budget's
-    (`opboost.horizontal.recommended`); with a delta of 0, they are Laplace releases whose epsilons add up. Several
-    classes share the trees, and a record's gradients of all of them are one vector; where records are few for so many
-    classes and columns, trees with noisy counts of the classes come first. Which classes there are is public.
+    the model. First scores and a count of the records, cells, a number for each of more than 40 columns, and the
+    leaves' sums of every tree (for numbers, the range of the labels too) are Gaussian releases whose squared mu add up
+    to the budget's (`opboost.horizontal.recommended`); with a delta of 0, they are Laplace releases whose epsilons add
+    up. Several classes share the trees, and a record's gradients of all of them are one vector; where records are few
+    for so many classes and columns, trees with noisy counts of the classes come first. Which classes there are is
+    public.
 
     With `partial_fit` every record is in one training, so that the guarantee is for all of them together. The steps of
     few new records count less (`opboost.horizontal.recommended.later_records`).
