@@ -89,6 +89,24 @@ def test_columns_that_stand_out_are_left_whatever_all_columns_have(n_columns: in
     assert 2 <= len(columns_that_stand_out(*noisy(n_columns, {}), std=1.0)[0]) <= 4
 
 
+def test_of_the_columns_that_are_left_few_say_nothing() -> None:
+    """Among 100 columns, in 500 draws of the noise; the twin leaves all that are above what others have."""
+    draw, n_false, n_kept, n_twin = np.random.default_rng(0), 0, 0, 0
+    axes = PublicGrid([(0, 1)] * 100, 16).axes
+    for _ in range(500):
+        numbers = draw.standard_normal(100)
+        numbers[:20] += 5.0
+        kept, merits = columns_that_stand_out(numbers, axes, std=1.0)
+        n_false, n_kept, n_twin = (
+            n_false + int((kept >= 20).sum()),
+            n_kept + len(kept),
+            n_twin + int((merits > 0).sum()),
+        )
+    assert n_kept > 0.9 * 500 * 20
+    assert n_false < 0.03 * n_kept
+    assert n_twin > 2 * n_kept
+
+
 def test_all_columns_that_stand_out_are_left() -> None:
     assert set(range(60)) <= set(columns_that_stand_out(*noisy(100, dict.fromkeys(range(60), 9.0)), std=1.0)[0])
 
