@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from opboost.arrays import Values
 from opboost.errors import AccountError, ParameterError
 from opboost.horizontal.recommended.first_releases import LEAST_UNIT, N_LABEL_CELLS
-from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan
+from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan, fixed_point_steps
 from opboost.horizontal.recommended.tree_training import TreeTask, scaled_labels
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.noisy_cells import N_COUNTED, N_ROUNDS, counted_columns
@@ -40,8 +40,8 @@ from opboost.privacy.releases import SkellamRounds
 
 Round = Literal["labels", "upper", "score", "cells", "balance", "columns"]
 
-# Fixed-point bits of a record in a count, and of the deviation of the noise.
-_BITS, _NOISE_BITS = 24, 28
+# Fixed-point bits of a record in a count.
+_BITS = 24
 
 # A cut that no value exceeds.
 _BEYOND = np.finfo(np.float64).max
@@ -148,7 +148,7 @@ class FirstRounds:
         if kind == "columns":
             return self._screen.steps
         std = self.std(kind)
-        return 2.0 ** min(_BITS, math.floor(_NOISE_BITS - math.log2(std))) if std else 2.0**_BITS
+        return fixed_point_steps(std, _BITS) if std else 2.0**_BITS
 
     def released(self, kind: Round) -> NDArray[np.int64]:
         """Places of the released numbers in a flat answer; all others are 0 at every owner."""

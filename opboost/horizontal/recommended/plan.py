@@ -45,9 +45,12 @@ _MANY_COLUMNS, _LEAST_TO_SCREEN = 40, {True: 4.0, False: 1.0}
 # R^2 and AUC on average; at .5, .2 in place of .1 loses .004.
 _SCREEN_SHARE, _ENOUGH_TO_SCREEN = 0.3, 6.0
 
-# Fixed-point bits of a gradient in the screen's numbers, at most, and of the deviation of their noise. With so few bits
-# the sums of 2**36 records are exact in floating point, and norms of 2**34 records are off by less than a step.
-_SCREEN_BITS, _NOISE_BITS = 16, 28
+# Fixed-point bits of a gradient in the screen's numbers, at most. With so few the sums of 2**36 records are exact in
+# floating point, and norms of 2**34 records are off by less than a step.
+_SCREEN_BITS = 16
+
+# Fixed-point bits of the deviation of noise, at most.
+_NOISE_BITS = 28
 
 # Records times mu per column below which trees of two classes have one column each: Spambase (57 columns) at epsilon .1
 # and .5 gains .07 and .01 AUC by it, others lose or gain less than .01 at any budget, and .01 at 4.
@@ -202,7 +205,7 @@ class TrainingPlan:
     def screen(self, sensitivity: float) -> ScreenRelease:
         """The screen of columns, for gradients of this norm; only of a plan that has one."""
         share, l2 = self.screen_share * self._sums_share, sensitivity * math.sqrt(self.n_screened)
-        steps = 2.0 ** min(_SCREEN_BITS, math.floor(_NOISE_BITS - math.log2(self._std(l2, share, 1))))
+        steps = fixed_point_steps(self._std(l2, share, 1), _SCREEN_BITS)
         # Norms over several outputs are rounded.
         bound = sensitivity + 2 / steps
         l2 = bound * math.sqrt(self.n_screened)
@@ -240,6 +243,11 @@ class TrainingPlan:
 
     def _std(self, sensitivity: float, share: float, count: int) -> float:
         return 0.0 if math.isinf(self.mu) else sensitivity * math.sqrt(count / share) / self.mu
+
+
+def fixed_point_steps(std: float, most_bits: int) -> float:
+    """Steps of 1 under noise of a deviation, a power of 2: of so many bits at most, fewer where noise is large."""
+    return 2.0 ** min(most_bits, math.floor(_NOISE_BITS - math.log2(std)))
 
 
 def tree_sizes(n_records: float, mu: float, n_classes: int) -> tuple[int, int]:
