@@ -166,7 +166,7 @@ class RecommendedAmongOwners:
             if stage.kind != "bound":
                 holder = NoisyHolder(exact, noises=self._tree_shares(stage), n_trees=n, rng=noise, is_by_tree=True)
             stages.append((n, holder))
-        return StagedHolder(exact, stages)
+        return StagedHolder(exact, stages, n_outputs=self.tree_task.n_outputs)
 
     def _first_share(self, kind: Round) -> Noise | None:
         """An owner's share of the noise of a first round."""

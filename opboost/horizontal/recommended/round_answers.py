@@ -55,7 +55,7 @@ class FirstAnswers(ForwardingHolder):
         if kind == "columns":
             exact = np.empty((1, 2, self._rounds.grid.axes.n_bins), np.int64)
             super().write_histograms(_ROOT, exact)
-            self._sums = [*self._sums[:output], exact[0, 0]]
+            self._sums = [*self._sums[:output], exact[0, 0].copy()]
 
     def finish_tree(self, tree: Tree) -> None:
         """Add what a round settled, after a check that depends on no label: a later refusal could reveal labels."""
@@ -130,12 +130,14 @@ class StagedHolder:
         Rows that all of the holders answer from.
     stages : sequence of (int, RowHolder)
         Number of trees, and the holder that answers for them; further trees are refused.
+    n_outputs : int
+        Trees of a round, one per output.
     """
 
-    def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]]) -> None:
-        self._rows = rows
+    def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]], *, n_outputs: int) -> None:
+        self._rows, self._last_output = rows, n_outputs - 1
         self._stages = [stage for stage in stages if stage[0]]
-        self._n_started = 0
+        self._n_started, self._output = 0, n_outputs - 1
 
     def start_tree(self, output: int) -> None:
         stages, n_started = self._stages, self._n_started
@@ -144,7 +146,7 @@ class StagedHolder:
         if not stages:
             raise AccountError("the account was made for the trees before this one; nothing was released")
         stages[0][1].start_tree(output)
-        self._stages, self._n_started = stages, n_started + 1
+        self._stages, self._n_started, self._output = stages, n_started + 1, output
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._current.write_histograms(nodes, out)
@@ -164,6 +166,9 @@ class StagedHolder:
         self._current.finish_tree(tree)
 
     def place(self, columns: PublicGrid) -> None:
+        """Move the cells; a round has the same ones for all outputs, or a screen's numbers would tell too much."""
+        if self._output != self._last_output:
+            raise AccountError("cells were moved before all outputs of a round were begun; nothing was released")
         self._rows.place(columns)
 
     @property

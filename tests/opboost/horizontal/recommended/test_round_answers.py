@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from opboost.errors import AccountError
 from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.round_answers import FirstAnswers
+from opboost.horizontal.recommended.round_rows import TableRows
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
@@ -103,6 +105,42 @@ def test_no_record_moves_a_number_of_the_screen_by_more_than_the_account_has(n_c
         alone = answer(of, X[[row]], y[[row]], told)
         most = max(most, float(alone.max()))
     assert 0.9 * bound < most <= bound
+
+
+def answer_in_moved_cells(
+    of: RecommendedAmongOwners, X: np.ndarray, y: np.ndarray, *, is_verified: bool
+) -> tuple[np.ndarray, int]:
+    """The screen's numbers where a coordinator has the cells moved before every output, and how often it may."""
+    axes, n_moved = of.rounds.grid.axes, 0
+    exact = TableRows(X, of.records(X, y, coins=None))
+    holder = dataclasses.replace(of, noise=dataclasses.replace(of.noise, n_honest=0)).answering(exact, rng=seeded(0))
+    for kind in of.rounds.kinds:
+        for output in range(of.rounds.n_outputs):
+            ends = (0.05, 0.45) if output % 2 else (0.55, 0.95)
+            moved = dataclasses.replace(of.rounds.grid, given=(np.linspace(*ends, 15),) * N_COLUMNS)
+            with suppress(AccountError):
+                (holder if is_verified else exact).place(moved)
+                n_moved += kind == "columns"
+            holder.start_tree(output)
+        if kind == "columns":
+            break
+        for output in range(of.rounds.n_outputs):
+            holder.finish_tree(tree_of([], np.array([-16.0 if output else 16.0]), axes))
+    out = np.zeros((1, 2, axes.n_bins), np.int64)
+    holder.write_histograms(ROOT, out)
+    return out[0, 0, axes.offsets[:-1]], n_moved
+
+
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_all_outputs_of_a_screen_are_added_up_in_the_same_cells(is_verified: bool) -> None:
+    """In cells of its own for every output, a record's gradients add up: the broken twin, by the root of 2 too much."""
+    of = screened(4)
+    bound = of.rounds._screen.bound * of.rounds.steps("columns")
+    record = np.append(np.full(40, 0.5), 1.0)[None]
+    numbers, n_moved = answer_in_moved_cells(of, record, np.ones(1), is_verified=is_verified)
+    assert numbers[:40].max() == pytest.approx(bound * (1 if is_verified else 2**0.5), rel=1e-3)
+    assert (numbers <= bound).all() == is_verified
+    assert n_moved == (1 if is_verified else 4)
 
 
 @pytest.mark.parametrize("n_classes", [0, 4])
