@@ -11,10 +11,11 @@ newest of its requests alone, and it does not read on to notice while others wai
 from __future__ import annotations
 
 import time
-from asyncio import BaseTransport, TimerHandle, Transport
+from asyncio import AbstractServer, BaseTransport, TimerHandle, Transport
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import uvloop
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -58,10 +59,13 @@ class CallerConnection(HttpToolsProtocol):
     is_made : bool
     below : Transport or None
         What is below TLS.
+    listener : EncryptedListener or None
+        Where the connection came in, over TLS.
     """
 
     is_made = False
     below: Transport | None = None
+    listener: EncryptedListener | None = None
     _caller: str | None = None
     _bodiless_bytes = 0
     _began = 0.0
@@ -79,6 +83,9 @@ class CallerConnection(HttpToolsProtocol):
         self._began = time.monotonic()
         for connection in self._all_of(None)[:-MAX_UNPROVEN]:
             connection.transport.abort()
+        # The server stopped while the handshake was under way, and has told the connections that it knew.
+        if self.listener is not None and not self.listener.is_open:
+            self.shutdown()
 
     def data_received(self, data: bytes) -> None:
         if self._bodiless_bytes > MAX_HEAD_BYTES:
@@ -190,6 +197,38 @@ class CallerConnection(HttpToolsProtocol):
             self.below.close()
 
 
+@dataclass(slots=True)
+class EncryptedListener:
+    """Where connections over TLS come in.
+
+    Attributes
+    ----------
+    most : int
+        Connections beyond so many are forgotten, the oldest first, and shut where their handshake is not over.
+    begun : dict of EncryptedConnection to Transport
+        All others, the oldest first.
+    server : AbstractServer or None
+        None until it listens.
+    """
+
+    most: int
+    begun: dict[EncryptedConnection, Transport] = field(default_factory=dict)
+    server: AbstractServer | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.server is None or self.server.is_serving()
+
+    def add(self, connection: EncryptedConnection, below: Transport) -> None:
+        """Count a connection, of which this is below TLS."""
+        self.begun[connection] = below
+        while len(self.begun) > self.most:
+            oldest = next(iter(self.begun))
+            below = self.begun.pop(oldest)
+            if not oldest.caller.is_made:
+                below.abort()
+
+
 class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
     """TLS under a caller's connection, which the server meets when the handshake is over.
 
@@ -198,27 +237,21 @@ class EncryptedConnection(SSLProtocol):  # type: ignore[misc]
     loop : EventLoop
     caller : CallerConnection
     context : SSLContext
-    begun : dict of EncryptedConnection to Transport
-        All connections to the server, the oldest first.
-    most : int
-        Beyond so many the oldest are forgotten, and shut where their handshake is not over.
+    listener : EncryptedListener
     """
 
-    def __init__(self, loop: Any, caller: Any, context: Any, begun: dict[Self, Transport], most: int) -> None:
+    def __init__(self, loop: Any, caller: CallerConnection, context: Any, listener: EncryptedListener) -> None:
         super().__init__(loop, caller, context, None, server_side=True, ssl_handshake_timeout=HANDSHAKE_S)
-        self._caller, self._begun, self._most = caller, begun, most
+        self.caller, caller.listener = caller, listener
+        self._listener = listener
 
     def connection_made(self, transport: BaseTransport) -> None:
         super().connection_made(transport)
-        self._begun[self] = self._caller.below = cast("Transport", transport)
-        while len(self._begun) > self._most:
-            oldest = next(iter(self._begun))
-            below = self._begun.pop(oldest)
-            if not oldest._caller.is_made:
-                below.abort()
+        self.caller.below = cast("Transport", transport)
+        self._listener.add(self, self.caller.below)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._begun.pop(self, None)
+        self._listener.begun.pop(self, None)
         super().connection_lost(error)
 
 
@@ -226,15 +259,15 @@ class EventLoop(uvloop.Loop):
     """uvloop's event loop, whose servers bound how many TLS handshakes there are and how long they take."""
 
     async def create_server(self, protocol_factory: Any, *place: Any, ssl: Any = None, **settings: Any) -> Any:
-        make = protocol_factory
-        if ssl is not None:
-            begun: dict[EncryptedConnection, Transport] = {}
-            most = min(MAX_HANDSHAKES, raise_limit() // 4)
+        if ssl is None:
+            return await super().create_server(protocol_factory, *place, **settings)
+        listener = EncryptedListener(min(MAX_HANDSHAKES, raise_limit() // 4))
 
-            def make() -> EncryptedConnection:
-                return EncryptedConnection(self, protocol_factory(), ssl, begun, most)
+        def make() -> EncryptedConnection:
+            return EncryptedConnection(self, protocol_factory(), ssl, listener)
 
-        return await super().create_server(make, *place, **settings)
+        listener.server = await super().create_server(make, *place, **settings)
+        return listener.server
 
 
 def connection_settings(head_s: float) -> dict[str, Any]:

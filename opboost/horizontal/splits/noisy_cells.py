@@ -141,5 +141,5 @@ def cell_shares(noisy: Values, n_records: float, std: float) -> Values:
     counts = even + weight * (noisy - even)
     falling = np.sort(counts)[::-1]
     excess = (np.cumsum(falling) - n_records) / np.arange(1, len(counts) + 1)
-    level = excess[np.flatnonzero(falling > excess)[-1]]
+    level = excess[np.flatnonzero(falling >= excess)[-1]]
     return np.maximum(counts - level, 0.0) / n_records

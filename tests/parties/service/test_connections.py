@@ -20,7 +20,7 @@ import uvicorn
 
 from parties.service import connections
 from parties.service.access import Gate, Tokens, _closing
-from parties.service.connections import MAX_HEADERS, connection_settings
+from parties.service.connections import MAX_HEADERS, EncryptedListener, connection_settings
 from parties.service.metrics import ServiceMetrics
 from tests.support.addresses import free_addresses
 from tests.support.score_services import certificate
@@ -420,3 +420,39 @@ def test_a_server_that_stops_waits_for_answers_and_for_no_idle_caller_over_tls(t
 
 def test_otherwise_it_waits_for_as_long_as_the_caller_stays(tmp_path: Path) -> None:
     assert seconds_to_stop(tmp_path, "/v1/models", http="httptools") >= 2.9
+
+
+def seconds_to_stop_beside_a_late_handshake(folder: Path) -> float:
+    """A silent stranger's handshake is over while the last answer is under way; it leaves after three seconds."""
+    trust = certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+
+    def stay(stranger: socket.socket) -> None:
+        with suppress(OSError), trust.wrap_socket(stranger, server_hostname=place[0]) as connection:
+            connection.settimeout(3)
+            connection.recv(1)
+
+    with ExitStack() as stack:
+        with running(folder, **files, **SETTINGS) as place:
+            caller = stack.enter_context(encrypted(place, trust))
+            caller.sendall(f"GET /slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            stranger = stack.enter_context(socket.create_connection(place, 5))
+            time.sleep(0.2)
+            late = threading.Timer(0.4, stay, [stranger])
+            late.start()
+            began = time.monotonic()
+        took = time.monotonic() - began
+        read_answer(caller)
+        late.join(10)
+        return took
+
+
+def test_nor_for_who_comes_while_it_stops(tmp_path: Path) -> None:
+    assert seconds_to_stop_beside_a_late_handshake(tmp_path) < 2.5
+
+
+def test_a_server_that_tells_known_connections_alone_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EncryptedListener, "is_open", True)
+    assert seconds_to_stop_beside_a_late_handshake(tmp_path) >= 2.9

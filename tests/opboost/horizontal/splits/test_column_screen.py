@@ -10,25 +10,26 @@ from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_screen import cell_sums, columns_that_stand_out, dependences
 from opboost.trees.binning import BinnedTable
 
-GRID = PublicGrid([(0.0, 1.0), (0.0, 4.0), (0.0, 1.0)], 20, categorical=(1,))
+GRID = PublicGrid([(0.0, 1.0), (0.0, 4.0), (0.0, 1.0), (0.0, 99.0)], 20, categorical=(1, 3))
 
 
 def table(n_rows: int, seed: int = 0) -> BinnedTable:
     draw = np.random.default_rng(seed)
-    rows = draw.random((n_rows, 3))
+    rows = draw.random((n_rows, 4))
     rows[:, 1] = draw.integers(0, 5, n_rows)
+    rows[:, 3] = draw.integers(0, 100, n_rows)
     rows[::7, 0] = np.nan
     return GRID.place(rows)
 
 
 def brute_force(binned: BinnedTable, codes: np.ndarray) -> list[int]:
-    """Each column's groups by a loop over records: 20 cells are 8 groups, categories and what is missing one each."""
-    found = []
+    """Each column's groups by a loop over records: 8 of 20 cells, 5 of 5 categories, 32 of 100, and what is missing."""
+    found, n_groups = [], (8, 5, 8, 32)
     for column, bins in enumerate(binned.bins):
         sums: dict[int, np.ndarray] = {}
         for row, bin_ in enumerate(bins.tolist()):
-            is_value = bin_ < binned.axes.n_value_bins(column)
-            group = int((np.arange(8) * 20 // 8 <= bin_).sum()) if is_value and column != 1 else 100 + bin_
+            n_values, n = binned.axes.n_value_bins(column), n_groups[column]
+            group = int((np.arange(n) * n_values // n <= bin_).sum()) if bin_ < n_values else -1
             sums[group] = sums.get(group, 0) + codes[:, row]
         found.append(int(np.floor(sum(np.sqrt((np.asarray(each, float) ** 2).sum()) for each in sums.values()))))
     return found
@@ -87,6 +88,17 @@ def test_columns_that_stand_out_are_left_whatever_all_columns_have(n_columns: in
     assert np.argmax(merits) == 40
     # Twin: where no column says anything, those are left that came out best, and two at least.
     assert 2 <= len(columns_that_stand_out(*noisy(n_columns, {}), std=1.0)[0]) <= 4
+
+
+def test_columns_of_many_categories_hide_no_number_that_says_something() -> None:
+    """Chance gives to a column by the root of its groups; the twin expects of numbers what categories have of it."""
+    axes = PublicGrid([(0.0, 1.0)] * 5 + [(0.0, 999.0)] * 36, 16, categorical=range(5, 41)).axes
+    numbers = np.random.default_rng(0).standard_normal(41) + 10 * np.repeat([9, 33], [5, 36]) ** 0.5
+    numbers[3] += 7.0
+    kept, _ = columns_that_stand_out(numbers, axes, std=1.0)
+    assert 3 in kept
+    assert len(kept) <= 4
+    assert numbers[3] < np.quantile(numbers, 0.25)
 
 
 def test_of_the_columns_that_are_left_few_say_nothing() -> None:

@@ -78,6 +78,13 @@ def test_shares_are_not_negative_and_sum_to_one(std):
         np.testing.assert_allclose(shares, 1 / 16, atol=0.01)
 
 
+@pytest.mark.parametrize("largest", [1e3, 2.0**53, 1e300])
+def test_no_count_that_a_worker_may_claim_ends_the_run(largest):
+    shares = cell_shares(np.array([largest, 0.0, -largest, 1.0]), 1.0, 1.0)
+    assert np.isfinite(shares).all()
+    assert (shares >= 0).all()
+
+
 def test_no_rows_leave_ascending_cuts():
     empty = placed_cells(GRID, np.full((3, 2), math.nan), std=0.0, rng=seeded(0))
     assert all((np.diff(cuts) > 0).all() for cuts in empty.cuts)
