@@ -20,6 +20,7 @@ from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.counted_forest import train_forest
 from opboost.horizontal.recommended.later_records import margins_of, with_later_records
 from opboost.horizontal.recommended.training import TrainedBatches, train_classes, train_numbers
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.privacy.accounting import by_gaussian, by_pure
 from opboost.sklearn.class_labels import CLASSES, ClassLabels
 from opboost.sklearn.simulated_rows import BoundedNumbers, DividedRows
@@ -122,7 +123,7 @@ class _DPBoosting(DividedRows):
         if self.max_depth is not None:
             check_depth(self.max_depth)
         bits = self._bits() if earlier is None else self._bits().fork(f"after {len(earlier.trees)} trees")
-        sizes = self.n_estimators, self.max_depth
+        sizes = GivenSizes(self.n_estimators, self.max_depth)
         trained = train(task.grid, *labels, epsilon=task.epsilon, sizes=sizes, rng=bits)
         model = Ensemble(trained.trees, trained.base_scores, loss, tuple(Feature(name) for name in task.names))
         if earlier is None:

@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_va
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.schema import TableSchema
 from opboost.table_format import TableFormat
@@ -90,7 +91,7 @@ class RecommendedSection(Section):
             delta=delta,
             n_records=self.records or 1,
             n_honest=n_honest,
-            sizes=(self.n_estimators, self.max_depth),
+            sizes=GivenSizes(self.n_estimators, self.max_depth),
             are_owners_known=are_owners_known,
         )
 

@@ -30,6 +30,7 @@ from opboost.horizontal.inprivate.training import run_chain
 from opboost.horizontal.noise.leaf_noise import leaf_noise
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.calibration import recommended_among_owners
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from opboost.trees.kernels.walk import add_leaves
@@ -87,7 +88,7 @@ def sgbdt(*, rate: float = 1.0, **settings: Any) -> WorkerJob:
 def recommended(n_classes: int, *, n_honest: int | None = None) -> WorkerJob:
     """Of numbers, half of the labels lie in the middle of their bounds; of several classes the last one is absent."""
     task = PublicTask(("a", "b", "c"), PublicGrid([(0, 1)] * 3, 16), 0.0, 1.0, 2.0, True, n_classes > 0)
-    budget: dict[str, Any] = {"delta": 1e-6, "n_records": 240, "sizes": (2, 2)}
+    budget: dict[str, Any] = {"delta": 1e-6, "n_records": 240, "sizes": GivenSizes(2, 2)}
     of = recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **budget)
     job: Any = workers.job
     return with_rows(job(of, 0), lambda: of.rows(*rows_of(0), rng=seeded(1)))

@@ -10,6 +10,7 @@ import numpy as np
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.stream import Arrival, EarlierTraining
@@ -30,7 +31,7 @@ def recipe(
 ) -> RecommendedAmongOwners:
     bounds = (0.0, 1.0) if n_classes else bounds
     task = PublicTask(("a", "b", "c"), GRID, sum(bounds) / 2, (bounds[1] - bounds[0]) / 2, 2.0, True, n_classes > 0)
-    settings = {"delta": DELTA, "n_records": 900, "sizes": (4, 2)}
+    settings = {"delta": DELTA, "n_records": 900, "sizes": GivenSizes(4, 2)}
     return recommended_among_owners(task, n_classes=n_classes, n_honest=n_honest, **{**settings, **changes})
 
 

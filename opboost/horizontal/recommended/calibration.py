@@ -8,8 +8,9 @@ from opboost.horizontal.noise.leaf_noise import LeafNoise
 from opboost.horizontal.public_task import PublicTask
 from opboost.horizontal.recommended.first_rounds import FirstRounds
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
-from opboost.horizontal.recommended.plan import TrainingPlan, sizes_or, tree_sizes
+from opboost.horizontal.recommended.plan import TrainingPlan
 from opboost.horizontal.recommended.shared_noise import on_coarse_grid, shared_releases
+from opboost.horizontal.recommended.tree_sizes import NOT_GIVEN, GivenSizes, usual_sizes
 from opboost.horizontal.recommended.tree_training import TreeTask
 from opboost.horizontal.rows.stream import EarlierTraining
 from opboost.horizontal.splits.noisy_cells import counted_columns, counts_sensitivity
@@ -24,7 +25,7 @@ def recommended_among_owners(
     delta: float,
     n_records: int,
     n_honest: int | None,
-    sizes: tuple[int | None, int | None] = (None, None),
+    sizes: GivenSizes = NOT_GIVEN,
     are_owners_known: bool = True,
     earlier: EarlierTraining | None = None,
 ) -> RecommendedAmongOwners:
@@ -40,8 +41,8 @@ def recommended_among_owners(
         About how many records all owners have. Only sizes follow from it, so that it need not be right.
     n_honest : int or None
         Owners who are sure to add their share of the noise; None if the coordinator adds it.
-    sizes : tuple of (int or None, int or None)
-        Number and depth of the trees where they are given.
+    sizes : GivenSizes
+        Of the trees.
     are_owners_known : bool
     earlier : EarlierTraining, optional
         On whose model the new records go on, which are about `n_records`.
@@ -50,7 +51,8 @@ def recommended_among_owners(
     plan = TrainingPlan.for_budget(task.epsilon, delta, n_classes=n_classes, cells_l2=cells_l2)
     tree_task = TreeTask.of_classes(n_classes) if n_classes else TreeTask.of_numbers(1.0)
     plan = plan.for_records(n_records, task.grid.axes.n_columns)
-    n_trees, depth = sizes_or(sizes, tree_sizes(n_records, plan.mu, tree_task.n_outputs))
+    chosen = sizes.or_else(usual_sizes(n_records, plan.mu, tree_task.n_outputs))
+    n_trees = chosen.n_trees
     bounds = task.centre - task.spread, task.centre + task.spread
     rounds = FirstRounds(grid=task.grid, label_bounds=bounds, n_classes=n_classes, plan=plan)
     releases: tuple[Release, ...] = plan.releases(tree_task.sensitivity, n_trees)
@@ -82,7 +84,7 @@ def recommended_among_owners(
         task=task,
         rounds=rounds,
         tree_task=tree_task,
-        sizes=(n_trees, depth),
+        sizes=chosen,
         n_records=n_records,
         noise=noise,
         delta=delta,
@@ -111,7 +113,7 @@ def going_on(recipe: RecommendedAmongOwners, earlier: EarlierTraining) -> Recomm
         delta=recipe.delta,
         n_records=recipe.n_records,
         n_honest=recipe.noise.n_honest or None,
-        sizes=recipe.sizes,
+        sizes=GivenSizes(*recipe.sizes),
         are_owners_known=recipe.are_owners_known,
         earlier=earlier,
     )

@@ -16,8 +16,8 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, laplace_release
 from opboost.horizontal.recommended.counted_trees import grow_counted
 from opboost.horizontal.recommended.first_releases import scores_of_counts
-from opboost.horizontal.recommended.plan import sizes_or
 from opboost.horizontal.recommended.training import TrainedBatches
+from opboost.horizontal.recommended.tree_sizes import GivenSizes, TreeSizes
 from opboost.horizontal.rows.joint_rows import JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping
@@ -59,13 +59,7 @@ _DEPTHS, _FEWER_LEVELS = (3, 12), 3
 
 
 def train_forest(
-    columns: PublicGrid,
-    rows: Values,
-    labels: Values,
-    *,
-    epsilon: float,
-    sizes: tuple[int | None, int | None],
-    rng: BitSource,
+    columns: PublicGrid, rows: Values, labels: Values, *, epsilon: float, sizes: GivenSizes, rng: BitSource
 ) -> TrainedBatches:
     """Train on classes.
 
@@ -78,8 +72,8 @@ def train_forest(
         1 for a record's class and 0 for the others.
     epsilon : float
         Infinite for no noise.
-    sizes : tuple of (int or None, int or None)
-        Number and depth of the trees where they are given.
+    sizes : GivenSizes
+        Others are those of `forest_sizes`.
     rng : BitSource
 
     Notes
@@ -91,14 +85,15 @@ def train_forest(
     counts_epsilon = (_SHARE_OF_TWO if len(labels) == 2 else _SHARE_OF_SEVERAL) * epsilon
     counts = _class_counts(labels, counts_epsilon, rng.fork("score"))
     scores, n_records = scores_of_counts(counts)
-    n_trees, depth = sizes_or(sizes, forest_sizes(n_records, epsilon, len(labels)))
+    chosen = sizes.or_else(forest_sizes(n_records, epsilon, len(labels)))
+    n_trees = chosen.n_trees
     # Without trees nothing takes up what the cells leave, and the promise would follow from a noisy count.
     spent_on_cells = cells_epsilon(columns, n_records, epsilon) if n_trees else 0.0
     columns = _placed(columns, rows, spent_on_cells, rng.fork("cells"))
     rest = epsilon - counts_epsilon - spent_on_cells
     tree_epsilon = epsilon if math.isinf(epsilon) else rest / max(n_trees, 1) * _ROUND_DOWN
     shares = np.maximum(counts, 0.0) + 1.0
-    trees = _grow(columns, rows, labels, shares / shares.sum(), (n_trees, depth), tree_epsilon, rng)
+    trees = _grow(columns, rows, labels, shares / shares.sum(), chosen, tree_epsilon, rng)
     releases: tuple[Release, ...] = ()
     if math.isfinite(epsilon):
         releases = _releases(counts_epsilon, spent_on_cells, len(counted_columns(columns)), tree_epsilon, n_trees)
@@ -114,7 +109,7 @@ def train_forest(
     )
 
 
-def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> tuple[int, int]:
+def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> TreeSizes:
     """Number and depth of the trees, from a noisy number of records and public numbers.
 
     Inside the training folds of six tables (epsilon .1, .5, 1 and 4), half or twice as many trees, a level more or less
@@ -123,7 +118,8 @@ def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> tuple[int,
     """
     signal = min(max(n_records, 1.0) * epsilon / n_classes, 1e9)
     levels = round(math.log2(max(n_records, 1.0))) - _FEWER_LEVELS
-    return min(max(round(math.sqrt(signal)), _TREES[0]), _TREES[1]), min(max(levels, _DEPTHS[0]), _DEPTHS[1])
+    n_trees = min(max(round(math.sqrt(signal)), _TREES[0]), _TREES[1])
+    return TreeSizes(n_trees, min(max(levels, _DEPTHS[0]), _DEPTHS[1]))
 
 
 def cells_epsilon(columns: PublicGrid, n_records: float, epsilon: float) -> float:
@@ -148,13 +144,7 @@ def _placed(columns: PublicGrid, rows: Values, epsilon: float, rng: BitSource) -
 
 
 def _grow(
-    columns: PublicGrid,
-    rows: Values,
-    labels: Values,
-    shares: Values,
-    sizes: tuple[int, int],
-    epsilon: float,
-    rng: BitSource,
+    columns: PublicGrid, rows: Values, labels: Values, shares: Values, sizes: TreeSizes, epsilon: float, rng: BitSource
 ) -> list[Tree]:
     """Grow the trees on values, round by round one per output.
 
@@ -169,11 +159,11 @@ def _grow(
         gradients=softmax_gradients,
         clipping=counting,
         initial_scores=np.log(shares),
-        n_counted=sizes[0],
+        n_counted=sizes.n_trees,
     )
     noise, steps = laplace_noise(1.0, epsilon, counting.grid.grad_scale), counting.grid.grad_scale
     rounds = grow_counted(
-        NoisyHolder(exact, noises=(noise, None), n_trees=sizes[0], rng=rng.fork("noise")),
+        NoisyHolder(exact, noises=(noise, None), n_trees=sizes.n_trees, rng=rng.fork("noise")),
         exact,
         columns=columns,
         shares=shares,

@@ -15,6 +15,7 @@ import numpy as np
 
 from opboost.arrays import Values
 from opboost.horizontal.recommended.first_releases import MAX_SCORE
+from opboost.horizontal.recommended.tree_sizes import TreeSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.trees.complete import RandomRule, Uniforms, grow_complete_shape
 from opboost.trees.holder import RowHolder
@@ -45,7 +46,7 @@ def grow_counted(
     *,
     columns: PublicGrid,
     shares: Values,
-    sizes: tuple[int, int],
+    sizes: TreeSizes,
     std: float,
     steps: float,
     uniforms: Uniforms,
@@ -61,8 +62,7 @@ def grow_counted(
     columns : PublicGrid
     shares : ndarray of float64, shape (n_classes,)
         Of all records, and positive.
-    sizes : (int, int)
-        Number and depth of the trees.
+    sizes : TreeSizes
     std : float
         Deviation of the noise on a count; 0 for none.
     steps : float

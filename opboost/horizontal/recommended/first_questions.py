@@ -10,7 +10,6 @@ from opboost.arrays import Values
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.recommended.first_releases import (
     NumberRange,
-    gradient_unit,
     narrower_bounds,
     range_of_counts,
     score_of_half_sums,
@@ -54,7 +53,7 @@ class FirstQuestions:
         rounds, unit, balance = self._rounds, 1.0, 0.0
         if not rounds.n_classes:
             label_range = self._settle_range()
-            unit, balance = gradient_unit(label_range.deviation), label_range.balance
+            unit, balance = label_range.unit, label_range.balance
         answer = self._ask()
         if rounds.n_classes:
             scores, _ = scores_of_counts(answer if rounds.n_classes > 2 else answer[::-1])
@@ -94,7 +93,7 @@ class FirstQuestions:
             label_range = whole_range(counts, bounds, std=std)
         else:
             label_range = range_of_counts(self._answer(), narrower, n_records=float(counts.sum()), std=std)
-        self._settle([gradient_unit(label_range.deviation)])
+        self._settle([label_range.unit])
         return label_range
 
     def _ask(self) -> Values:

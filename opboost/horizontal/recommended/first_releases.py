@@ -61,6 +61,11 @@ class NumberRange:
     deviation: float
     balance: float
 
+    @property
+    def unit(self) -> float:
+        """Bound of the labels' gradients, in halves of the range."""
+        return _gradient_unit(self.deviation)
+
 
 def number_range(labels: Values, bounds: tuple[float, float], *, mu: float, std: float, rng: BitSource) -> NumberRange:
     """The range of most labels, by two rounds of noisy counts of 16 cells; the second one in the range of the first.
@@ -119,11 +124,11 @@ def whole_range(counts: Values, bounds: tuple[float, float], *, std: float) -> N
 
 def _balance(shares: Values, deviation: float) -> float:
     """The score in [-1, 1] at which the bounded gradients of labels add up to 0, from the shares of 16 even cells."""
-    middles, unit = (2 * np.arange(N_LABEL_CELLS) + 1) / N_LABEL_CELLS - 1, gradient_unit(deviation)
+    middles, unit = (2 * np.arange(N_LABEL_CELLS) + 1) / N_LABEL_CELLS - 1, _gradient_unit(deviation)
     return float(brentq(lambda score: shares @ np.clip(score - middles, -unit, unit), -1.0, 1.0))
 
 
-def gradient_unit(deviation: float) -> float:
+def _gradient_unit(deviation: float) -> float:
     """Bound of numbers' gradients for labels of a deviation, both in halves of the range."""
     return min(max(GRADIENT_DEVIATIONS * deviation, LEAST_UNIT), 1.0)
 

@@ -22,10 +22,11 @@ from opboost.horizontal.recommended.first_questions import FirstQuestions
 from opboost.horizontal.recommended.first_releases import LEAST_UNIT, MAX_SCORE
 from opboost.horizontal.recommended.first_rounds import FirstRounds, Round
 from opboost.horizontal.recommended.later_records import margins_of, takes_steps, with_later_records
-from opboost.horizontal.recommended.plan import Stage, TrainingPlan, counted_depth
+from opboost.horizontal.recommended.plan import Stage, TrainingPlan
 from opboost.horizontal.recommended.residual_size import LEAST_FACTOR
 from opboost.horizontal.recommended.round_answers import BoundAnnouncement, FirstAnswers, StagedHolder
 from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
+from opboost.horizontal.recommended.tree_sizes import TreeSizes, counted_depth
 from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining
 from opboost.horizontal.recommended.wire_stages import STEP_KINDS, bound_trees, model_steps, wire_stages
 from opboost.horizontal.rows.client_rows import ClientHolder, PlacedHolder
@@ -51,8 +52,8 @@ class RecommendedAmongOwners:
     task : PublicTask
     rounds : FirstRounds
     tree_task : TreeTask
-    sizes : tuple of (int, int)
-        Number and depth of the trees, those of the first rounds left out.
+    sizes : TreeSizes
+        Of the trees after the first rounds.
     n_records : int
         About how many records all owners have: public.
     noise : LeafNoise
@@ -72,7 +73,7 @@ class RecommendedAmongOwners:
     task: PublicTask
     rounds: FirstRounds
     tree_task: TreeTask
-    sizes: tuple[int, int]
+    sizes: TreeSizes
     n_records: int
     noise: LeafNoise
     delta: float
@@ -90,7 +91,7 @@ class RecommendedAmongOwners:
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The trees after the first rounds, and between them those that announce bounds of numbers' gradients."""
-        stages = self.plan.stages(self.tree_task.sensitivity, self.sizes[0])
+        stages = self.plan.stages(self.tree_task.sensitivity, self.sizes.n_trees)
         return wire_stages(stages, is_numbers=self.tree_task.is_numbers)
 
     @property
@@ -107,11 +108,11 @@ class RecommendedAmongOwners:
     def tree_rules(self) -> TreeRules:
         """Limits of the trees and of the questions about them."""
         task = self.tree_task
-        depths = {"counts": counted_depth(self.n_records), "sums": self.sizes[1]}
+        depths = {"counts": counted_depth(self.n_records), "sums": self.sizes.depth}
         smallest = LEAST_UNIT * LEAST_FACTOR ** len(bound_trees(self.stages))
         return TreeRules(
             n_trees=self.n_trees,
-            max_depth=max((depths.get(stage.kind, 0) for stage in self.stages), default=self.sizes[1]),
+            max_depth=max((depths.get(stage.kind, 0) for stage in self.stages), default=self.sizes.depth),
             max_value=max(task.rate * (task.max_leaf / smallest if task.is_numbers else task.max_leaf), MAX_SCORE),
             batch_size=task.n_outputs,
             n_histogram_nodes=1,

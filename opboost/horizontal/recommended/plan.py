@@ -1,4 +1,4 @@
-"""Division of the budget among the releases of the recipe, and sizes of the trees.
+"""Division of the budget among the releases of the recipe.
 
 The budget is one Gaussian release of `mu`, divided by shares of ``mu^2``. The number of trees and their depth follow a
 noisy count of the records, which is released before any tree; whatever that count says, all trees together have the
@@ -32,9 +32,6 @@ SCORE_SHARES = {True: 0.1, False: 0.05}
 # five by .012 at most, a level more by .003, -.018 and .000.
 N_COUNTED_TREES, _COUNTED_SHARE, _LEAST_TO_BOOST = 80, 0.5, 10.0
 
-# Levels of these trees, at least and at most; in between, so many fewer than give each record a leaf of its own.
-_COUNTED_DEPTHS, _FEWER_LEVELS = (3, 10), 6
-
 # More columns than these are screened before boosting, where so many records times mu stand behind each at least, of
 # two classes and of others. Where even fewer do, trees of two classes have one column each, which tells more (Spambase
 # at epsilon .1: .902 for .871).
@@ -51,24 +48,6 @@ _SCREEN_BITS = 16
 
 # Fixed-point bits of the deviation of noise, at most.
 _NOISE_BITS = 28
-
-# Records times mu per column below which trees of two classes have one column each: Spambase (57 columns) at epsilon .1
-# and .5 gains .07 and .01 AUC by it, others lose or gain less than .01 at any budget, and .01 at 4.
-_LEAST_SIGNAL = 15.0
-
-# Depth 2 to 6: a level for each digit of the records' number times mu, and one more than the digits of 10.
-_DEPTHS = 2, 6
-
-# Trees over s^0.3, and their least and largest number, of several classes and of others. Of two classes and of numbers,
-# 100 s^0.3 trees with about twice the regulariser (`tree_training`) are a finer mean over random cuts than 25 s^0.3:
-# mean AUC of five tables on inner folds .862, .890, .897 and .906 to .867, .893, .899 and .908 at epsilon .1, .5, 1
-# and 4, mean R^2 of five tables .509, .573, .601 and .648 to .517, .581, .610 and .656. 200 s^0.3 win .001 more. Of
-# several classes they win nothing (Letter .294, .643, .724 and .795 to .283, .636, .711 and .812).
-_TREES = {True: (25, 30, 600), False: (100, 200, 1000)}
-
-
-# Numbers of columns and of levels of consecutive trees, in turn.
-TreeShapes = tuple[tuple[int, int], ...]
 
 StageKind = Literal["counts", "sums", "bound"]
 
@@ -248,43 +227,3 @@ class TrainingPlan:
 def fixed_point_steps(std: float, most_bits: int) -> float:
     """Steps of 1 under noise of a deviation, a power of 2: of so many bits at most, fewer where noise is large."""
     return 2.0 ** min(most_bits, math.floor(_NOISE_BITS - math.log2(std)))
-
-
-def tree_sizes(n_records: float, mu: float, n_classes: int) -> tuple[int, int]:
-    """Number and depth of the trees, from a noisy number of records, the budget and the number of outputs.
-
-    Of several classes, each has a part of the records, and a record moves two of the sums. They need one more level.
-    """
-    signal = min(max(n_records, 1.0) * mu, 1e9)
-    if n_classes > 1:
-        signal /= n_classes / math.sqrt(2)
-    digits = math.log10(max(signal, 1.0))
-    depth = min(max(math.floor(digits) + 1, _DEPTHS[0]), _DEPTHS[1])
-    factor, least, most = _TREES[n_classes > 1]
-    return round(min(max(factor * 10 ** (0.3 * digits), least), most)), depth + (n_classes > 1)
-
-
-def sizes_or(sizes: tuple[int | None, int | None], default: tuple[int, int]) -> tuple[int, int]:
-    """Number and depth of the trees: those that are given, and the default ones where they are None."""
-    (n_trees, depth), (default_trees, default_depth) = sizes, default
-    return default_trees if n_trees is None else n_trees, default_depth if depth is None else depth
-
-
-def counted_depth(n_records: float) -> int:
-    """Levels of trees with counts of classes, from about the number of records."""
-    levels = round(math.log2(max(n_records, 1.0))) - _FEWER_LEVELS
-    return min(max(levels, _COUNTED_DEPTHS[0]), _COUNTED_DEPTHS[1])
-
-
-def tree_shapes(n_records: float, mu: float, n_columns: int, depth: int, *, is_of_two: bool) -> TreeShapes:
-    """Numbers of columns and of levels of consecutive trees.
-
-    Of two classes, trees have one column each where few records stand out of the noise per column. Beside wider ones,
-    those on one column have a level less (inner folds of the sample and of magic gain .004 and .000 AUC at epsilon .5,
-    the mean of five tables .001 or less).
-    """
-    if not is_of_two:
-        return tuple((width, depth) for width in (2, 3, 4))
-    if n_records * mu < _LEAST_SIGNAL * n_columns:
-        return ((1, depth),)
-    return (1, max(depth - 1, min(depth, _DEPTHS[0]))), (2, depth), (3, depth)

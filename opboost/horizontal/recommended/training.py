@@ -9,13 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opboost.arrays import Values
-from opboost.horizontal.recommended.first_releases import (
-    first_score_of_numbers,
-    first_scores_of_classes,
-    gradient_unit,
-    number_range,
-)
-from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan, sizes_or, tree_sizes
+from opboost.horizontal.recommended.first_releases import first_score_of_numbers, first_scores_of_classes, number_range
+from opboost.horizontal.recommended.plan import ScreenRelease, TrainingPlan
+from opboost.horizontal.recommended.tree_sizes import GivenSizes, usual_sizes
 from opboost.horizontal.recommended.tree_training import TreeTask, TreeTraining, scaled_labels
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.splits.column_schedule import uniforms_ahead
@@ -74,7 +70,7 @@ def train_classes(
     *,
     epsilon: float,
     delta: float,
-    sizes: tuple[int | None, int | None],
+    sizes: GivenSizes,
     rng: BitSource,
     margins: Values | None = None,
 ) -> TrainedBatches:
@@ -88,8 +84,8 @@ def train_classes(
     labels : ndarray of float64, shape (n_classes, n_rows)
         1 for a record's class and 0 for the others.
     epsilon, delta : float
-    sizes : tuple of (int or None, int or None)
-        Number and depth of the trees; None for those of `tree_sizes`.
+    sizes : GivenSizes
+        Others are those of `usual_sizes`.
     rng : BitSource
     margins : ndarray of float64, shape (1, n_rows), optional
         Scores of an earlier model of two classes, which the trees continue from; the base score is then 0.
@@ -116,7 +112,7 @@ def train_numbers(
     *,
     epsilon: float,
     delta: float,
-    sizes: tuple[int | None, int | None],
+    sizes: GivenSizes,
     rng: BitSource,
 ) -> TrainedBatches:
     """Train on numbers, shape ``(n_rows,)``, between public bounds; parameters as for `train_classes`."""
@@ -124,7 +120,7 @@ def train_numbers(
     label_range = number_range(labels, bounds, mu=plan.mu, std=plan.labels_std, rng=rng.fork("labels"))
     scaled = scaled_labels(labels, label_range.lower, label_range.upper)
     scores, n_records = first_score_of_numbers(scaled, std=plan.score_std, rng=rng.fork("score"))
-    unit = gradient_unit(label_range.deviation)
+    unit = label_range.unit
     task = TreeTask.of_numbers(unit, label_range.deviation / unit)
     first = FirstValues(scores / unit, n_records, np.array([label_range.balance / unit]))
     trained = _train(columns, rows, scaled[None] / unit, task, first, plan, sizes, rng)
@@ -150,13 +146,13 @@ def _train(
     task: TreeTask,
     first: FirstValues,
     plan: TrainingPlan,
-    sizes: tuple[int | None, int | None],
+    sizes: GivenSizes,
     rng: BitSource,
     margins: Values | None = None,
 ) -> TrainedBatches:
     scores, n_records = first.scores, first.n_records
     plan = plan.for_records(n_records, columns.axes.n_columns)
-    n_trees, depth = sizes_or(sizes, tree_sizes(n_records, plan.mu, task.n_outputs))
+    n_trees, depth = sizes.or_else(usual_sizes(n_records, plan.mu, task.n_outputs))
     columns = placed_cells(columns, rows, std=plan.cells_std, rng=rng.fork("cells"))
     table, initial_scores = columns.place(rows), scores if margins is None else margins
     screened = None

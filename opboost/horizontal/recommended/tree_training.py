@@ -31,16 +31,9 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, gaussian_noise
 from opboost.horizontal.public_task import scaled_between
 from opboost.horizontal.recommended.counted_trees import JointHolder, grow_counted
 from opboost.horizontal.recommended.first_releases import GRADIENT_DEVIATIONS
-from opboost.horizontal.recommended.plan import (
-    Stage,
-    StageKind,
-    TrainingPlan,
-    TreeShapes,
-    counted_depth,
-    tree_shapes,
-    tree_sizes,
-)
+from opboost.horizontal.recommended.plan import Stage, StageKind, TrainingPlan
 from opboost.horizontal.recommended.residual_size import ResidualSize, tightening_places
+from opboost.horizontal.recommended.tree_sizes import TreeShapes, TreeSizes, counted_depth, tree_shapes, usual_sizes
 from opboost.horizontal.rows.joint_rows import SOFTMAX_NORM, JointGradients, JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping, logistic_gradients, squared_gradients
@@ -202,8 +195,8 @@ class TreeTraining:
                     self._count(stage, counted_depth(n_records), scores)
                 case "sums":
                     shapes = tree_shapes(n_records, plan.mu, n_kept, depth, is_of_two=task.is_of_two)
-                    usual, _ = tree_sizes(n_records, plan.mu, task.n_outputs)
-                    self._boost(stage, shapes, task.shrinkage * math.sqrt(n_trees / usual), n_records)
+                    usual = usual_sizes(n_records, plan.mu, task.n_outputs)
+                    self._boost(stage, shapes, task.shrinkage * math.sqrt(n_trees / usual.n_trees), n_records)
 
     def _noisy(self, stage: Stage) -> RowHolder:
         """The holder with the noise of a stage, unless its answers contain noise already."""
@@ -226,7 +219,7 @@ class TreeTraining:
             self._holder,
             columns=self._columns,
             shares=softmax(scores),
-            sizes=(stage.n_trees, depth),
+            sizes=TreeSizes(stage.n_trees, depth),
             std=stage.std,
             steps=self._task.clipping.grid.grad_scale,
             uniforms=self._uniforms,

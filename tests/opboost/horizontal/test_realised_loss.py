@@ -30,6 +30,7 @@ from opboost import (
 from opboost.horizontal.federated import query_holder
 from opboost.horizontal.recommended import training as recommended
 from opboost.horizontal.recommended import tree_training
+from opboost.horizontal.recommended.tree_sizes import TreeSizes
 from opboost.privacy.additive import DiscreteLaplace, RoundedGaussian
 from opboost.privacy.coins import RecordCoins
 from opboost.privacy.gaussian import gaussian_delta
@@ -305,7 +306,9 @@ def test_sizes_from_the_true_count_would_differ_between_neighbours(outcome, monk
     monkeypatch.setattr(
         recommended, "first_scores_of_classes", lambda labels, **others: (real(labels, **others)[0], labels.shape[1])
     )
-    monkeypatch.setattr(recommended, "tree_sizes", lambda n_records, mu, n_classes: (2 + int(n_records) % 2, 2))
+    monkeypatch.setattr(
+        recommended, "usual_sizes", lambda n_records, mu, n_classes: TreeSizes(2 + int(n_records) % 2, 2)
+    )
     with pytest.raises(AssertionError):
         list(losses(ESTIMATORS[2], outcome))
 

@@ -16,6 +16,7 @@ from opboost import DPBoostingClassifier, DPBoostingRegressor
 from opboost.errors import ParameterError
 from opboost.horizontal.recommended import counted_forest, counted_trees
 from opboost.horizontal.recommended.counted_forest import cells_epsilon, forest_sizes, train_forest
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.accounting import by_pure
 from opboost.privacy.additive import DiscreteLaplace
@@ -56,7 +57,7 @@ def counts_of(rows: np.ndarray, labels: np.ndarray, monkeypatch: pytest.MonkeyPa
     with monkeypatch.context() as patch:
         patch.setattr(counted_trees, "evidence_of", noted)
         patch.setattr(counted_forest, "cells_epsilon", lambda *_: 0.0)
-        train_forest(GRID, rows, one_hot(labels, 3), epsilon=math.inf, sizes=(3, 4), rng=seeded(1))
+        train_forest(GRID, rows, one_hot(labels, 3), epsilon=math.inf, sizes=GivenSizes(3, 4), rng=seeded(1))
     return found
 
 
@@ -191,16 +192,17 @@ def test_without_noise_nothing_is_promised(draws: list[tuple[float, int]]) -> No
     model = DPBoostingClassifier(epsilon=math.inf, delta=0.0, bounds=(0, 1)).fit(X, X[:, 0] > 0.5)
     assert draws == []
     assert (model.guarantee_.epsilon, model.guarantee_.account) == (math.inf, "no noise")
-    assert (
-        train_forest(GRID, X, one_hot(X[:, 0] > 0.5, 2), epsilon=math.inf, sizes=(2, 2), rng=seeded(0)).releases == ()
-    )
+    labels = one_hot(X[:, 0] > 0.5, 2)
+    assert train_forest(GRID, X, labels, epsilon=math.inf, sizes=GivenSizes(2, 2), rng=seeded(0)).releases == ()
 
 
 def test_releases_are_no_more_than_the_budget_however_small_or_large_it_is() -> None:
     X = np.random.default_rng(0).random((500, 2))
     for epsilon in (1e-7, 1e-3, 0.1, 1.0, 30.0, 700.0):
         for n_trees in (0, 1, 7, 1000):
-            done = train_forest(GRID, X, one_hot(X[:, 0] > 0.5, 2), epsilon=epsilon, sizes=(n_trees, 1), rng=seeded(0))
+            done = train_forest(
+                GRID, X, one_hot(X[:, 0] > 0.5, 2), epsilon=epsilon, sizes=GivenSizes(n_trees, 1), rng=seeded(0)
+            )
             assert by_pure(done.releases) <= epsilon
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from opboost.horizontal.recommended.calibration import recommended_among_owners
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from tests.support.recommended_owners import DELTA, THIRDS, recipe, records_of, trained
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -21,7 +22,9 @@ def test_first_rounds_learn_scores_range_and_cells(n_classes: int) -> None:
     X, y = records_of(n_classes)
     task = dataclasses.replace(of.task, epsilon=math.inf)
     model = trained(
-        recommended_among_owners(task, n_classes=n_classes, delta=DELTA, n_records=900, n_honest=None, sizes=(0, 2)),
+        recommended_among_owners(
+            task, n_classes=n_classes, delta=DELTA, n_records=900, n_honest=None, sizes=GivenSizes(0, 2)
+        ),
         THIRDS,
     )
     predicted = model.predict(X)

@@ -10,9 +10,9 @@ import pytest
 from opboost.horizontal.recommended.first_releases import (
     LEAST_UNIT,
     MAX_SCORE,
+    NumberRange,
     first_score_of_numbers,
     first_scores_of_classes,
-    gradient_unit,
     number_range,
     scores_of_counts,
 )
@@ -72,7 +72,7 @@ def test_no_numbers_and_no_records_leave_a_range() -> None:
 
 @pytest.mark.parametrize(("deviation", "unit"), [(0.0, LEAST_UNIT), (0.5, 0.35), (9.0, 1.0)])
 def test_the_bound_of_gradients_follows_the_deviation_within_limits(deviation: float, unit: float) -> None:
-    assert gradient_unit(deviation) == pytest.approx(unit)
+    assert NumberRange(0.0, 1.0, deviation, balance=0.0).unit == pytest.approx(unit)
 
 
 @pytest.mark.parametrize("power", [1.0, 4.0])
@@ -80,7 +80,7 @@ def test_bounded_gradients_at_the_balance_add_up_to_about_nothing(power: float) 
     """The twin, the mean, leaves a part of skewed labels, which every column of a screen would have."""
     labels = np.random.default_rng(0).random(20_000) ** power
     found = number_range(labels, (0.0, 1.0), mu=100.0, std=0.0, rng=seeded(0))
-    unit = gradient_unit(found.deviation)
+    unit = found.unit
 
     def mean_gradient(score: float) -> float:
         scaled = (labels - found.lower) / (found.upper - found.lower) * 2 - 1

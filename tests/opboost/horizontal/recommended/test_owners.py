@@ -17,6 +17,7 @@ from opboost.horizontal.recommended.calibration import going_on, recommended_amo
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.plan import Stage
 from opboost.horizontal.recommended.round_rows import RoundRows, TableRows
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.recommended.wire_stages import bound_trees
 from opboost.horizontal.rows.client_rows import SummedClients
 from opboost.horizontal.rows.public_grid import PublicGrid
@@ -69,7 +70,9 @@ def test_workers_make_the_model_that_the_coordinator_has_without_first_rounds_an
 ) -> None:
     grid = PublicGrid([(0.0, 1.0)] * 41, 16)
     task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=tuple(f"x{i}" for i in range(41)), epsilon=20.0)
-    of = recommended_among_owners(task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=(4, 2))
+    of = recommended_among_owners(
+        task, n_classes=n_classes, delta=1e-6, n_records=900, n_honest=2, sizes=GivenSizes(4, 2)
+    )
     known, share = np.zeros(of.rounds.n_outputs), 1.0
     if continues:
         before = of._ensemble([0.25] * of.rounds.n_trees, ())

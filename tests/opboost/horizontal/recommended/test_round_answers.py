@@ -14,6 +14,7 @@ from opboost.horizontal.recommended.calibration import recommended_among_owners
 from opboost.horizontal.recommended.owners import RecommendedAmongOwners
 from opboost.horizontal.recommended.round_answers import FirstAnswers
 from opboost.horizontal.recommended.round_rows import TableRows
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.rng import seeded
 from opboost.trees.complete import tree_of
@@ -52,7 +53,9 @@ def screened(n_classes: int) -> RecommendedAmongOwners:
     grid = PublicGrid([(0.0, 1.0)] * 40 + [(0.0, 4.0)], 16, categorical=(40,))
     names = tuple(f"x{number}" for number in range(N_COLUMNS))
     task = dataclasses.replace(recipe(n_classes).task, grid=grid, names=names, epsilon=20.0)
-    return recommended_among_owners(task, n_classes=n_classes, delta=DELTA, n_records=900, n_honest=2, sizes=(4, 2))
+    return recommended_among_owners(
+        task, n_classes=n_classes, delta=DELTA, n_records=900, n_honest=2, sizes=GivenSizes(4, 2)
+    )
 
 
 def at_screen(

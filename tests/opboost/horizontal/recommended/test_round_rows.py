@@ -7,6 +7,7 @@ import pytest
 
 from opboost.errors import AccountError
 from opboost.horizontal.recommended.round_rows import RoundRows
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.trees.complete import tree_of
 from tests.support.recommended_owners import GRID, ROOT, recipe, records_of
 
@@ -27,7 +28,7 @@ def test_an_output_out_of_its_turn_is_refused() -> None:
 @pytest.mark.parametrize(("n_classes", "n_records"), [(0, 900), (4, 900), (4, 90)])
 def test_a_copy_of_the_records_answers_on_its_own(n_classes: int, n_records: int) -> None:
     """As tasks of a cluster do that run again."""
-    of = recipe(n_classes, n_records=n_records, sizes=(40, 2))
+    of = recipe(n_classes, n_records=n_records, sizes=GivenSizes(40, 2))
     rows, n_outputs = of.records(*records_of(n_classes, 30), coins=None), of.rounds.n_outputs
     told = iter([-1.0, 1.0, 1.0, 0.0] if not n_classes else [])
 

@@ -8,6 +8,7 @@ import pytest
 
 from opboost.horizontal.noise.distributed_noise import epsilon_of_shares
 from opboost.horizontal.recommended.calibration import recommended_among_owners
+from opboost.horizontal.recommended.tree_sizes import GivenSizes
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.privacy.accounting import by_skellam
 from tests.support.recommended_owners import DELTA, recipe
@@ -34,7 +35,7 @@ def test_the_noise_in_shares_costs_the_budget_and_no_more(n_classes: int, epsilo
 def test_many_columns_are_screened_and_paid_for() -> None:
     grid = PublicGrid([(0.0, 1.0)] * 60, 16)
     task = dataclasses.replace(recipe(2).task, grid=grid, names=tuple(f"x{i}" for i in range(60)))
-    of = recommended_among_owners(task, n_classes=2, delta=DELTA, n_records=20_000, n_honest=2, sizes=(4, 2))
+    of = recommended_among_owners(task, n_classes=2, delta=DELTA, n_records=20_000, n_honest=2, sizes=GivenSizes(4, 2))
     assert [release.n_rounds for release in of.noise.releases] == [1, 3, 1, 4]
     assert of.n_trees == of.tree_rules.n_trees == 5 + 4
     assert len(of.noise.releases[2].largest) == 60

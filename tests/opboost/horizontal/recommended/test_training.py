@@ -170,13 +170,13 @@ def views(monkeypatch: pytest.MonkeyPatch, count: Any, draws: list[tuple[float, 
 
 
 def test_sizes_noise_and_promise_follow_the_released_count_alone(monkeypatch, draws):
-    monkeypatch.setattr("opboost.horizontal.recommended.plan._TREES", dict.fromkeys((True, False), (25, 2, 600)))
+    monkeypatch.setattr("opboost.horizontal.recommended.tree_sizes._TREES", dict.fromkeys((True, False), (25, 2, 600)))
     assert len(views(monkeypatch, lambda labels: 2.0, draws)) == 1
 
 
 def test_sizes_from_the_true_count_would_tell_it(monkeypatch, draws):
     """The broken twin."""
-    monkeypatch.setattr("opboost.horizontal.recommended.plan._TREES", dict.fromkeys((True, False), (25, 2, 600)))
+    monkeypatch.setattr("opboost.horizontal.recommended.tree_sizes._TREES", dict.fromkeys((True, False), (25, 2, 600)))
     assert len(views(monkeypatch, lambda labels: float(labels.shape[1]), draws)) == 2
 
 
