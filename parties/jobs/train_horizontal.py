@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from opboost.fit_quality import FitQuality
 from opboost.horizontal.rows.stream import Arrival, n_arrived
 from opboost.horizontal.sgbdt.owners import SGBDTAmongOwners
+from opboost.rng import BitSource
 from opboost.schema import TableSchema
 from opboost.trees.tree import Tree
 from parties.cluster.worker_rows import WorkerRows, worker_rows
@@ -28,7 +30,7 @@ from parties.horizontal.worker_checkpoint import WorkerCheckpoint
 from parties.horizontal.worker_group import WorkerGroup
 from parties.jobs.life_cycle import Terminal, TrainingRun, note_others
 from parties.jobs.shared_model import note_own_fit, save_shared_model
-from parties.ledger.model_ledger import check_charge, worker_ledger
+from parties.ledger.model_ledger import WorkerLedger, check_charge, worker_ledger
 from parties.reports.horizontal_words import unknown_workers
 from parties.runs.journal import FOLDER
 from parties.runs.model_share import TREES_FILE
@@ -96,72 +98,96 @@ def train_worker(path: Path, *, insecure: bool, terminal: Terminal) -> RunFolder
     """Run a worker's side of a horizontal training run, or resume it where it stopped."""
     run = read_run(path, WorkerRun)
     life = TrainingRun(path, run, terminal)
-    folder = life.folder
     if life.is_over():
-        return folder
+        return life.folder
     schema, ignore = read_schema(run.table_schema)
     recipe = summed_recipe(run, schema, path)
-    promise, charge = recipe.guarantee(is_secure=run.seed is None), charge_of(run, recipe)
     with (
         worker_ledger(run.ledger.path, run.ledger.budget) as ledger,
         open_connections(run, insecure) as open_channels,
         life.begin_or_resume(schema, resuming=_RESUMING) as log,
     ):
-        if not folder.has_model:
-            check_charge(ledger, charge, folder)
-        log.step("guarantee", str(promise))
-        if warning := unknown_workers(run, promise):
+        training = _WorkerTraining(run, schema, ignore, recipe, ledger, life.folder, log)
+        if not life.folder.has_model:
+            check_charge(ledger, training.charge, life.folder)
+        log.step("guarantee", str(training.promise))
+        if warning := unknown_workers(run, training.promise):
             log.step("unknown workers", warning)
-        identity, keys = lasting_keys(run)
         channels: list[Channel] = []
-
-        def work() -> tuple[int, dict[str, Any]]:
-            checkpoint = WorkerCheckpoint(folder, charge=lambda: ledger.charge(charge, checkpoint.holder))
-            bits = checkpoint.bits() if run.seed is None else run.bits
-            with worker_rows(run, recipe, schema=schema, ignore=ignore, rng=bits.fork("rows")) as rows:
-                checkpoint.check_rows(rows.digest)
-                note_others(rows.others, log)
-                channels.extend(() if channels else open_channels(log).values())
-
-                def save(trees: list[Tree]) -> None:
-                    if isinstance(recipe, SGBDTAmongOwners):
-                        folder.save_ensemble(recipe.kept_trees(trees), TREES_FILE)
-                    save_shared_model(folder, SharedModel(ensemble=recipe.model(trees), guarantee=promise))
-
-                had_model = folder.has_model
-                if not had_model:
-                    job = WorkerJob(
-                        party=run.party,
-                        run_id=run.run_id,
-                        terms=terms_of(run, schema, recipe=recipe, lasting_keys=keys),
-                        threshold=run.training.threshold,
-                        recipe=recipe,
-                        make_rows=rows.answering,
-                        rng=checkpoint.public_bits() if run.seed is None else bits,
-                        answered=checkpoint.answered,
-                        note_answer=checkpoint.note_answer,
-                        save=save,
-                        **checkpoint.drawings(),
-                        note_drawing=checkpoint.note_drawing,
-                        identity=identity,
-                        lasting_keys=keys,
-                        note=log.step,
-                    )
-                    run_worker(job, channels[0], progress=log.progress)
-                checkpoint.conclude()
-                if had_model:
-                    _say_done(channels[0], log)
-                note_own_fit(folder, _own_fit(rows, folder, log))
-                # A process may have ended between the charge and the note of it.
-                has_answered = checkpoint.has_answered or ledger.knows(charge, checkpoint.holder)
-                if not has_answered:
-                    log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
-                facts = _stream_facts(run, schema, recipe, rows.held, checkpoint.holder if has_answered else "")
-                return rows.n_rows, {"has_answered": has_answered, **facts}
-
-        n_rows, facts = with_restarts(channels, work, log)
+        n_rows, facts = with_restarts(channels, lambda: training.work(channels, open_channels), log)
         life.finish(log, channels, n_rows=n_rows, **facts)
     return life.report()
+
+
+class _WorkerTraining:
+    """A worker's part of a run, from its rows to its model; all of it again where the coordinator begins again."""
+
+    def __init__(
+        self,
+        run: WorkerRun,
+        schema: TableSchema,
+        ignore: tuple[str, ...],
+        recipe: SummedRecipe,
+        ledger: WorkerLedger,
+        folder: RunFolder,
+        log: RunLog,
+    ) -> None:
+        self._run, self._schema, self._ignore = run, schema, ignore
+        self._recipe, self._ledger, self._folder, self._log = recipe, ledger, folder, log
+        self._keys = lasting_keys(run)
+        self.promise, self.charge = recipe.guarantee(is_secure=run.seed is None), charge_of(run, recipe)
+
+    def work(
+        self, channels: list[Channel], open_channels: Callable[[RunLog], dict[str, Channel]]
+    ) -> tuple[int, dict[str, Any]]:
+        """Take part, over channels that are opened once the rows are there; the number of rows, and facts to keep."""
+        run, folder, log = self._run, self._folder, self._log
+        checkpoint = WorkerCheckpoint(folder, charge=lambda: self._ledger.charge(self.charge, checkpoint.holder))
+        bits = checkpoint.bits() if run.seed is None else run.bits
+        with worker_rows(run, self._recipe, schema=self._schema, ignore=self._ignore, rng=bits.fork("rows")) as rows:
+            checkpoint.check_rows(rows.digest)
+            note_others(rows.others, log)
+            channels.extend(() if channels else open_channels(log).values())
+            had_model = folder.has_model
+            if not had_model:
+                run_worker(self._job(rows, checkpoint, bits), channels[0], progress=log.progress)
+            checkpoint.conclude()
+            if had_model:
+                _say_done(channels[0], log)
+            note_own_fit(folder, _own_fit(rows, folder, log))
+            # A process may have ended between the charge and the note of it.
+            has_answered = checkpoint.has_answered or self._ledger.knows(self.charge, checkpoint.holder)
+            if not has_answered:
+                log.step("no part", f"{run.party} answered nothing in this run, and none of its records trained")
+            holder = checkpoint.holder if has_answered else ""
+            facts = _stream_facts(run, self._schema, self._recipe, rows.held, holder)
+            return rows.n_rows, {"has_answered": has_answered, **facts}
+
+    def _job(self, rows: WorkerRows, checkpoint: WorkerCheckpoint, bits: BitSource) -> WorkerJob:
+        run, (identity, keys) = self._run, self._keys
+        return WorkerJob(
+            party=run.party,
+            run_id=run.run_id,
+            terms=terms_of(run, self._schema, recipe=self._recipe, lasting_keys=keys),
+            threshold=run.training.threshold,
+            recipe=self._recipe,
+            make_rows=rows.answering,
+            rng=checkpoint.public_bits() if run.seed is None else bits,
+            answered=checkpoint.answered,
+            note_answer=checkpoint.note_answer,
+            save=self._save,
+            **checkpoint.drawings(),
+            note_drawing=checkpoint.note_drawing,
+            identity=identity,
+            lasting_keys=keys,
+            note=self._log.step,
+        )
+
+    def _save(self, trees: list[Tree]) -> None:
+        recipe = self._recipe
+        if isinstance(recipe, SGBDTAmongOwners):
+            self._folder.save_ensemble(recipe.kept_trees(trees), TREES_FILE)
+        save_shared_model(self._folder, SharedModel(ensemble=recipe.model(trees), guarantee=self.promise))
 
 
 def _stream_facts(
