@@ -9,7 +9,13 @@ import pytest
 
 from opboost.horizontal.noise.noisy_holder import gaussian_noise
 from opboost.horizontal.recommended.first_releases import LEAST_UNIT
-from opboost.horizontal.recommended.tree_training import TreeTask, leaf_noises, logistic_of_one, scaled_labels
+from opboost.horizontal.recommended.tree_training import (
+    TreeTask,
+    leaf_noises,
+    logistic_of_one,
+    regulariser_part,
+    scaled_labels,
+)
 
 
 def test_labels_are_scaled_to_the_range_and_clipped_at_its_ends() -> None:
@@ -30,6 +36,11 @@ def test_numbers_have_leaves_within_the_range_whatever_their_unit() -> None:
         task = TreeTask.of_numbers(unit)
         assert task.max_leaf * unit == pytest.approx(TreeTask.of_numbers(1.0).max_leaf)
         assert not task.is_of_two
+
+
+def test_the_regulariser_of_numbers_is_whole_where_records_stand_out() -> None:
+    parts = [regulariser_part(signal) for signal in (0.0, 50.0, 96.0, 120.0, 1e6, math.inf)]
+    assert parts == [0.75, 0.75, 0.8, 1.0, 1.0, 1.0]
 
 
 def test_noise_on_hessians_is_that_on_gradients_times_the_ratio() -> None:
