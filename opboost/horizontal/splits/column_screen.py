@@ -65,9 +65,9 @@ def columns_that_stand_out(noisy: Values, axes: HistogramAxes, *, std: float) ->
     """The columns that are left, in their order, and merits of all for `LearntColumns`.
 
     What every column has from chance, from scores that are too low on the whole and from several owners' rows being
-    added up after the fact is what a quarter of the columns have less than, noise left out. From chance a column has
-    the more the more groups it has, up to the root of their number where records are spread over all of them. So few
-    groups are compared with what they would have beside others of their kind.
+    added up after the fact is what a quarter of the columns have less than, noise left out. Chance alone gives to a
+    column in proportion to the root of its number of groups, less where records are in few of them. So a column of few
+    groups is expected to have no more than that share of what others have.
 
     Parameters
     ----------
