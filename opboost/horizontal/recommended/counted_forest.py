@@ -17,7 +17,7 @@ from opboost.horizontal.noise.noisy_holder import NoisyHolder, laplace_noise, la
 from opboost.horizontal.recommended.counted_trees import grow_counted
 from opboost.horizontal.recommended.first_releases import scores_of_counts
 from opboost.horizontal.recommended.training import TrainedBatches
-from opboost.horizontal.recommended.tree_sizes import GivenSizes, TreeSizes
+from opboost.horizontal.recommended.tree_sizes import GivenSizes, TreeSizes, levels_of
 from opboost.horizontal.rows.joint_rows import JointRows, softmax_gradients
 from opboost.horizontal.rows.public_grid import PublicGrid
 from opboost.horizontal.rows.record_holder import Clipping
@@ -117,9 +117,8 @@ def forest_sizes(n_records: float, epsilon: float, n_classes: int) -> TreeSizes:
     one that is left out (-.011).
     """
     signal = min(max(n_records, 1.0) * epsilon / n_classes, 1e9)
-    levels = round(math.log2(max(n_records, 1.0))) - _FEWER_LEVELS
     n_trees = min(max(round(math.sqrt(signal)), _TREES[0]), _TREES[1])
-    return TreeSizes(n_trees, min(max(levels, _DEPTHS[0]), _DEPTHS[1]))
+    return TreeSizes(n_trees, levels_of(n_records, n_fewer=_FEWER_LEVELS, limits=_DEPTHS))
 
 
 def cells_epsilon(columns: PublicGrid, n_records: float, epsilon: float) -> float:

@@ -129,15 +129,15 @@ class StagedHolder:
     rows : PlacedHolder
         Rows that all of the holders answer from.
     stages : sequence of (int, RowHolder)
-        Number of trees, and the holder that answers for them; further trees are refused.
+        Number of trees, of whole rounds, and the holder that answers for them; further trees are refused.
     n_outputs : int
         Trees of a round, one per output.
     """
 
     def __init__(self, rows: PlacedHolder, stages: Sequence[tuple[int, RowHolder]], *, n_outputs: int) -> None:
-        self._rows, self._last_output = rows, n_outputs - 1
+        self._rows, self._n_outputs = rows, n_outputs
         self._stages = [stage for stage in stages if stage[0]]
-        self._n_started, self._output = 0, n_outputs - 1
+        self._n_started = 0
 
     def start_tree(self, output: int) -> None:
         stages, n_started = self._stages, self._n_started
@@ -146,7 +146,7 @@ class StagedHolder:
         if not stages:
             raise AccountError("the account was made for the trees before this one; nothing was released")
         stages[0][1].start_tree(output)
-        self._stages, self._n_started, self._output = stages, n_started + 1, output
+        self._stages, self._n_started = stages, n_started + 1
 
     def write_histograms(self, nodes: Nodes, out: Sums) -> None:
         self._current.write_histograms(nodes, out)
@@ -167,7 +167,7 @@ class StagedHolder:
 
     def place(self, columns: PublicGrid) -> None:
         """Move the cells; a round has the same ones for all outputs, or a screen's numbers would tell too much."""
-        if self._output != self._last_output:
+        if self._n_started % self._n_outputs:
             raise AccountError("cells were moved before all outputs of a round were begun; nothing was released")
         self._rows.place(columns)
 

@@ -67,8 +67,13 @@ def usual_sizes(n_records: float, mu: float, n_classes: int) -> TreeSizes:
 
 def counted_depth(n_records: float) -> int:
     """Levels of trees with counts of classes, from about the number of records."""
-    levels = round(math.log2(max(n_records, 1.0))) - _FEWER_LEVELS
-    return min(max(levels, _COUNTED_DEPTHS[0]), _COUNTED_DEPTHS[1])
+    return levels_of(n_records, n_fewer=_FEWER_LEVELS, limits=_COUNTED_DEPTHS)
+
+
+def levels_of(n_records: float, *, n_fewer: int, limits: tuple[int, int]) -> int:
+    """So many levels fewer than give each record a leaf of its own, within limits."""
+    levels = round(math.log2(max(n_records, 1.0))) - n_fewer
+    return min(max(levels, limits[0]), limits[1])
 
 
 def tree_shapes(n_records: float, mu: float, n_columns: int, depth: int, *, is_of_two: bool) -> TreeShapes:

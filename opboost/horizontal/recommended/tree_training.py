@@ -50,13 +50,13 @@ from opboost.trees.tree import Tree
 # of trees; with others, all steps together stay as long (30 on Adult at epsilon .5: AUC .892 in place of .879). Steps
 # fall to 0 in the second half. The bound of gradients of two classes: 1 and steps of .4 lose .004 AUC below epsilon 4.
 _LAMBDA_OF_NUMBERS, _LAMBDA_OF_TWO, _LAMBDA_OF_SEVERAL = 40.0, 60.0, 35.0
-
-# Of numbers the regulariser is so much smaller where records times mu are few, and falls to that below so many. Four
-# fits of inner folds of five tables, 3,300 records at most and a delta of 5e-8: at epsilon .05, .1 and .2 three
-# quarters of it move the mean R^2 by .021, .014 and .000; half of it Abalone by .036, -.002 and -.032.
-_LEAST_PART, _FEW_RECORDS = 0.75, 120.0
 _RATE_OF_TWO, _RATE = 0.6, 1.0
 _GRADIENT_OF_TWO = 0.7
+
+# Below so many records times mu, numbers' regulariser is in proportion to these, down to this part of it. Four fits of
+# inner folds of five tables, 3,300 records at most and a delta of 5e-8: at epsilon .05, .1 and .2 three quarters of it
+# move the mean R^2 by .021, .014 and .000; half of it Abalone by .036, -.002 and -.032.
+_FEW_RECORDS, _LEAST_PART = 120.0, 0.75
 
 _MAX_LEAF = 2.0
 

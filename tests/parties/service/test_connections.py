@@ -279,11 +279,18 @@ def test_nobody_gets_past_the_check_of_tokens_by_another_protocol(
         assert stranger.recv(4096).startswith(b"HTTP/1.1 401 ")
 
 
+@contextmanager
+def running_over_tls(folder: Path, **settings: Any) -> Iterator[tuple[tuple[str, int], ssl.SSLContext]]:
+    """A server with a certificate, and a client's trust in it."""
+    trust = certificate(folder)
+    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
+    with running(folder, **files, **settings) as place:
+        yield place, trust
+
+
 def is_cut_off(folder: Path, wait_s: float, **settings: Any) -> bool:
     """Whether a stranger that says nothing of a TLS handshake is cut off within so many seconds."""
-    certificate(folder)
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
-    with running(folder, **files, **settings) as place, socket.create_connection(place, wait_s) as stranger:
+    with running_over_tls(folder, **settings) as (place, _), socket.create_connection(place, wait_s) as stranger:
         with suppress(TimeoutError):
             return stranger.recv(1) == b""
         return False
@@ -291,9 +298,7 @@ def is_cut_off(folder: Path, wait_s: float, **settings: Any) -> bool:
 
 def n_shut_of(strangers: int, folder: Path, **settings: Any) -> int:
     """How many of so many strangers that say nothing are cut off while a caller is answered over TLS, twice."""
-    trust = certificate(folder)
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
-    with running(folder, **files, **settings) as place, ExitStack() as stack:
+    with running_over_tls(folder, **settings) as (place, trust), ExitStack() as stack:
         url = "https://{}:{}".format(*place)
         client = stack.enter_context(httpx.Client(base_url=url, headers=BEARER, timeout=5, verify=trust))
         assert client.get("/v1/models").status_code == 200
@@ -331,9 +336,7 @@ def encrypted(place: tuple[str, int], trust: ssl.SSLContext) -> ssl.SSLSocket:
 
 def seconds_after_the_answer(folder: Path, sent: bytes, **settings: Any) -> float:
     """For how long a stranger may go on over TLS after it was answered, two seconds at most."""
-    trust = certificate(folder)
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
-    with running(folder, **files, **settings) as place, encrypted(place, trust) as stranger:
+    with running_over_tls(folder, **settings) as (place, trust), encrypted(place, trust) as stranger:
         stranger.sendall(sent)
         assert stranger.recv(4096).startswith(b"HTTP/1.1 40")
         began = time.monotonic()
@@ -371,9 +374,7 @@ def test_a_long_answer_reaches_a_stranger_over_tls_whole(tmp_path: Path, monkeyp
         await long(scope, receive, _closing(send))
 
     monkeypatch.setattr(Gate, "__call__", refused)
-    trust = certificate(tmp_path)
-    files = {"ssl_certfile": tmp_path / "cert.pem", "ssl_keyfile": tmp_path / "key.pem"}
-    with running(tmp_path, **files, **SETTINGS) as place, encrypted(place, trust) as stranger:
+    with running_over_tls(tmp_path, **SETTINGS) as (place, trust), encrypted(place, trust) as stranger:
         stranger.sendall(b"GET /docs HTTP/1.1\r\nHost: x\r\n\r\n")
         time.sleep(0.3)
         n_read = 0
@@ -390,14 +391,16 @@ def read_answer(caller: ssl.SSLSocket) -> None:
         answer += part
 
 
+def request_for(path: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+
+
 def seconds_to_stop(folder: Path, path: str, **settings: Any) -> float:
     """How long a server takes to stop beside a caller over TLS, who leaves three seconds later."""
-    trust = certificate(folder)
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
     with ExitStack() as stack:
-        with running(folder, **files, **settings) as place:
+        with running_over_tls(folder, **settings) as (place, trust):
             caller = stack.enter_context(encrypted(place, trust))
-            caller.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            caller.sendall(request_for(path))
             # An answer that is under way comes afterwards.
             if path != "/slow":
                 read_answer(caller)
@@ -424,8 +427,6 @@ def test_otherwise_it_waits_for_as_long_as_the_caller_stays(tmp_path: Path) -> N
 
 def seconds_to_stop_beside_a_late_handshake(folder: Path) -> float:
     """A silent stranger's handshake is over while the last answer is under way; it leaves after three seconds."""
-    trust = certificate(folder)
-    files = {"ssl_certfile": folder / "cert.pem", "ssl_keyfile": folder / "key.pem"}
 
     def stay(stranger: socket.socket) -> None:
         with suppress(OSError), trust.wrap_socket(stranger, server_hostname=place[0]) as connection:
@@ -433,9 +434,9 @@ def seconds_to_stop_beside_a_late_handshake(folder: Path) -> float:
             connection.recv(1)
 
     with ExitStack() as stack:
-        with running(folder, **files, **SETTINGS) as place:
+        with running_over_tls(folder, **SETTINGS) as (place, trust):
             caller = stack.enter_context(encrypted(place, trust))
-            caller.sendall(f"GET /slow HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode())
+            caller.sendall(request_for("/slow"))
             stranger = stack.enter_context(socket.create_connection(place, 5))
             time.sleep(0.2)
             late = threading.Timer(0.4, stay, [stranger])
