@@ -92,7 +92,7 @@ def test_doctors_of_a_chain_name_labels_that_mean_another_number(tmp_path: Path)
 def test_runs_that_wait_answer_doctors_of_the_other_side_and_go_on(tmp_path: Path) -> None:
     clinics = Clinics(tmp_path)
     ends = [clinics.in_thread("w0")]
-    assert next(one.status for one in peers(clinics.write("hub"), wait_s=1.0)) is Status.OK
+    assert next(one.status for one in peers(clinics.write("hub"), wait_s=4.0)) is Status.OK
     ends.append(clinics.in_thread("hub"))
     assert [one.status for one in peers(clinics.write("w1"))] == [Status.OK]
     for end in (*ends, *(clinics.in_thread(name) for name in ("w1", "w2"))):
