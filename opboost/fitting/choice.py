@@ -20,9 +20,9 @@ from opboost.trees.validation import KnownRows
 OPEN_SHARES = (0.1, 0.25)
 
 # Up to which released codes alone are a candidate like others. Where draws leave more open, held-out rows show too
-# little of what draws bring back: trees on released codes that go on have to win so many times more, others are looked
-# at where draws add nothing (`docs/architecture/noise-trials.md`).
-_OPEN_FOR_PLAIN, _PLAIN_LEAD = 1 / 3, 1.1
+# little of what draws bring back: trees on released codes that go on have to win so many times more, and this part of
+# the own columns' error besides, others are looked at where draws add nothing (`docs/architecture/noise-trials.md`).
+_OPEN_FOR_PLAIN, _PLAIN_FACTOR, _PLAIN_LEAD = 1 / 3, 1.1, 0.003
 
 # Shares of the candidates in the scores, what is expected of them before, and how surely (a deviation)
 # (`docs/architecture/noise-trials.md`).
@@ -126,7 +126,7 @@ def _best_candidate(
         best = _most_likely(shares, errors, n_scored, n_scored if choice is NoiseChoice.PLAIN else _COUNTED_ROWS)
         gain = 1.0 - float(errors[best] / max(errors[0], 1e-12))
         if choice is NoiseChoice.PLAIN and share_open > _OPEN_FOR_PLAIN:
-            gain, best = gain / _PLAIN_LEAD, best if gain > 0 else 0
+            gain, best = gain / _PLAIN_FACTOR - _PLAIN_LEAD, best if gain > 0 else 0
         error = float(errors[best if shares[best] >= LEAST_BLEND else 0])
         return gain, error, Blend(choice, float(shares[best]), continues_own, own_depth)
 

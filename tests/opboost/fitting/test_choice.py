@@ -104,3 +104,26 @@ def test_a_candidate_that_would_be_left_out_takes_no_place_from_one_with_a_share
     assert blend.choice is NoiseChoice.CORRECTED
     assert not blend.continues_own
     assert blend.share == pytest.approx(1.0, abs=0.11)
+
+
+class ReleasedGoOn(Harmed):
+    """The same, and trees on released codes that go on win a part of the error."""
+
+    def __init__(self, won: float) -> None:
+        self.won = won
+
+    def scores(self, choice: NoiseChoice, *continues_own: object) -> np.ndarray:
+        return np.eye(3)[2] if choice is NoiseChoice.PLAIN else super().scores(choice, *continues_own)
+
+    def errors(self, scores: np.ndarray) -> np.ndarray:
+        return np.array([1 + scores @ [0.0005, 0.02, -self.won]])
+
+
+@pytest.mark.parametrize(
+    ("won", "taken"), [(0.002, NoiseChoice.CORRECTED), (0.02, NoiseChoice.PLAIN), (0.0005, NoiseChoice.CORRECTED)]
+)
+def test_released_codes_need_a_lead_where_draws_leave_much_open(won: float, taken: NoiseChoice) -> None:
+    """Adult at .04: chance put released codes ahead by .1 percent, and draws are worth .016 of AUC more."""
+    trial: Any = ReleasedGoOn(won)
+    _, blend = choice._best_candidate([trial], [np.zeros(3)], lambda of: [trial.scores(of)], 0.73, (False, True))
+    assert blend.choice is taken
