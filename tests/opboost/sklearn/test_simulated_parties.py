@@ -80,7 +80,9 @@ def test_gaps_in_passive_columns_are_refused_unless_they_are_to_be_randomised() 
 
 
 def test_gaps_in_own_columns_need_no_permission() -> None:
-    OpBoostRegressor(bounds=BOUNDS, **SMALL).fit(_with_gaps("income"), spending(visitors()))
+    frame = _with_gaps("income")
+    model = OpBoostRegressor(bounds=BOUNDS, **SMALL).fit(frame, spending(visitors()))
+    assert np.isfinite(model.predict(frame)).all()
 
 
 @pytest.mark.parametrize(
